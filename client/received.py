@@ -4,30 +4,65 @@ from collections.abc import Mapping
 
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.store.message_codec import PlainRecord, decode_message
+from rockhopper.protocol.store.record_head import HEAD_SIZE_BYTES
 
 
 class ReceivedMessage:
-    """A message, and the queue it was read from; `stored` holds every field of its record."""
+    """A message, and the queue it was read from.
 
-    __slots__ = ("_body", "queue", "stored")
+    A record is decoded when something is asked for that is neither its body nor its place.
+    """
 
-    def __init__(self, queue: MessageQueue, stored: StoredMessage) -> None:
+    __slots__ = ("_body", "_body_size", "_record", "_stored", "queue", "queue_offset", "size_bytes")
+
+    def __init__(self, queue: MessageQueue, source: StoredMessage | PlainRecord) -> None:
         self.queue = queue
-        self.stored = stored
         self._body: bytes | None = None
+        self._record: bytes | None
+        self._stored: StoredMessage | None
+        self.queue_offset: int
+        """Its position in the queue."""
+        self.size_bytes: int
+        """The size of its record."""
+        if type(source) is tuple:
+            self.queue_offset, self._body_size, self._record = source
+            self.size_bytes = len(self._record)
+            self._stored = None
+        else:
+            assert isinstance(source, StoredMessage)
+            self.queue_offset, self._body_size, self._record = source.queue_offset, 0, None
+            self.size_bytes = source.size_bytes
+            self._stored = source
 
     def __repr__(self) -> str:
-        size = self.stored.size_bytes
         return (
-            f"<message {self.message_id} at {self.queue} offset {self.queue_offset}, {size} bytes>"
+            f"<message {self.message_id} at {self.queue} offset {self.queue_offset}, "
+            f"{self.size_bytes} bytes>"
         )
+
+    @property
+    def stored(self) -> StoredMessage:
+        """Every field of its record."""
+        stored = self._stored
+        if stored is None:
+            assert self._record is not None
+            stored = self._stored = decode_message(self._record)
+            self._record = None
+        return stored
 
     @property
     def body(self) -> bytes:
         """The body, decompressed on first use. Raises protocol.errors.CompressionError."""
-        if self._body is None:
-            self._body = self.stored.decompressed_body()
-        return self._body
+        body = self._body
+        if body is None:
+            record = self._record
+            if record is not None:
+                body = record[HEAD_SIZE_BYTES : HEAD_SIZE_BYTES + self._body_size]
+            else:
+                body = self.stored.decompressed_body()
+            self._body = body
+        return body
 
     @property
     def topic(self) -> str:
@@ -43,11 +78,6 @@ class ReceivedMessage:
     def queue_id(self) -> int:
         """The number of its queue on that broker."""
         return self.queue.queue_id
-
-    @property
-    def queue_offset(self) -> int:
-        """Its position in the queue."""
-        return self.stored.queue_offset
 
     @property
     def message_id(self) -> str:

@@ -106,6 +106,11 @@ class Subscription:
         sql = self.sql
         return None if sql is None else sql.matches
 
+    @property
+    def takes_any_tag(self) -> bool:
+        """Whether tags play no part."""
+        return self._any_tag
+
     def matches_hash(self, tags_code: int) -> bool:
         """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
         return self._any_tag or tags_code in self.tag_hashes

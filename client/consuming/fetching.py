@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
-from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, RequestRefusedError
 from rockhopper.client.queues import MessageQueue
@@ -42,9 +42,12 @@ class Source(Protocol):
     """Where messages come from: a Puller, or what a test puts in its place."""
 
     async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
-        """Read from `offset` on, waiting up to `wait_s` for a first message."""
+        """Read from `offset` on, waiting up to `wait_s` for a first message.
+
+        More than `max_count` may come of a backlog, as far as there is space.
+        """
 
 
 class Listener(Protocol):
@@ -96,7 +99,7 @@ class Fetcher:
                 wait_s = 0.0 if failures else self._settings.poll_s
                 try:
                     result = await self._source.pull(
-                        held.queue, offset, self._settings.batch_size, wait_s
+                        held.queue, offset, self._settings.batch_size, wait_s, held.space
                     )
                 except ClientError as error:
                     failures += 1

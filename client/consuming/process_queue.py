@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
+from rockhopper.client.consuming.pulling import Space
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 
@@ -115,13 +116,22 @@ class ProcessQueue:
             return min(first, min(self._in_flight))
         return next(iter(self._in_flight))
 
+    @property
+    def space(self) -> Space:
+        """How much more may be held, here and in all queues."""
+        own, shared = self.room, self._shared_room
+        return Space(
+            min(own.count_max - own.count, shared.count_max - shared.count),
+            min(own.bytes_max - own.bytes, shared.bytes_max - shared.bytes),
+        )
+
     def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
         """Take what a pull brought; the next one begins at `next_offset`."""
         self.fetch_offset = next_offset
         added = list(messages)
         if added:
             self.waiting.extend(added)
-            size_bytes = sum([message.stored.size_bytes for message in added])
+            size_bytes = sum([message.size_bytes for message in added])
             self.room.add(len(added), size_bytes)
             self._shared_room.add(len(added), size_bytes)
             self._check_span()
@@ -131,14 +141,14 @@ class ProcessQueue:
         message = self.waiting.popleft()
         if not self._in_flight:
             self._is_out_of_order = False
-        self._in_flight[message.stored.queue_offset] = message
+        self._in_flight[message.queue_offset] = message
         return message
 
     def finish(self, message: ReceivedMessage) -> bool:
         """Count a message as done; False if it is none of ours any more."""
-        if self._in_flight.pop(message.stored.queue_offset, None) is not message:
+        if self._in_flight.pop(message.queue_offset, None) is not message:
             return False
-        size_bytes = message.stored.size_bytes
+        size_bytes = message.size_bytes
         self.room.remove(1, size_bytes)
         self._shared_room.remove(1, size_bytes)
         if not self.span_free.is_set():
@@ -149,23 +159,23 @@ class ProcessQueue:
 
     def put_back(self, message: ReceivedMessage) -> bool:
         """Let a message wait again, in its place; False if it is none of ours any more."""
-        if self._in_flight.get(message.stored.queue_offset) is not message:
+        if self._in_flight.get(message.queue_offset) is not message:
             return False
-        del self._in_flight[message.stored.queue_offset]
+        del self._in_flight[message.queue_offset]
         if self.is_dropped:
             # It is not handed out again, but it holds the commit back.
-            self.room.remove(1, message.stored.size_bytes)
-            self._shared_room.remove(1, message.stored.size_bytes)
+            self.room.remove(1, message.size_bytes)
+            self._shared_room.remove(1, message.size_bytes)
         self._insert(message)
         if not self._in_flight and self._drained is not None:
             self._settle()
         return True
 
     def _insert(self, message: ReceivedMessage) -> None:
-        offset = message.stored.queue_offset
+        offset = message.queue_offset
         place = 0
         for other in self.waiting:
-            if other.stored.queue_offset > offset:
+            if other.queue_offset > offset:
                 break
             place += 1
         self.waiting.insert(place, message)
@@ -174,8 +184,8 @@ class ProcessQueue:
     def drop_waiting(self) -> None:
         """Let go of what was not handed out: it will be fetched again, by whoever comes next."""
         if self.waiting:
-            self.fetch_offset = self.waiting[0].stored.queue_offset
-            size_bytes = sum([message.stored.size_bytes for message in self.waiting])
+            self.fetch_offset = self.waiting[0].queue_offset
+            size_bytes = sum([message.size_bytes for message in self.waiting])
             self.room.remove(len(self.waiting), size_bytes)
             self._shared_room.remove(len(self.waiting), size_bytes)
             self.waiting.clear()
@@ -185,8 +195,8 @@ class ProcessQueue:
         """Go on at `offset`; what is in flight does not count any more."""
         self.drop_waiting()
         for message in self._in_flight.values():
-            self.room.remove(1, message.stored.size_bytes)
-            self._shared_room.remove(1, message.stored.size_bytes)
+            self.room.remove(1, message.size_bytes)
+            self._shared_room.remove(1, message.size_bytes)
         self._in_flight.clear()
         self.fetch_offset = offset
         self.attempts = 0

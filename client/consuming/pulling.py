@@ -1,11 +1,13 @@
 """One pull request and what its answer means."""
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
-from rockhopper.client.errors import MalformedAnswerError
+from rockhopper.client.errors import ClientError, MalformedAnswerError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
@@ -13,6 +15,7 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.headers.header_json import begin_json_header
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests import (
     PullMessageRequest,
@@ -20,7 +23,11 @@ from rockhopper.protocol.requests import (
     decode_fields,
     encode_fields,
 )
-from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import (
+    decode_message,
+    split_plain_records,
+    unwrapped,
+)
 from rockhopper.protocol.subscription import Subscription
 from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND
 
@@ -29,6 +36,9 @@ log = logging.getLogger(__name__)
 # The broker looks for expired long polls every 5 s, so an answer may come that much later than
 # asked for.
 _HOLD_SLACK_S = 10.0
+_AT_ONCE_MAX = 8
+_PULL = int(RequestCode.PULL_MESSAGE)
+_FILLED_IN = ("queueOffset", "maxMsgNums", "sysFlag", "suspendTimeoutMillis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +53,41 @@ class PullResult:
     """The offset asked for is not in the queue; `next_offset` is the nearest that is."""
 
 
+class Space(NamedTuple):
+    """How much there is room for."""
+
+    messages: int
+    size_bytes: int
+
+
+NO_SPACE = Space(0, 0)
+
+
+class _Backlog(NamedTuple):
+    """What the last answer of a queue tells of the next ones: `offset` is where they begin."""
+
+    offset: int
+    max_offset: int
+    step: int
+    step_bytes: int
+
+    def times(self, offset: int, max_count: int, space: Space) -> int:
+        """Return how many answers as large as the last one may be asked for at once."""
+        if offset != self.offset or self.step > max_count:
+            return 1
+        waiting = (self.max_offset - offset) // self.step
+        fitting = min(space.messages // self.step, space.size_bytes // max(self.step_bytes, 1))
+        return max(min(waiting, fitting, _AT_ONCE_MAX), 1)
+
+
 class Puller:
     """Sends pull requests for one group.
 
     What is wanted of a topic is in `subscriptions`, else it is `wanted`: tags, or an expression.
+
+    A broker answers with few messages at a time (32 by default). Where its last answer was full and
+    said that much more is waiting, the next requests go out together, and what answers they get is
+    one result.
     """
 
     def __init__(
@@ -62,39 +103,100 @@ class Puller:
         self._wanted = wanted
         self._subscriptions = dict(subscriptions or {})
         self._preferred_broker_ids: dict[MessageQueue, int] = {}
+        self._backlogs: dict[MessageQueue, _Backlog] = {}
+        self._headers: dict[MessageQueue, bytes] = {}
 
     async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float = 0.0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_count: int,
+        wait_s: float = 0.0,
+        space: Space = NO_SPACE,
     ) -> PullResult:
-        """Read up to `max_count` messages from `offset` on.
+        """Read up to `max_count` messages from `offset` on, or more of a backlog, up to `space`.
 
         With `wait_s` the broker holds the request for that long when the queue has nothing newer.
         """
+        backlog = self._backlogs.pop(queue, None)
+        times = 1 if backlog is None else backlog.times(offset, max_count, space)
+        address = await self._address(queue)
+        if backlog is None or times == 1:
+            answer = await self._ask(address, queue, offset, max_count, wait_s)
+            return self._result(queue, offset, answer, address)
+        starts = range(offset, offset + times * backlog.step, backlog.step)
+        # The last one asks for as much as there may be, and tells how much that is now.
+        counts = [backlog.step] * (times - 1) + [max_count]
+        asked = [
+            asyncio.ensure_future(self._ask(address, queue, start, count, 0.0))
+            for start, count in zip(starts, counts, strict=True)
+        ]
+        try:
+            result = self._result(queue, offset, await asked[0], address)
+            for start, later in zip(starts[1:], asked[1:], strict=True):
+                more = None
+                if result.next_offset == start:
+                    more = await self._continued(queue, start, later, address)
+                if more is None:
+                    break
+                result = PullResult(
+                    result.messages + more.messages,
+                    more.next_offset,
+                    more.min_offset,
+                    more.max_offset,
+                    has_moved=False,
+                )
+        finally:
+            for each in asked:
+                _let_go(each)
+        return result
+
+    async def _continued(
+        self, queue: MessageQueue, offset: int, asked: Awaitable[Command], address: str
+    ) -> PullResult | None:
+        """Return what a later one of several brought; None if nothing: the next pull says why."""
+        try:
+            answer = await asked
+            if answer.code == ResponseCode.SUCCESS:
+                return self._result(queue, offset, answer, address)
+        except ClientError as error:
+            log.debug("one of several pulls of %s failed: %s", queue, error)
+        return None
+
+    def _ask(
+        self, address: str, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+    ) -> Awaitable[Command]:
+        sys_flag = PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_SUSPEND if wait_s > 0 else 0)
+        header = self._headers.get(queue) or self._header(queue)
+        header %= (offset, max_count, sys_flag, round(wait_s * 1000))
+        timeout_s = wait_s + _HOLD_SLACK_S if wait_s > 0 else self._session.request_timeout_s
+        return self._session.request_json(address, _PULL, header, b"", timeout_s)
+
+    def _header(self, queue: MessageQueue) -> bytes:
+        """The beginning of the header, with %d for the four numbers that `_ask` fills in."""
         subscription = self._subscription(queue.topic)
         request = PullMessageRequest(
             consumer_group=self.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=max_count,
-            sys_flag=PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_SUSPEND if wait_s > 0 else 0),
+            queue_offset=0,
+            max_msg_nums=0,
+            sys_flag=0,
             commit_offset=0,
-            suspend_timeout_millis=round(wait_s * 1000),
+            suspend_timeout_millis=0,
             subscription=subscription.expression,
             sub_version=subscription.version,
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
-        address = await self._address(queue)
-        timeout_s = wait_s + _HOLD_SLACK_S if wait_s > 0 else None
-        answer = await self._session.request(
-            address,
-            RequestCode.PULL_MESSAGE,
-            encode_fields(request),
-            timeout_s=timeout_s,
-            accept=PULL_ANSWERS,
-        )
-        return self._result(queue, offset, answer, address)
+        fields = encode_fields(request)
+        for name in _FILLED_IN:
+            del fields[name]
+        start = begin_json_header(_PULL, fields).removesuffix(b"},")
+        filled_in = "".join(f',"{name}":"%d"' for name in _FILLED_IN).encode()
+        header = start.replace(b"%", b"%%") + filled_in + b"},"
+        self._headers[queue] = header
+        return header
 
     def _subscription(self, topic: str) -> Subscription:
         subscription = self._subscriptions.get(topic)
@@ -115,9 +217,11 @@ class Puller:
     def _result(
         self, queue: MessageQueue, offset: int, answer: Command, address: str
     ) -> PullResult:
+        if answer.code not in PULL_ANSWERS:
+            raise self._session.refusal(address, _PULL, answer)
         try:
             header = decode_fields(PullMessageResponse, answer.ext)
-            records = decode_messages(answer.body) if answer.body else []
+            records = _records(queue, answer.body) if answer.body else []
         except FieldError as error:
             raise MalformedAnswerError(
                 f"{address} answered a pull with a header that cannot be read ({error})",
@@ -131,18 +235,43 @@ class Puller:
                 remedy="seek beyond it to go on",
             ) from error
         self._preferred_broker_ids[queue] = header.suggest_which_broker_id
-        matches = self._subscription(queue.topic).matches_tag
-        messages = [
-            ReceivedMessage(queue, record)
-            for record in records
+        step = header.next_begin_offset - offset
+        if step == len(records) and 0 < step < header.max_offset - offset:
+            self._backlogs[queue] = _Backlog(
+                header.next_begin_offset, header.max_offset, step, len(answer.body)
+            )
+        subscription = self._subscription(queue.topic)
+        return PullResult(
             # An inner batch comes whole, also when the offset asked for is in its middle; tags come
             # filtered by their hash only.
-            if record.queue_offset >= offset and matches(record.tags)
-        ]
-        return PullResult(
-            messages,
+            [
+                record
+                for record in records
+                if record.queue_offset >= offset
+                and (subscription.takes_any_tag or subscription.matches_tag(record.tags))
+            ],
             header.next_begin_offset,
             header.min_offset,
             header.max_offset,
             has_moved=answer.code == ResponseCode.PULL_OFFSET_MOVED,
         )
+
+
+def _records(queue: MessageQueue, body: bytes) -> list[ReceivedMessage]:
+    """The messages of an answer. Raises ProtocolError."""
+    topic = queue.topic.encode()
+    messages: list[ReceivedMessage] = []
+    start = 0
+    while start < len(body):
+        plain, start = split_plain_records(body, start, topic)
+        messages += [ReceivedMessage(queue, record) for record in plain]
+        if start < len(body):
+            message = decode_message(body, start)
+            start += message.size_bytes
+            messages += [ReceivedMessage(queue, each) for each in unwrapped(message)]
+    return messages
+
+
+def _let_go(answer: asyncio.Future[Command]) -> None:
+    if not answer.cancel() and not answer.cancelled():
+        answer.exception()  # else asyncio tells that nobody looked at it

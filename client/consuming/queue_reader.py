@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -33,9 +33,12 @@ class Source(Protocol):
     """Where messages come from: a Puller, or what a test puts in its place."""
 
     async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
-        """Read from `offset` on, waiting up to `wait_s` for a first message."""
+        """Read from `offset` on, waiting up to `wait_s` for a first message.
+
+        More than `max_count` may come of a backlog, as far as there is space.
+        """
 
 
 class QueueReader:
@@ -83,7 +86,7 @@ class QueueReader:
     def take(self) -> ReceivedMessage:
         """Hand out the next message."""
         message = self._ahead.popleft()
-        self._bytes_ahead -= message.stored.size_bytes
+        self._bytes_ahead -= message.size_bytes
         if not self._room.is_set() and self._has_room():
             self._room.set()
         return message
@@ -110,6 +113,10 @@ class QueueReader:
         if was_reading:
             self.start()
 
+    @property
+    def _space(self) -> Space:
+        return Space(_COUNT_AHEAD_MAX - len(self._ahead), _BYTES_AHEAD_MAX - self._bytes_ahead)
+
     def _has_room(self) -> bool:
         return len(self._ahead) < _COUNT_AHEAD_MAX and self._bytes_ahead < _BYTES_AHEAD_MAX
 
@@ -123,7 +130,9 @@ class QueueReader:
             # Not held after an outage: an answer at once says that it is over.
             wait_s = 0.0 if outages else self._poll_s
             try:
-                result = await self._source.pull(self.queue, offset, self._batch_size, wait_s)
+                result = await self._source.pull(
+                    self.queue, offset, self._batch_size, wait_s, self._space
+                )
             except ClientError as error:
                 if not _will_pass(error):
                     self.failure = error
@@ -156,7 +165,7 @@ class QueueReader:
         if not result.messages:
             return
         self._ahead.extend(result.messages)
-        self._bytes_ahead += sum(message.stored.size_bytes for message in result.messages)
+        self._bytes_ahead += sum(message.size_bytes for message in result.messages)
         if not self._has_room():
             self._room.clear()
         self._on_progress(self)

@@ -13,7 +13,9 @@ from rockhopper.protocol.store.message_codec.batch import (
     decode_messages,
     encode_batch,
     unwrap_inner_batch,
+    unwrapped,
 )
+from rockhopper.protocol.store.message_codec.plain_records import PlainRecord, split_plain_records
 from rockhopper.protocol.store.message_codec.record import (
     BODY_CRC_MASK,
     body_crc,
@@ -60,6 +62,7 @@ __all__ = [
     "SYS_FLAG_TRANSACTION_NONE",
     "SYS_FLAG_TRANSACTION_PREPARED",
     "SYS_FLAG_TRANSACTION_ROLLBACK",
+    "PlainRecord",
     "RecordCheck",
     "RecordStatus",
     "body_crc",
@@ -77,6 +80,8 @@ __all__ = [
     "ip_text",
     "make_unique_id",
     "offset_message_id",
+    "split_plain_records",
     "transaction_type",
     "unwrap_inner_batch",
+    "unwrapped",
 ]

@@ -162,14 +162,15 @@ def decode_messages(buffer: Buffer, *, unwrap: bool = True) -> list[StoredMessag
     while offset < end:
         message = decode_message(buffer, offset)
         offset += message.size_bytes
-        if unwrap and message.sys_flag & _WRAPPED == _WRAPPED:
-            messages += _unwrap(message)
+        if unwrap:
+            messages += unwrapped(message)
         else:
             messages.append(message)
     return messages
 
 
-def _unwrap(message: StoredMessage) -> Sequence[StoredMessage]:
+def unwrapped(message: StoredMessage) -> Sequence[StoredMessage]:
+    """The messages inside a record, as decode_messages has them, which raises the same."""
     try:
         return unwrap_inner_batch(message)
     except MalformedBatchError as error:

@@ -9,6 +9,8 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.errors import CompressionError
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.store.message_codec import decode_message
+from tests.support.records import encode_message
 
 COMPRESSED = 1
 QUEUE = MessageQueue("orders", "broker-a", 3)
@@ -50,3 +52,26 @@ def test_a_body_that_does_not_decompress_costs_nothing_else() -> None:
     assert message.message_id == "U"
     with pytest.raises(CompressionError):
         _ = message.body
+
+
+def test_a_record_is_decoded_only_for_what_is_not_its_body_or_its_place() -> None:
+    record = encode_message(topic="orders", body=b"body", properties=PROPERTIES, queue_offset=40)
+    message = ReceivedMessage(QUEUE, (40, 4, record))
+    with mock.patch("rockhopper.client.received.decode_message", wraps=decode_message) as decode:
+        assert (message.body, message.queue_offset, message.size_bytes) == (
+            b"body",
+            40,
+            len(record),
+        )
+        assert not decode.called
+        assert (message.tags, message.message_id, message.topic) == ("t", "U", "orders")
+        assert decode.call_count == 1
+    assert message.stored == decode_message(record)
+    assert message.body == b"body"
+
+
+def test_a_record_that_was_decoded_still_gives_its_body() -> None:
+    record = encode_message(topic="orders", body=b"body")
+    message = ReceivedMessage(QUEUE, (0, 4, record))
+    assert message.stored.topic == "orders"
+    assert message.body == b"body"

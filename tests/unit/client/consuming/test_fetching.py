@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
-from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
 from rockhopper.client.queues import MessageQueue
@@ -49,7 +49,7 @@ class Fetched:
         self.fetcher = Fetcher(self, settings, self.shared, self, self._pause)
 
     async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
         self.asked.append((offset, wait_s))
         if not self.answers:

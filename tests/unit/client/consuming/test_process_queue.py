@@ -3,6 +3,7 @@
 import pytest
 
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.pulling import Space
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage
@@ -139,3 +140,13 @@ async def test_a_room_is_free_only_below_its_bounds(count: int, size_bytes: int)
     assert not room.free.is_set()
     room.remove(count, size_bytes)
     assert room.free.is_set()
+
+
+def test_space_is_what_is_left_here_and_in_all_queues() -> None:
+    shared = Room(10, 1000)
+    held = ProcessQueue(QUEUE, 0, room=Room(5, 5000), shared_room=shared)
+    assert held.space == Space(5, 1000)
+    held.add([message(0), message(1)], 2)
+    assert held.space.messages == 3
+    shared.add(6, 900)
+    assert held.space == Space(2, 1000 - shared.bytes)

@@ -1,11 +1,13 @@
 """Pulls: what is asked, what an answer means, and what is left out of it."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from rockhopper.client.consuming.pulling import Puller
-from rockhopper.client.errors import MalformedAnswerError
+from rockhopper.client.consuming.pulling import Puller, Space
+from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError
 from rockhopper.client.filters import Sql
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
@@ -14,6 +16,7 @@ from rockhopper.protocol.subscription import Subscription
 from tests.support.fake_broker import FakeBroker
 
 QUEUE = MessageQueue("orders", "a", 1)
+OTHER = MessageQueue("orders", "a", 0)
 ENDS = {"suggestWhichBrokerId": "0", "nextBeginOffset": "9", "minOffset": "2", "maxOffset": "9"}
 
 
@@ -97,3 +100,126 @@ async def test_an_answer_that_cannot_be_read_says_where(
     broker.on(11, lambda request: answer)
     with pytest.raises(MalformedAnswerError, match=says):
         await Puller(session, "g").pull(QUEUE, 0, 32)
+
+
+SPACE = Space(1000, 1 << 20)
+
+
+def asked(broker: FakeBroker) -> list[tuple[int, int]]:
+    """Offset and count of every pull."""
+    fields = [request.ext or {} for request in broker.requests_of(11)]
+    return [(int(ext["queueOffset"]), int(ext["maxMsgNums"])) for ext in fields]
+
+
+async def stock(broker: FakeBroker, count: int) -> None:
+    await broker.append(0, *[b"%d" % number for number in range(count)])
+
+
+async def read_through(puller: Puller, offsets: int, space: Space = SPACE) -> list[int]:
+    """Offsets of all messages, in the order in which they came."""
+    found: list[int] = []
+    offset = 0
+    while offset < offsets:
+        result = await puller.pull(OTHER, offset, 2, space=space)
+        found += [message.queue_offset for message in result.messages]
+        offset = result.next_offset
+    return found
+
+
+async def test_a_backlog_is_asked_for_with_several_requests_at_once(
+    broker: FakeBroker, session: Session
+) -> None:
+    broker.batch_max = 2
+    await stock(broker, 21)
+    assert await read_through(Puller(session, "g"), 21) == list(range(21))
+    assert asked(broker) == [(offset, 2) for offset in range(0, 22, 2)]
+    puller = Puller(session, "g")
+    await puller.pull(OTHER, 0, 2, space=SPACE)
+    result = await puller.pull(OTHER, 2, 2, space=SPACE)
+    assert (result.next_offset, result.max_offset, len(result.messages)) == (18, 21, 16)
+
+
+@pytest.mark.parametrize(
+    ("space", "count"), [(Space(0, 0), 2), (Space(5, 1 << 20), 4), (Space(1000, 1), 2)]
+)
+async def test_no_more_is_asked_for_than_there_is_space(
+    broker: FakeBroker, session: Session, space: Space, count: int
+) -> None:
+    broker.batch_max = 2
+    await stock(broker, 20)
+    puller = Puller(session, "g")
+    await puller.pull(OTHER, 0, 2, space=space)
+    assert len((await puller.pull(OTHER, 2, 2, space=space)).messages) == count
+
+
+async def test_a_reader_that_goes_elsewhere_asks_once(broker: FakeBroker, session: Session) -> None:
+    broker.batch_max = 2
+    await stock(broker, 20)
+    puller = Puller(session, "g")
+    await puller.pull(OTHER, 0, 2, space=SPACE)
+    assert len((await puller.pull(OTHER, 10, 2, space=SPACE)).messages) == 2
+
+
+async def test_what_filters_leave_out_is_no_gap_for_the_next_requests(
+    broker: FakeBroker, session: Session
+) -> None:
+    broker.batch_max = 2
+    for number in range(30):
+        await broker.append(0, b"x", tag="red" if number % 7 else "blue")
+    found = await read_through(Puller(session, "g", "red"), 30)
+    assert found == [number for number in range(30) if number % 7]
+
+
+async def test_a_broker_that_gives_less_than_before_is_asked_again_from_there(
+    broker: FakeBroker, session: Session
+) -> None:
+    broker.batch_max = 2
+    await stock(broker, 30)
+    puller = Puller(session, "g")
+    first = await puller.pull(OTHER, 0, 2, space=SPACE)
+    broker.batch_max = 1
+    second = await puller.pull(OTHER, first.next_offset, 2, space=SPACE)
+    assert [message.queue_offset for message in second.messages] == [2]
+    broker.batch_max = 2
+    assert await read_through(puller, 30) == list(range(30))
+
+
+@pytest.mark.parametrize("code", [2, 21])
+async def test_of_several_requests_those_before_one_that_fails_count(
+    broker: FakeBroker, session: Session, code: int
+) -> None:
+    broker.batch_max = 2
+    await stock(broker, 20)
+    puller = Puller(session, "g")
+    await puller.pull(OTHER, 0, 2, space=SPACE)
+    serve = broker.handlers[11]
+
+    def refuse_one(request: Command) -> Any:
+        return Command(code) if (request.ext or {})["queueOffset"] == "8" else serve(request)
+
+    broker.on(11, refuse_one)
+    result = await puller.pull(OTHER, 2, 2, space=SPACE)
+    assert [message.queue_offset for message in result.messages] == [2, 3, 4, 5, 6, 7]
+    assert (result.next_offset, result.has_moved) == (8, False)
+    with pytest.raises(RequestRefusedError if code == 2 else MalformedAnswerError):
+        await puller.pull(OTHER, 8, 2, space=SPACE)
+
+
+async def test_a_pull_that_is_cancelled_lets_go_of_all_its_requests(
+    broker: FakeBroker, session: Session
+) -> None:
+    broker.batch_max = 2
+    await stock(broker, 20)
+    puller = Puller(session, "g")
+    await puller.pull(OTHER, 0, 2, space=SPACE)
+    serve = broker.handlers[11]
+    broker.on(11, lambda request: None)
+    pull = asyncio.create_task(puller.pull(OTHER, 2, 2, space=SPACE))
+    await broker.wait_for(11, 5)
+    pull.cancel()
+    await asyncio.gather(pull, return_exceptions=True)
+    connection = session.connection(broker.address)
+    assert connection is not None
+    assert all(entry[0].cancelled() for entry in connection.pending.values())
+    broker.on(11, serve)
+    assert await read_through(puller, 20) == list(range(20))

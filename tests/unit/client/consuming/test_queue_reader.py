@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
 from rockhopper.client.queues import MessageQueue
@@ -35,7 +35,7 @@ class Script:
         self.is_done = asyncio.Event()
 
     async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
         self.asked.append(offset)
         self.waits.append(wait_s)
