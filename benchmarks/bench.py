@@ -230,6 +230,8 @@ def _load(server: Server, case: Case, seconds: float) -> Sample:
     if case.mode in READS:
         fill = replace(FILL, topic=case.topic, with_property=case.with_property)
         load.run(fill, server.port, server.pid, FILL_S)
+    if case is not ECHO:
+        topics.wait_until_dispatched(server.port)
     return load.run(case, server.port, server.pid, seconds)
 
 

@@ -168,8 +168,11 @@ static void take_pop(struct connection *c, const struct answer *answer, uint64_t
 
 static void park(struct connection *c, int queue) {
     char text[TEXT_SIZE];
-    struct slot *slot = take_slot(c, MAIN, 1, now_ns());
-    if (!slot) fail("parked pulls are overtaken by many others");
+    struct slot *slot = NULL;
+    /* A pull that the broker has not noticed for a while keeps its number from those that come round. */
+    for (uint64_t tries = 0; !slot && tries <= slot_mask; tries++)
+        if (!(slot = take_slot(c, MAIN, 1, now_ns()))) c->sequence++;
+    if (!slot) fail("as many pulls are parked as there are numbers for them");
     slot->about = queue;
     sprintf(text, "%d\",\"queueOffset\":\"%lld", queue, (long long)parked[queue].offset);
     append_request(c, main_request(0), text, next_opaque(c));
