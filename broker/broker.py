@@ -27,7 +27,6 @@ from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.hot.plain_pulls import PlainPulls
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
@@ -236,23 +235,7 @@ class Broker(ServingParts):
 
     def _make_server(self, store_host: bytes, connections_max: int) -> None:
         dispatcher = Dispatcher(build_table(self), self.access)
-        hot_pass = HotPass(
-            self.config,
-            self.store,
-            self.topics,
-            dispatcher,
-            self.stats,
-            store_host,
-            PlainPulls(
-                self.puller,
-                self.store,
-                self.stats,
-                self.topics,
-                self.groups,
-                self.consumers,
-                self.offsets,
-            ),
-        )
+        hot_pass = HotPass(self, dispatcher, store_host)
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
         self.store.on_failure = self._store_failed
 

@@ -3,8 +3,9 @@
 Plain functions over bytes, numbers and text, without a store or a connection: a compiled twin can
 take their place, as there is one of the record's encoder.
 
-In: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320) and PULL_MESSAGE (11), in JSON
-with the code first, and of 310 in any serialisation. Only fields that a plain request has a use for
+In: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11),
+UPDATE_CONSUMER_OFFSET (15) and ACK_MESSAGE (200051), in JSON with the code first, and of 310 in any
+serialisation. Only fields that a plain request has a use for
 are read; one that lacks any of them, or has something else in it, does not decode.
 
 Out: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that are
@@ -26,6 +27,7 @@ SEND_PREFIX = b'{"code":310'
 BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
 COMMIT_PREFIX = b'{"code":15,'
+ACK_PREFIX = b'{"code":200051,'
 SEND_STARTS: dict[int, tuple[bytes, ...]] = {
     SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
@@ -107,12 +109,33 @@ class _CommitHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
+class AckFields(msgspec.Struct, gc=False):
+    """The fields of ACK_MESSAGE, by the names that they have on the wire."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    queueId: Int32  # noqa: N815
+    offset: Int64
+    extraInfo: str  # noqa: N815
+    rh: str = ""
+
+
+class AckHeader(msgspec.Struct, gc=False):
+    """The header of ACK_MESSAGE."""
+
+    code: Literal[200051]
+    opaque: Int32
+    extFields: AckFields  # noqa: N815
+    flag: Int32 = 0
+
+
 # Bad UTF-8 in a text comes as an exception of its own.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoders raise for a header that goes the general way."""
 decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
 decode_commit = msgspec.json.Decoder(_CommitHeader, strict=False).decode
+decode_ack = msgspec.json.Decoder(AckHeader, strict=False).decode
 decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 
 

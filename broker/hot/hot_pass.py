@@ -19,7 +19,9 @@ from collections.abc import Callable
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
+    ACK_PREFIX,
     BATCH_PREFIX,
     COMMIT_PREFIX,
     PULL_PREFIX,
@@ -36,10 +38,12 @@ from rockhopper.broker.hot.hot_codec import (
     other_frame,
     templates,
 )
+from rockhopper.broker.hot.plain_acks import PlainAcks
+from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_pulls import PlainPulls
 from rockhopper.broker.hot.plain_sends import common, take_sends
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.observing.stats import BrokerStats, Traffic
+from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome, Pull
 from rockhopper.broker.remoting.dispatcher import Dispatcher
@@ -48,13 +52,10 @@ from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk
 from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS, broker_properties
-from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
-from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -79,21 +80,18 @@ class HotPass:
 
     def __init__(
         self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
+        broker: ServingParts,
         dispatcher: Dispatcher,
-        stats: BrokerStats,
         store_host: bytes,
-        plain_pulls: PlainPulls,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        config, stats = broker.config, broker.stats
         self._live = config.live
         self._live_store = config.store.live
         self._clock = clock
-        self._store = store
-        self._topics = topics
-        self._pull = plain_pulls.puller.pull
+        self._store = broker.store
+        self._topics = broker.topics
+        self._pull = broker.puller.pull
         self._dispatcher = dispatcher
         self._access = dispatcher.access
         self._general_pass = frame_handler(dispatcher.dispatch)
@@ -109,10 +107,12 @@ class HotPass:
         self._common = common(self._templates, store_host, self._suffix, self._body_bytes_max)
         # Taken apart, for they are used for each message.
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
-        self._plain_pulls = plain_pulls
+        self._plain_pulls = PlainPulls(broker)
+        self._plain_commits = PlainCommits(broker)
+        self._plain_acks = PlainAcks(broker)
         # Whether what was staged last is the first message of its queue since the start.
         self._opens_queue = False
-        topics.listeners.append(self._topic_changed)
+        broker.topics.listeners.append(self._topic_changed)
 
     def _topic_changed(self, *_: object) -> None:
         for sendable in self._sendable_of.values():
@@ -138,6 +138,9 @@ class HotPass:
                 count, key = self._take_pulls(turn, frames, taken)
                 taken += count or 1
                 served = count > 0 or self._serve_pull(turn, header, key)
+            elif count := self._take_acks(turn, frames, taken):
+                taken += count
+                served = True
             elif count := self._take_sends(turn, frames, taken):
                 taken += count
                 served = True
@@ -207,6 +210,16 @@ class HotPass:
         turn.staged += count
         return count
 
+    def _take_acks(self, turn: Turn, frames: list[Frame], first: int) -> int:
+        """Serve the acknowledgements from frame *first* on that settle messages of one pop."""
+        if not frames[first][1].startswith(ACK_PREFIX) or not self._access.is_open:
+            return 0
+        turn.settle()
+        count, answers = self._plain_acks.take(frames, first)
+        if answers:
+            turn.answer(answers)
+        return count
+
     def _serve_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         if serialize_type != SerializeType.JSON:
             return self._send_other(turn, serialize_type, header, body)
@@ -238,7 +251,7 @@ class HotPass:
         if not self._access.is_open:
             return False
         turn.settle()
-        answer = self._plain_pulls.commits.take(turn.connection, header)
+        answer = self._plain_commits.take(turn.connection, header)
         if answer:
             turn.answer(answer)
         return answer is not None

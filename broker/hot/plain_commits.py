@@ -5,28 +5,19 @@ answer must be: offsets that go back, the first one of a queue, resets, logical 
 """
 
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import COMMITTED, UNDECODABLE, decode_commit, json_frame
-from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 
 
 class PlainCommits:
     """Serves them."""
 
-    def __init__(
-        self,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        consumers: ConsumerGroups,
-        offsets: ConsumerOffsetTable,
-    ) -> None:
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._offsets = offsets
+    def __init__(self, broker: ServingParts) -> None:
+        self._topics = broker.topics
+        self._groups = broker.groups
+        self._consumers = broker.consumers
+        self._offsets = broker.offsets
 
     def take(self, connection: Peer, header: bytes) -> bytes | None:
         """Serve the commit in a JSON *header*: the answer, empty if none is wanted.

@@ -10,18 +10,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import pieces, templates
-from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX
-from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.observing.stats import BrokerStats, GroupTraffic, QueueReads
-from rockhopper.broker.pulling.puller import Pull, Puller
+from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
+from rockhopper.broker.pulling.puller import Pull
 from rockhopper.broker.remoting.turn import Turn
-from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.frame import Frame
@@ -51,23 +46,12 @@ KINDS_MAX = 4096
 class PlainPulls:
     """Which pulls are known to be allowed, and the answers to those."""
 
-    def __init__(
-        self,
-        puller: Puller,
-        store: MessageStore,
-        stats: BrokerStats,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        consumers: ConsumerGroups,
-        offsets: ConsumerOffsetTable,
-    ) -> None:
-        # Serves those that are not so plain.
-        self.puller = puller
-        self._store = store
-        self._stats = stats
-        self._topics = topics
-        self._offsets = offsets
-        self.commits = PlainCommits(topics, groups, consumers, offsets)
+    def __init__(self, broker: ServingParts) -> None:
+        self._puller = broker.puller
+        self._store = broker.store
+        self._stats = broker.stats
+        self._topics = broker.topics
+        self._offsets = broker.offsets
         # An answer to a pull says nothing of its broker.
         pulled = templates("", b"", trace_on=False).pulled
         code, *others, remark, end = pieces(pulled)
@@ -75,9 +59,9 @@ class PlainPulls:
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
         # Counts the changes behind which everything has to be looked up again.
         self._epoch = 0
-        topics.listeners.append(self._something_changed)
-        groups.listeners.append(self._something_changed)
-        consumers.listeners.append(self._something_changed)
+        broker.topics.listeners.append(self._something_changed)
+        broker.groups.listeners.append(self._something_changed)
+        broker.consumers.listeners.append(self._something_changed)
 
     def _something_changed(self, *_: object) -> None:
         self._epoch += 1
@@ -121,7 +105,7 @@ class PlainPulls:
 
     def allow(self, key: bytes, pull: Pull) -> None:
         """Remember that *pull* was answered with messages, unless it takes a look each time."""
-        queue = self.puller.plain_queue(pull)
+        queue = self._puller.plain_queue(pull)
         if queue is not None:
             traffic = self._stats.got(pull.topic, pull.group)
             reads = traffic.handed_out(pull.queue_id, traffic.queues[pull.queue_id].next_offset)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.hot.plain_pulls import PlainPulls
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
@@ -54,24 +53,7 @@ class HotBroker:
                 attributes={"queue.type": "BatchCQ"},
             )
         )
-        self.hot = HotPass(
-            served.config,
-            served.store,
-            served.topics,
-            served.dispatcher,
-            served.stats,
-            STORE_HOST,
-            PlainPulls(
-                served.puller,
-                served.store,
-                served.stats,
-                served.topics,
-                served.groups,
-                served.consumers,
-                served.offsets,
-            ),
-            clock=lambda: self.now_s,
-        )
+        self.hot = HotPass(served, served.dispatcher, STORE_HOST, clock=lambda: self.now_s)
         self.peer = HotPeer()
         # Keys that the broker makes for messages without one.
         served.sender._unique_ids.salt = 0
