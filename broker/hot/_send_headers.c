@@ -54,6 +54,9 @@ static int take_field(int32_t code, int letter, Span value, uint32_t *seen, Send
         return 0;
     *seen |= BIT(letter);
     switch (letter) {
+    case 'a':
+        read->group = value;
+        return 1;
     case 'b':
         read->topic = value;
         return 1;

@@ -13,7 +13,7 @@
 #define SERIALIZE_BINARY 1
 
 typedef struct {
-    Span topic, properties;
+    Span group, topic, properties;
     int64_t born_time_ms;
     int32_t queue_id, sys_flag, flag, reconsume_times, opaque;
     int is_batch, is_oneway;

@@ -5,10 +5,13 @@
    Python, and nothing of it has been done then. */
 
 #include "_send_headers.h"
+#include "_json_text.h"
 #include "../store/log/_records.h"
 
-/* Of a transaction, or of records that hold a batch: not plain. */
-#define SPECIAL_FLAGS (0xC | 0x80 | 0x40)
+/* Of records that hold a batch: not plain. */
+#define INNER_BATCH_FLAGS (0x80 | 0x40)
+#define TRANSACTION_FLAGS 0xC
+#define HALF_FLAG 4
 #define SENT_PIECES 6
 #define BATCH_PIECES 5
 #define BINARY_PIECES 3
@@ -18,15 +21,21 @@
 /* Names of attributes of a tail. */
 static PyObject *constants_name, *next_offset_name, *consume_queue_name;
 
-/* The messages of one queue. Its tail and its traffic are kept alive by the table of topics, in which
+/* The messages of one queue. Its tail is kept alive by the table of topics or that of tails, in which
    nothing changes meanwhile. */
 typedef struct {
-    PyObject *tail, *traffic;
+    PyObject *tail;
     Shared shared;
-    int64_t start, end, count, calls, size;
+    int64_t start, end, count;
     unsigned char *units;
     Py_ssize_t room;
 } Run;
+
+/* What is counted for one topic. */
+typedef struct {
+    PyObject *traffic;
+    int64_t messages, calls, size;
+} Counted;
 
 /* Answers that leave together. */
 typedef struct {
@@ -45,6 +54,9 @@ typedef struct {
     Span store_host, suffix, id_host;
     int64_t body_size_max;
     Span sent[SENT_PIECES], batch[BATCH_PIECES], binary[BINARY_PIECES];
+    /* Of messages that wait elsewhere: all tails, the delays of the levels, the topics that they wait
+       in, and what is counted for half messages. */
+    PyObject *all_tails, *delays_ms, *delay_topic, *half_topic, *half_traffic;
     /* Of this pass. */
     PyObject *sendable;
     Span born_host;
@@ -55,12 +67,22 @@ typedef struct {
     /* What it has made. */
     Run *runs;
     Py_ssize_t run_count, runs_room;
+    Counted *counted;
+    Py_ssize_t counted_count, counted_room;
+    PyObject *halves;
     Owed *owed;
     Py_ssize_t owed_count, owed_room;
     Buffer records, answers;
     Keys keys;
-    Scratch scratch;
+    Scratch scratch, suffix_room;
 } Pass;
+
+/* Where a message goes and what is added to its properties; *group* is of a half message. */
+typedef struct {
+    PyObject *tail, *traffic;
+    Span suffix, group;
+    int64_t due_ms;
+} Way;
 
 static int take_span_of(PyObject *object, Span *span)
 {
@@ -79,11 +101,28 @@ static int take_pieces(PyObject *object, Span *pieces, Py_ssize_t count)
     return 1;
 }
 
-/* (store_host, suffix, id_host, body_size_max, sent, batch, binary), see plain_sends.py. */
+/* (tails, delays_ms, delay_topic, half_topic, half_traffic), see plain_sends.py. */
+static int take_waiting(PyObject *waiting, Pass *pass)
+{
+    if (!PyTuple_Check(waiting) || PyTuple_GET_SIZE(waiting) != 5
+        || !PyDict_Check(PyTuple_GET_ITEM(waiting, 0))
+        || !PyTuple_Check(PyTuple_GET_ITEM(waiting, 1))) {
+        PyErr_SetString(PyExc_TypeError, "of what waits, a dict, a tuple and three more are needed");
+        return 0;
+    }
+    pass->all_tails = PyTuple_GET_ITEM(waiting, 0);
+    pass->delays_ms = PyTuple_GET_ITEM(waiting, 1);
+    pass->delay_topic = PyTuple_GET_ITEM(waiting, 2);
+    pass->half_topic = PyTuple_GET_ITEM(waiting, 3);
+    pass->half_traffic = PyTuple_GET_ITEM(waiting, 4);
+    return 1;
+}
+
+/* (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting), see plain_sends.py. */
 static int take_common(PyObject *common, Pass *pass)
 {
-    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 7) {
-        PyErr_SetString(PyExc_TypeError, "what sends have in common is a tuple of seven");
+    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 8) {
+        PyErr_SetString(PyExc_TypeError, "what sends have in common is a tuple of eight");
         return 0;
     }
     return take_span_of(PyTuple_GET_ITEM(common, 0), &pass->store_host)
@@ -92,7 +131,8 @@ static int take_common(PyObject *common, Pass *pass)
            && fits_int64(PyTuple_GET_ITEM(common, 3), &pass->body_size_max)
            && take_pieces(PyTuple_GET_ITEM(common, 4), pass->sent, SENT_PIECES)
            && take_pieces(PyTuple_GET_ITEM(common, 5), pass->batch, BATCH_PIECES)
-           && take_pieces(PyTuple_GET_ITEM(common, 6), pass->binary, BINARY_PIECES);
+           && take_pieces(PyTuple_GET_ITEM(common, 6), pass->binary, BINARY_PIECES)
+           && take_waiting(PyTuple_GET_ITEM(common, 7), pass);
 }
 
 static void free_pass(Pass *pass)
@@ -103,7 +143,10 @@ static void free_pass(Pass *pass)
     PyMem_Free(pass->owed);
     PyMem_Free(pass->records.data);
     PyMem_Free(pass->answers.data);
+    PyMem_Free(pass->counted);
     PyMem_Free(pass->scratch.data);
+    PyMem_Free(pass->suffix_room.data);
+    Py_XDECREF(pass->halves);
     free_keys(&pass->keys);
 }
 
@@ -151,7 +194,7 @@ static int is_open(PyObject *tail)
    first. Its constants outlive the call: the tail keeps them. */
 static int begin_run(Pass *pass, Run *run, PyObject *tail)
 {
-    *run = (Run){.tail = tail, .traffic = pass->traffic, .start = pass->log_offset};
+    *run = (Run){.tail = tail, .start = pass->log_offset};
     PyObject *constants = is_open(tail) ? PyObject_GetAttr(tail, constants_name) : NULL;
     if (constants == NULL)
         return 0;
@@ -184,6 +227,25 @@ static Run *run_of(Pass *pass, PyObject *tail)
         return NULL;
     pass->run_count++;
     return run;
+}
+
+/* Counts messages of one request for a topic; 0 without memory, with an exception. */
+static int count_request(Pass *pass, PyObject *traffic, int64_t messages, int64_t size)
+{
+    Py_ssize_t at = pass->counted_count;
+    while (at-- > 0 && pass->counted[at].traffic != traffic)
+        continue;
+    if (at < 0) {
+        if (!make_room((void **)&pass->counted, &pass->counted_room,
+                       (pass->counted_count + 1) * (Py_ssize_t)sizeof(Counted)))
+            return 0;
+        at = pass->counted_count++;
+        pass->counted[at] = (Counted){.traffic = traffic};
+    }
+    pass->counted[at].messages += messages;
+    pass->counted[at].calls++;
+    pass->counted[at].size += size;
+    return 1;
 }
 
 /* The id of the message at a place of the log: 16 digits behind the host. */
@@ -288,40 +350,159 @@ static int owe(Pass *pass, int64_t serialize_type, const Answer *answer, int is_
 
 /* What a request has had done: 1, nothing: 0, nothing and an exception: -1. */
 
-static int stage_message(Pass *pass, Run *run, const SendHeader *send, Span body,
-                         int64_t serialize_type)
+/* The tail of a queue that messages wait in, without a new reference. */
+static int find_tail(Pass *pass, PyObject *topic, int32_t queue_id, PyObject **tail)
 {
-    PlainRecord plan;
-    if (plan_plain(&run->shared, body.size, send->properties, pass->suffix, &plan) != PLAIN
+    PyObject *key = Py_BuildValue("Oi", topic, (int)queue_id);
+    if (key == NULL)
+        return -1;
+    *tail = PyDict_GetItemWithError(pass->all_tails, key);
+    Py_DECREF(key);
+    return *tail != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+}
+
+/* What the broker adds for a message that waits; *key* is its own if it is a half one. */
+static int make_suffix(Pass *pass, const SendHeader *send, Span key, Span *suffix)
+{
+    Py_ssize_t most = pass->suffix.size + key.size + send->topic.size + NUMBER_SIZE_MAX + 64;
+    Scratch *scratch = &pass->suffix_room;
+    if (!make_room((void **)&scratch->data, &scratch->room, most))
+        return -1;
+    unsigned char *p = put_span(scratch->data, pass->suffix);
+    if (key.size > 0) {
+        p = put_span(put_bytes(p, "__transactionId__\1", 18), key);
+        *p++ = 2;
+    }
+    p = put_span(put_bytes(p, "REAL_TOPIC\1", 11), send->topic);
+    p = put_number(put_bytes(p, "\2REAL_QID\1", 10), send->queue_id);
+    *p++ = 2;
+    *suffix = (Span){(const char *)scratch->data, (const char *)p - (const char *)scratch->data};
+    return 1;
+}
+
+static int may_be_half(const Pass *pass, const SendHeader *send, const Waiting *waiting)
+{
+    int32_t flags = send->sys_flag & TRANSACTION_FLAGS;
+    return pass->half_topic != Py_None && is_text(waiting->prepared, "true")
+           && waiting->delay.size < 0 && waiting->group.size > 0 && is_ascii(waiting->group)
+           && (flags == 0 || flags == HALF_FLAG) && send->reconsume_times == 0
+           && memchr(send->group.data, 1, (size_t)send->group.size) == NULL
+           && memchr(send->group.data, 2, (size_t)send->group.size) == NULL;
+}
+
+/* The way of a message whose properties say that it waits elsewhere. */
+static int find_detour(Pass *pass, const SendHeader *send, Span unique_key, Way *way)
+{
+    Waiting waiting;
+    int32_t level = 0;
+    int64_t delay_ms;
+    if (!read_waiting(send->properties, &waiting))
+        return 0;
+    if (waiting.prepared.size >= 0) {
+        if (!may_be_half(pass, send, &waiting))
+            return 0;
+        way->group = waiting.group;
+        way->traffic = pass->half_traffic;
+        int found = find_tail(pass, pass->half_topic, 0, &way->tail);
+        return found > 0 ? make_suffix(pass, send, unique_key, &way->suffix) : found;
+    }
+    if ((send->sys_flag & TRANSACTION_FLAGS) != 0 || !read_int32(waiting.delay, &level)
+        || level < 1 || level > PyTuple_GET_SIZE(pass->delays_ms))
+        return 0;
+    if (!fits_int64(PyTuple_GET_ITEM(pass->delays_ms, level - 1), &delay_ms))
+        return PyErr_Occurred() ? -1 : 0;
+    way->due_ms = pass->store_time_ms + delay_ms;
+    int found = find_tail(pass, pass->delay_topic, level - 1, &way->tail);
+    return found > 0 ? make_suffix(pass, send, (Span){NULL, 0}, &way->suffix) : found;
+}
+
+static int find_way(Pass *pass, const SendHeader *send, const Properties *found, Way *way)
+{
+    *way = (Way){.tail = PyList_GET_ITEM(pass->tails, send->queue_id), .traffic = pass->traffic,
+                 .suffix = pass->suffix, .group = {NULL, -1}, .due_ms = -1};
+    if (found->special)
+        return find_detour(pass, send, found->unique_key, way);
+    return (send->sys_flag & TRANSACTION_FLAGS) == 0;
+}
+
+static int note_half(Pass *pass, const Run *run, Span group)
+{
+    if (pass->halves == NULL && (pass->halves = PyList_New(0)) == NULL)
+        return 0;
+    PyObject *half = Py_BuildValue("LLs#", (long long)run->shared.queue_offset,
+                                   (long long)pass->log_offset, group.data, group.size);
+    int noted = half != NULL && PyList_Append(pass->halves, half) == 0;
+    Py_XDECREF(half);
+    return noted;
+}
+
+/* The run of a queue, which the next record goes to; NULL as in run_of. */
+static Run *aim(Pass *pass, const SendHeader *send, PyObject *tail)
+{
+    Run *run = run_of(pass, tail);
+    if (run == NULL)
+        return NULL;
+    run->shared.position = pass->log_offset;
+    run->shared.sys_flag = send->sys_flag & ~TRANSACTION_FLAGS;
+    run->shared.born_time_ms = send->born_time_ms;
+    set_host_flags(&run->shared);
+    return run;
+}
+
+/* Records of so many messages were made for *run*, whose offsets go on behind them already. */
+static int add(Pass *pass, Run *run, PyObject *traffic, int64_t messages, Py_ssize_t size)
+{
+    if (!count_request(pass, traffic, messages, size))
+        return -1;
+    if (run->count == 0)
+        run->start = pass->log_offset;
+    run->count += messages;
+    pass->records.size += size;
+    pass->log_offset += size;
+    run->end = pass->log_offset;
+    return 1;
+}
+
+static int stage_message(Pass *pass, const SendHeader *send, Span body, int64_t serialize_type)
+{
+    PlainRecord plan = {.found = read_properties(send->properties.data, send->properties.size)};
+    Way way;
+    int done = find_way(pass, send, &plan.found, &way);
+    Run *run = done > 0 ? aim(pass, send, way.tail) : NULL;
+    if (run == NULL)
+        return done < 0 || PyErr_Occurred() ? -1 : 0;
+    if (plan_record(&run->shared, body.size, send->properties, way.suffix, &plan) != PLAIN
         || plan.size > pass->room_end - pass->log_offset)
         return 0;
+    if (way.due_ms >= 0)
+        plan.tags_code = way.due_ms;
     unsigned char *record = room_in(&pass->records, plan.size);
     if (record == NULL
         || !make_room((void **)&run->units, &run->room, (Py_ssize_t)(run->count + 1) * UNIT_SIZE))
         return -1;
     unsigned char *unit = run->units + run->count * UNIT_SIZE;
     Py_ssize_t keys_before = pass->keys.size;
-    Answer answer = {unit, 1, run->shared.queue_id, send->opaque, run->shared.queue_offset,
+    Answer answer = {unit, 1, send->queue_id, send->opaque, run->shared.queue_offset,
                      plan.found.unique_key};
-    if (!write_plain(record, &run->shared, body, pass->suffix, send->flag, send->reconsume_times,
+    if (!write_plain(record, &run->shared, body, way.suffix, send->flag, send->reconsume_times,
                      &plan, unit, &pass->keys)
+        || (way.group.size >= 0 && !note_half(pass, run, way.group))
         || (!send->is_oneway && !owe(pass, serialize_type, &answer, 0, plan.waits))) {
         pass->keys.size = keys_before;
         return -1;
     }
     run->shared.queue_offset++;
-    run->count++;
-    run->size += plan.size;
-    pass->records.size += plan.size;
-    pass->log_offset += plan.size;
-    return 1;
+    return add(pass, run, way.traffic, 1, plan.size);
 }
 
-static int stage_batch(Pass *pass, Run *run, const SendHeader *send, Span body,
-                       int64_t serialize_type)
+static int stage_batch(Pass *pass, const SendHeader *send, Span body, int64_t serialize_type)
 {
-    if (contains(send->properties, "DELAY") || contains(send->properties, "DELIVER"))
+    if ((send->sys_flag & TRANSACTION_FLAGS) != 0 || contains(send->properties, "DELAY")
+        || contains(send->properties, "DELIVER"))
         return 0;
+    Run *run = aim(pass, send, PyList_GET_ITEM(pass->tails, send->queue_id));
+    if (run == NULL)
+        return PyErr_Occurred() ? -1 : 0;
     Py_ssize_t size, count = count_batch(&run->shared, body, &size);
     if (count == 0 || size > pass->room_end - pass->log_offset
         || count * (pass->id_host.size + 17) > IDS_SIZE_MAX)
@@ -345,39 +526,20 @@ static int stage_batch(Pass *pass, Run *run, const SendHeader *send, Span body,
         pass->keys.size = keys_before;
         return written < 0 ? -1 : 0;
     }
-    run->count += count;
-    run->size += size;
-    pass->records.size += size;
-    pass->log_offset += size;
-    return 1;
+    return add(pass, run, pass->traffic, count, size);
 }
 
 static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
 {
     SendHeader send;
     int done = read_send_header(serialize_type, header, &pass->scratch, &send);
-    if (done <= 0 || (send.sys_flag & SPECIAL_FLAGS) != 0 || body.size > pass->body_size_max)
+    if (done <= 0 || (send.sys_flag & INNER_BATCH_FLAGS) != 0 || body.size > pass->body_size_max)
         return done < 0 ? -1 : 0;
     done = find_topic(pass, send.topic);
     if (done <= 0 || send.queue_id < 0 || send.queue_id >= PyList_GET_SIZE(pass->tails))
         return done < 0 ? -1 : 0;
-    Run *run = run_of(pass, PyList_GET_ITEM(pass->tails, send.queue_id));
-    if (run == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    run->shared.position = pass->log_offset;
-    run->shared.sys_flag = send.sys_flag;
-    run->shared.born_time_ms = send.born_time_ms;
-    set_host_flags(&run->shared);
-    int64_t begin = pass->log_offset;
-    done = send.is_batch ? stage_batch(pass, run, &send, body, serialize_type)
-                         : stage_message(pass, run, &send, body, serialize_type);
-    if (done > 0) {
-        if (run->calls == 0)
-            run->start = begin;
-        run->calls++;
-        run->end = pass->log_offset;
-    }
-    return done;
+    return send.is_batch ? stage_batch(pass, &send, body, serialize_type)
+                         : stage_message(pass, &send, body, serialize_type);
 }
 
 /* Takes the sends in front; returns how many, -1 with an exception. */
@@ -411,23 +573,31 @@ static PyObject *run_of_python(const Run *run)
                          (Py_ssize_t)run->count * UNIT_SIZE, (long long)run->count);
 }
 
-static PyObject *counted_of_python(const Run *run)
-{
-    return Py_BuildValue("OLLL", run->traffic, (long long)run->count, (long long)run->calls,
-                         (long long)run->size);
-}
-
-/* A list of what *of* makes of each run that has messages. */
-static PyObject *of_runs(const Pass *pass, PyObject *(*of)(const Run *))
+static PyObject *runs_of(const Pass *pass)
 {
     PyObject *list = PyList_New(0);
     for (Py_ssize_t i = 0; list != NULL && i < pass->run_count; i++) {
         if (pass->runs[i].count == 0)
             continue;
-        PyObject *one = of(&pass->runs[i]);
+        PyObject *one = run_of_python(&pass->runs[i]);
         if (one == NULL || PyList_Append(list, one) < 0)
             Py_CLEAR(list);
         Py_XDECREF(one);
+    }
+    return list;
+}
+
+static PyObject *counted_of(const Pass *pass)
+{
+    PyObject *list = PyList_New(pass->counted_count);
+    for (Py_ssize_t i = 0; list != NULL && i < pass->counted_count; i++) {
+        const Counted *counted = &pass->counted[i];
+        PyObject *one = Py_BuildValue("OLLL", counted->traffic, (long long)counted->messages,
+                                      (long long)counted->calls, (long long)counted->size);
+        if (one == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, one);
     }
     return list;
 }
@@ -451,12 +621,12 @@ static PyObject *owed_of(const Pass *pass)
 
 static PyObject *result_of(const Pass *pass, Py_ssize_t taken)
 {
-    PyObject *runs = of_runs(pass, run_of_python);
-    PyObject *counted = of_runs(pass, counted_of_python);
+    PyObject *runs = runs_of(pass), *counted = counted_of(pass);
     PyObject *owed = owed_of(pass), *result = NULL;
     if (runs != NULL && counted != NULL && owed != NULL)
-        result = Py_BuildValue("ny#Oy#OO", taken, pass->records.data, pass->records.size, runs,
-                               pass->keys.data, pass->keys.size, counted, owed);
+        result = Py_BuildValue("ny#Oy#OOO", taken, pass->records.data, pass->records.size, runs,
+                               pass->keys.data, pass->keys.size, counted, owed,
+                               pass->halves == NULL ? Py_None : pass->halves);
     Py_XDECREF(runs);
     Py_XDECREF(counted);
     Py_XDECREF(owed);

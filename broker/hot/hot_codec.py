@@ -4,8 +4,8 @@ Plain functions over bytes, numbers and text, without a store or a connection: a
 take their place, as there is one of the record's encoder.
 
 In: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11),
-UPDATE_CONSUMER_OFFSET (15) and ACK_MESSAGE (200051), in JSON with the code first, and of 310 in any
-serialisation. Only fields that a plain request has a use for
+UPDATE_CONSUMER_OFFSET (15), END_TRANSACTION (37) and ACK_MESSAGE (200051), in JSON with the code
+first, and of 310 in any serialisation. Only fields that a plain request has a use for
 are read; one that lacks any of them, or has something else in it, does not decode.
 
 Out: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that are
@@ -28,6 +28,7 @@ BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
 COMMIT_PREFIX = b'{"code":15,'
 ACK_PREFIX = b'{"code":200051,'
+END_PREFIX = b'{"code":37,'
 SEND_STARTS: dict[int, tuple[bytes, ...]] = {
     SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
@@ -129,6 +130,25 @@ class AckHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
+class EndFields(msgspec.Struct, gc=False):
+    """The fields of END_TRANSACTION, by the names that they have on the wire."""
+
+    producerGroup: str  # noqa: N815
+    tranStateTableOffset: Int64  # noqa: N815
+    commitLogOffset: Int64  # noqa: N815
+    commitOrRollback: Int32  # noqa: N815
+    rh: str = ""
+
+
+class EndHeader(msgspec.Struct, gc=False):
+    """The header of END_TRANSACTION."""
+
+    code: Literal[37]
+    opaque: Int32
+    extFields: EndFields  # noqa: N815
+    flag: Int32 = 0
+
+
 # Bad UTF-8 in a text comes as an exception of its own.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoders raise for a header that goes the general way."""
@@ -136,6 +156,7 @@ decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
 decode_commit = msgspec.json.Decoder(_CommitHeader, strict=False).decode
 decode_ack = msgspec.json.Decoder(AckHeader, strict=False).decode
+decode_end = msgspec.json.Decoder(EndHeader, strict=False).decode
 decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 
 

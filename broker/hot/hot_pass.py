@@ -15,6 +15,7 @@ A pass that lasts, or answers much, ends early: the rest is served in a later ro
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.access.errors import Refusal
@@ -24,6 +25,7 @@ from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     BATCH_PREFIX,
     COMMIT_PREFIX,
+    END_PREFIX,
     PULL_PREFIX,
     SEND_PREFIX,
     SEND_STARTS,
@@ -40,8 +42,9 @@ from rockhopper.broker.hot.hot_codec import (
 )
 from rockhopper.broker.hot.plain_acks import PlainAcks
 from rockhopper.broker.hot.plain_commits import PlainCommits
+from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.hot.plain_pulls import PlainPulls
-from rockhopper.broker.hot.plain_sends import common, take_sends
+from rockhopper.broker.hot.plain_sends import common, take_sends, ways_to_wait
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.processors.pulls import PULL_CODES
@@ -104,12 +107,16 @@ class HotPass:
         self._body_bytes_max = self._live_store.message_size_max_bytes
         self._suffix = broker_properties(config)
         self._templates = templates(config.region_id, store_host, trace_on=config.trace_on)
-        self._common = common(self._templates, store_host, self._suffix, self._body_bytes_max)
+        self._broker = broker
+        self._common = common(
+            self._templates, store_host, self._suffix, self._body_bytes_max, ways_to_wait(broker)
+        )
         # Taken apart, for they are used for each message.
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
         self._plain_pulls = PlainPulls(broker)
         self._plain_commits = PlainCommits(broker)
         self._plain_acks = PlainAcks(broker)
+        self._plain_ends = PlainEnds(broker)
         # Whether what was staged last is the first message of its queue since the start.
         self._opens_queue = False
         broker.topics.listeners.append(self._topic_changed)
@@ -118,7 +125,9 @@ class HotPass:
         for sendable in self._sendable_of.values():
             sendable.clear()
         self._body_bytes_max = self._live_store.message_size_max_bytes
-        self._common = self._common._replace(body_size_bytes_max=self._body_bytes_max)
+        self._common = self._common._replace(
+            body_size_bytes_max=self._body_bytes_max, waiting=ways_to_wait(self._broker)
+        )
 
     def handle(self, connection: Connection, frames: list[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
@@ -138,7 +147,9 @@ class HotPass:
                 count, key = self._take_pulls(turn, frames, taken)
                 taken += count or 1
                 served = count > 0 or self._serve_pull(turn, header, key)
-            elif count := self._take_acks(turn, frames, taken):
+            elif count := self._take_acks(turn, frames, taken) or self._take_ends(
+                turn, frames, taken
+            ):
                 taken += count
                 served = True
             elif count := self._take_sends(turn, frames, taken):
@@ -199,7 +210,7 @@ class HotPass:
         )
         if taken is None:
             return 0
-        count, records, runs, packed_keys, counted, owed = taken
+        count, records, runs, packed_keys, counted, owed, halves = taken
         self._store.stage_encoded(records, runs, packed_keys)
         for traffic, messages, calls, size_bytes in counted:
             traffic.messages += messages
@@ -208,7 +219,15 @@ class HotPass:
         for answers, log_offset, waits in owed:
             turn.sent(answers, log_offset, waits=waits)
         turn.staged += count
+        if halves:
+            turn.when_written(partial(self._opened, halves))
         return count
+
+    def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
+        """The log is written up to *end*, which is behind most, if not all, of *halves*."""
+        for queue_offset, log_offset, group in halves:
+            if log_offset < end:
+                self._broker.sender.on_half(queue_offset, log_offset, group, None)
 
     def _take_acks(self, turn: Turn, frames: list[Frame], first: int) -> int:
         """Serve the acknowledgements from frame *first* on that settle messages of one pop."""
@@ -219,6 +238,14 @@ class HotPass:
         if answers:
             turn.answer(answers)
         return count
+
+    def _take_ends(self, turn: Turn, frames: list[Frame], first: int) -> int:
+        """Serve the ends of transactions from frame *first* on, as far as they are plain."""
+        if not frames[first][1].startswith(END_PREFIX) or not self._access.is_open:
+            return 0
+        # A half message may stand in front of its end.
+        turn.settle()
+        return self._plain_ends.take(turn, frames, first)
 
     def _serve_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         if serialize_type != SerializeType.JSON:

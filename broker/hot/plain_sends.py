@@ -6,15 +6,17 @@ oracle: what it takes, it serves as HotPass serves it one by one, to the byte, a
 little unusual it leaves to HotPass. Without it everything is left.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import Templates, pieces
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.headers.header_binary import encode_binary_header
+from rockhopper.protocol.names import SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC
 
 Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
 """Topics that plain messages may go to: the tails of their queues, and what is counted."""
@@ -29,10 +31,27 @@ Taken: TypeAlias = tuple[
     bytes,
     list[tuple[Traffic, int, int, int]],
     list[tuple[bytes, int, bool]],
+    list[tuple[int, int, str]] | None,
 ]
 """What became of some sends: how many there are, their records, the runs of these, and their packed
-index keys; for each run what to count, messages, requests and bytes; and the answers, with the log
-offset of the first one's message and whether they wait for the disk."""
+index keys; for each topic what to count, messages, requests and bytes; the answers, with the log
+offset of the first one's message and whether they wait for the disk; and of half messages the
+queue offset, the log offset and the producer group."""
+
+
+class Waiting(NamedTuple):
+    """What sends have in common that wait elsewhere before they come to their topics.
+
+    Taken are those with a delay level, and half messages; not those with a time of their own.
+    """
+
+    tails: Mapping[tuple[str, int], QueueTail]
+    delays_ms: tuple[int, ...]
+    """Of the delay levels, from the first one on."""
+    delay_topic: str
+    half_topic: str | None
+    """None where half messages are refused."""
+    half_traffic: Traffic
 
 
 class Common(NamedTuple):
@@ -49,10 +68,27 @@ class Common(NamedTuple):
     """The same without a key."""
     binary: tuple[bytes, bytes, bytes]
     """Of a binary header: in front of the opaque, behind it, and the first fields."""
+    waiting: Waiting
+
+
+def ways_to_wait(broker: ServingParts) -> Waiting:
+    """How messages wait, as the settings are now."""
+    takes_halves = not broker.config.live.reject_transaction_message
+    return Waiting(
+        broker.store.staging.tails,
+        tuple(broker.delayed.levels.delays_ms),
+        SCHEDULE_TOPIC,
+        TRANSACTION_HALF_TOPIC if takes_halves else None,
+        broker.stats.put(TRANSACTION_HALF_TOPIC),
+    )
 
 
 def common(
-    templates: Templates, store_host: bytes, suffix: bytes, body_size_bytes_max: int
+    templates: Templates,
+    store_host: bytes,
+    suffix: bytes,
+    body_size_bytes_max: int,
+    waiting: Waiting,
 ) -> Common:
     """What ``take_sends`` has to know of a broker whose answers have these *templates*."""
     binary = encode_binary_header(
@@ -68,6 +104,7 @@ def common(
         (sent[0].removesuffix(host), *sent[1:]),
         batch_sent,
         (binary[:_OPAQUE_AT], binary[_FLAG_AT:_SIZE_AT], binary[_FIELDS_AT:]),
+        waiting,
     )
 
 

@@ -26,6 +26,7 @@ class Turn:
         "_began",
         "_on_refused",
         "_owed",
+        "_then",
         "_store",
         "answers",
         "connection",
@@ -42,6 +43,7 @@ class Turn:
         self._began = False
         # In the order of the log.
         self._owed: list[_Owed] = []
+        self._then: list[Callable[[int], None]] = []
         self.connection = connection
         self.answers: list[bytes] = []
         self.size_bytes = 0
@@ -70,6 +72,10 @@ class Turn:
         if frames:
             self._owed.append((frames, log_offset, waits))
 
+    def when_written(self, then: Callable[[int], None]) -> None:
+        """Have *then* called with the log's end when what is staged is written, or was refused."""
+        self._then.append(then)
+
     def answer(self, frame: bytes) -> None:
         """Send *frame*, or a part of one, with the pass."""
         self.answers.append(frame)
@@ -89,6 +95,9 @@ class Turn:
             end = store.max_commit_log_offset
             self._refuse(b"".join([one[0] for one in owed if one[1] >= end]), error)
             owed = [one for one in owed if one[1] < end]
+        then, self._then = self._then, []
+        for follow_up in then:
+            follow_up(end)
         if store.written_is_safe or end <= store.safe_offset:
             for frames, _, _ in owed:
                 self.answer(frames)

@@ -25,7 +25,12 @@ from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES, DELAYING_PRO
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
-from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
+from rockhopper.broker.transactions.half_messages import (
+    HALF_QUEUE_ID,
+    immunity_ms,
+    is_half,
+    make_half,
+)
 from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
@@ -37,6 +42,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_LITE_TOPIC,
     PROPERTY_MSG_REGION,
+    PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRACE_SWITCH,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
@@ -72,7 +78,9 @@ class Half(NamedTuple):
 
     queue_offset: int
     commit_log_offset: int
-    properties: dict[str, str]
+    group: str
+    immune_ms: int | None
+    """How long nobody is to be asked about it; None leaves that to the broker."""
 
 
 def broker_properties(config: BrokerConfig) -> bytes:
@@ -111,8 +119,8 @@ class Sender:
         self.check = checks.check
         self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
-        self.on_half: Callable[[int, int, dict[str, str]], None] = _ignore_half
-        """Called with the queue offset, log offset and properties of each half message stored."""
+        self.on_half: Callable[[int, int, str, int | None], None] = _ignore_half
+        """Called with each ``Half`` that is stored."""
 
     def send(self, send: Send) -> tuple[Placed, int]:
         """Store one message, or one batch.
@@ -188,7 +196,10 @@ class Sender:
             1, self._store.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
-        half = Half(offset, log_offset, properties) if opens_transaction else None
+        half = None
+        if opens_transaction:
+            group = properties[PROPERTY_PRODUCER_GROUP]
+            half = Half(offset, log_offset, group, immunity_ms(properties))
         return Placed(
             self._message_id(log_offset), queue_id, offset, unique_key, None, half, recall_handle
         )
@@ -303,5 +314,5 @@ class Sender:
         return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)
 
 
-def _ignore_half(queue_offset: int, log_offset: int, properties: dict[str, str]) -> None:
+def _ignore_half(queue_offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
     """Nobody keeps transactions."""

@@ -48,6 +48,8 @@ class Staging:
     ) -> None:
         """*new_tail* tells where a queue goes on that no message went to since the start."""
         self._log = commit_log
+        self.store_host = commit_log.store_host
+        """What every record says about where it is stored."""
         self._new_tail = new_tail
         self._tags_codes = tags_codes
         self._light_queues = light_queues

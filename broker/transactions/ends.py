@@ -107,6 +107,15 @@ class Ends:
         self._count(self.rolled_back, message)
         return end_offset
 
+    def committed_with_others(self, half: OpenHalf, topic: str, size_bytes: int) -> None:
+        """The final message of *half*, for *topic*, is in the log, and that it is over behind it.
+
+        *size_bytes* is that of the half message's record.
+        """
+        self._forget(half, committed=True)
+        self.committed[topic] = self.committed.get(topic, 0) + 1
+        self._stats.put(topic).add(1, size_bytes)
+
     def roll_back(self, half: OpenHalf) -> int:
         """End *half* without a message; return the log's end. Raises StoreError."""
         written = self._ledger.finish(half)

@@ -58,6 +58,13 @@ class OpenHalf:
         self.copies = copies
         self.due_ms = 0
 
+    @property
+    def is_as_it_came(self) -> bool:
+        """Whether it is open beyond doubt, nobody was asked about it, and there is no copy."""
+        return (
+            self.is_verified and not self.is_committed and not self.check_times and not self.copies
+        )
+
 
 class OpenHalves:
     """Half messages by offset, by time of the next look, and by the producer group they wait for.

@@ -187,17 +187,14 @@ class Transactions(Part):
         """How long after its arrival nobody is asked about a half message."""
         return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
 
-    def opened(self, offset: int, log_offset: int, properties: dict[str, str]) -> None:
-        """A half message is in the log, at *offset* of its queue."""
+    def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
+        """A half message is in the log, at *offset* of its queue.
+
+        Its producer *group* is not to be asked for *immune_ms*; None leaves that to the settings.
+        """
         now_ms = self._now_ms()
-        half = OpenHalf(
-            offset,
-            log_offset,
-            properties.get(PROPERTY_PRODUCER_GROUP, ""),
-            now_ms,
-            op_floor=self.ledger.op_end,
-        )
-        self.halves.add(half, now_ms + self._patience_ms(immunity_ms(properties)))
+        half = OpenHalf(offset, log_offset, group, now_ms, op_floor=self.ledger.op_end)
+        self.halves.add(half, now_ms + self._patience_ms(immune_ms))
         self.check_back.arm()
 
     def purge(self) -> None:
@@ -261,6 +258,7 @@ class Transactions(Part):
         written = self.ledger.put(Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties))
         if written.failure is not None or written.log_offset is None:
             raise written.failure or StoreError("the half message could not be put back")
-        self.opened(offset, written.log_offset, properties)
+        group = properties.get(PROPERTY_PRODUCER_GROUP, "")
+        self.opened(offset, written.log_offset, group, immunity_ms(properties))
         log.info("a held transaction is resumed", id=properties.get(PROPERTY_UNIQUE_KEY))
         return written.end_offset

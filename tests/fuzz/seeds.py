@@ -2,10 +2,16 @@
 
 import json
 
-from rockhopper.broker.store.log.encoding import TIMED_KEY, encode_plain, queue_constants
+from rockhopper.broker.store.log.encoding import (
+    TIMED_KEY,
+    encode_plain,
+    encode_record,
+    queue_constants,
+)
 from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import encode_frame
+from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.store.message_codec import encode_batch
 
 _HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
@@ -50,6 +56,17 @@ def _binary(code: int, ext: dict[str, str], body: bytes) -> bytes:
     return encode_command(Command(code, 5, 0, ext=ext, serialize_type=kind, body=body))
 
 
+_HALF = "TRAN_MSG\x01true\x02PGROUP\x01group\x02"
+_DONE = "__transactionId__\x01AB\x02REAL_TOPIC\x01orders\x02REAL_QID\x011\x02"
+
+
+def _half_record() -> bytes:
+    constants = queue_constants(TRANSACTION_HALF_TOPIC, 0)
+    text = (_HALF + _PROPERTIES + _DONE).encode()
+    now_ms = 1_700_000_000_000
+    return encode_record(constants, 0, 7, now_ms, _HOST, b"body", text, 9, 0, 17, _HOST)
+
+
 def _record(log_offset: int) -> tuple[bytes, bytes]:
     constants = queue_constants("orders", 1)
     head = constants, log_offset, 7, 1_700_000_000_000, _HOST, b"body", _PROPERTIES, b""
@@ -66,6 +83,8 @@ _sends = [
         (310, _EXT, b"hello"),
         (10, _V1, b"hello"),
         (320, _EXT | {"m": "true"}, _BATCH),
+        (310, _EXT | {"i": _PROPERTIES + "DELAY\x012\x02"}, b"later"),
+        (310, _EXT | {"i": _HALF + _PROPERTIES, "f": "4"}, b"half"),
     )
 ]
 _PULL = {
@@ -92,5 +111,6 @@ SEEDS = [
     b"\7\1" + _unit + _pull + b"\0" + _record_0,
     b"\7\1\x80" + _unit[1:] + _pull + b"\0" + _record_0,
     b"\x08\1" + _unit + _record_0,
+    b"\x09\1" + _half_record(),
     b"\5\2" + TIMED_KEY.pack(7, 4096, 1_700_000_000_000) * 2,
 ]

@@ -4,19 +4,26 @@ Beside the sanitizers it is an error when a compiled function says something els
 twin, or raises what it should not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 from rockhopper.broker.hot import _pulls, _sends
 from rockhopper.broker.hot.hot_codec import decode_pull, json_frame, pieces, templates
-from rockhopper.broker.hot.plain_sends import common
+from rockhopper.broker.hot.plain_sends import Waiting, common
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.log import _encoding, checking, encoding, selecting, walking
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol import _framing
 from rockhopper.protocol.frame import Frame, FrameDecoder, split_in_python
+from rockhopper.protocol.names import (
+    SCHEDULE_TOPIC,
+    TRANSACTION_HALF_TOPIC,
+    TRANSACTION_OP_HALF_TOPIC,
+)
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 STORE_HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 V6_HOST = bytes(16) + b"\0\0\x2a\x9f"
@@ -30,7 +37,18 @@ for tail in TAILS:
 SENDABLE = {TOPIC: (TAILS, Traffic())}
 _ANSWERS = templates("DefaultRegion", STORE_HOST, trace_on=True)
 PULL_PIECES = pieces(_ANSWERS.pulled.replace("%d", "0", 1).replace("%s", "FOUND"))
-COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512)
+DELAYS_MS = (1000, 5000)
+WAITING_TAILS = {
+    (topic, number): QueueTail(topic, number, 7, is_batch=False)
+    for topic, number in ((SCHEDULE_TOPIC, 0), (SCHEDULE_TOPIC, 1), (TRANSACTION_HALF_TOPIC, 0))
+}
+for tail in WAITING_TAILS.values():
+    tail.consume_queue = cast("UnitQueue", object())
+WAITING = Waiting(
+    WAITING_TAILS, DELAYS_MS, SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC, half_traffic := Traffic()
+)
+COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512, WAITING)
+OP_CONSTANTS = encoding.queue_constants(TRANSACTION_OP_HALF_TOPIC, 0)
 
 _encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
 
@@ -49,7 +67,7 @@ def take_sends(data: bytes) -> None:
     taken = _sends.take_sends(frames, 0, SENDABLE, COMMON, born_host, LOG_OFFSET, room_end, NOW_MS)
     if taken is None:
         return
-    count, records, runs, packed_keys, counted, owed = taken
+    count, records, runs, packed_keys, counted, owed, halves = taken
     end = LOG_OFFSET + len(records)
     assert 0 < count <= len(frames)
     assert end <= room_end
@@ -57,12 +75,38 @@ def take_sends(data: bytes) -> None:
     assert sum(one[3] for one in counted) == len(records)
     assert sum(run[4] for run in runs) == sum(len(run[3]) for run in runs) // 20
     assert len(packed_keys) % encoding.INDEX_KEY.size == 0
+    for run in runs:
+        decode_messages(b"".join(_records_of(records, run[3])))
+    half_count = sum(messages for traffic, messages, _, _ in counted if traffic is half_traffic)
+    assert len(halves or ()) == half_count
     decoder = FrameDecoder()
     for answers, log_offset, _ in owed:
         assert LOG_OFFSET <= log_offset < end
         assert decoder.feed(answers)
         assert decoder.error is None
         assert not decoder.pending_bytes
+
+
+def _records_of(records: bytes, units: bytes) -> Iterator[bytes]:
+    for log_offset, size_bytes, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
+        yield records[log_offset - LOG_OFFSET :][:size_bytes]
+
+
+def end_transactions(data: bytes) -> None:
+    """The record of a half message, its size set right."""
+    record = (len(data) - 1).to_bytes(4, "big") + data[5:]
+    place = _encoding.half_place(record)
+    head = record, data[0], CONSTANTS, 7, OP_CONSTANTS, 9, LOG_OFFSET, NOW_MS
+    made = _encoding.encode_end(*head, STORE_HOST, NOW_MS)
+    assert (made is None) == (place is None)
+    if made is None:
+        return
+    records, size_bytes, units, packed_keys = made
+    final, op = decode_message(records[:size_bytes]), decode_message(records[size_bytes:])
+    assert final.properties.keys().isdisjoint({"REAL_TOPIC", "REAL_QID"})
+    assert op.properties == {"TAGS": "d", "RH_FINAL": str(LOG_OFFSET)}
+    assert b"".join(_records_of(records, units)) == records
+    assert len(packed_keys) % encoding.INDEX_KEY.size == 0
 
 
 def take_pulls(data: bytes) -> None:
@@ -191,6 +235,7 @@ TARGETS: tuple[Callable[[bytes], Any], ...] = (
     split_frames,
     take_pulls,
     select_sound,
+    end_transactions,
 )
 
 

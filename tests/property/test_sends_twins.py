@@ -16,6 +16,7 @@ from rockhopper.broker.hot import hot_pass, plain_sends
 from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
 from tests.support.send_requests import Asked, json_frame, sends, usual_sends
@@ -45,7 +46,8 @@ class Served(NamedTuple):
 
     answers: bytes
     files: dict[str, bytes]
-    traffic: tuple[int, int, int]
+    traffic: list[tuple[int, int, int]]
+    halves: list[tuple[int, int, str, int]]
     failed: bool
 
 
@@ -105,11 +107,14 @@ def serve(stream: list[Frame], passes: int, settings: dict[str, str]) -> Served:
                     if broker.peer.failure is None:
                         broker.serve(stream[start : start + step])
                 flush(broker.served.store)
-                counted = broker.served.stats.put("orders")
+                put = broker.served.stats.put
+                counted = [put(topic) for topic in ("orders", TRANSACTION_HALF_TOPIC)]
+                halves = broker.served.transactions.halves
                 return Served(
                     b"".join(broker.peer.written),
                     files_of(Path(directory)),
-                    (counted.messages, counted.calls, counted.bytes),
+                    [(one.messages, one.calls, one.bytes) for one in counted],
+                    [(half.offset, half.log_offset, half.group, half.due_ms) for half in halves],
                     broker.peer.failure is not None,
                 )
             finally:

@@ -103,20 +103,53 @@ def sends(draw: st.DrawFn, *, batch: bool = False) -> Asked:
     return Asked(code, ext, body, flag)
 
 
+# What has a message wait elsewhere before it comes to its topic.
+_DETOURS = [
+    ["DELAY\x013\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01group\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01others\x02"],
+]
+_ODD_DETOURS = [
+    ["DELAY\x0103\x02"],
+    ["DELAY\x010\x02"],
+    ["DELAY\x0199\x02"],
+    ["DELAY\x01x\x02"],
+    ["DELAY\x013\x02", "a\x01b\x02\x02"],
+    ["DELAY\x013\x02", "\x01b\x02", "a\x01\x02"],
+    ["DELAY\x013\x02", "twice\x011\x02", "twice\x012\x02"],
+    ["DELAY\x013\x02", "more\x011\x011\x02"],
+    ["DELAY\x013\x02", "TIMER_DELAY_SEC\x015\x02"],
+    ["DELAY\x013\x02", "TRAN_MSG\x01true\x02", "PGROUP\x01group\x02"],
+    ["DELAY\x013\x02", "REAL_TOPIC\x01bills\x02"],
+    ["TRAN_MSG\x01true\x02"],
+    ["TRAN_MSG\x01True\x02", "PGROUP\x01group\x02"],
+    ["TRAN_MSG\x01false\x02", "PGROUP\x01group\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01grün\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01group\x02", "CHECK_IMMUNITY_TIME_IN_SECONDS\x015\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01group\x02", "TRANSACTION_CHECK_TIMES\x015\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01group\x02", "__transactionId__\x015\x02"],
+    ["TRAN_MSG\x01true\x02", "PGROUP\x01group\x02", "MSG_REGION\x015\x02"],
+]
+
+
 @st.composite
 def usual_sends(draw: st.DrawFn, *, batch: bool = False) -> Asked:
     """Sends as clients write them nearly always."""
     number = draw(st.sampled_from([str, int]))
     text = draw(st.lists(st.sampled_from(["TAGS\x01A\x02", "KEYS\x01k1 k2\x02", "a\x01b\x02"])))
     waits = draw(st.sampled_from(["", "WAIT\x01true\x02", "WAIT\x01false\x02"]))
-    pairs = draw(st.permutations([*dict.fromkeys(text), waits, "UNIQ_KEY\x010A1B\x02"]))
+    detour: list[str] = []
+    if not batch and draw(st.integers(0, 2)) == 0:
+        detour = draw(st.sampled_from(_DETOURS if draw(st.integers(0, 3)) else _ODD_DETOURS))
+    sent = [*dict.fromkeys(text), waits, "UNIQ_KEY\x010A1B\x02", *detour]
+    pairs = draw(st.permutations(sent))
     ext: dict[str, Any] = {
         "a": "group",
         "b": "orders",
         "c": "TBW102",
         "d": number(4),
         "e": number(draw(st.integers(0, 2))),
-        "f": number(draw(st.sampled_from([0, 1, 0x10]))),
+        "f": number(draw(st.sampled_from([0, 4] if detour else [0, 1, 0x10]))),
         "g": number(1_700_000_000_000),
         "h": number(draw(st.sampled_from([0, -7]))),
         "i": "".join(pairs),

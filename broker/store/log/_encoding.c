@@ -266,6 +266,8 @@ static PyMethodDef methods[] = {
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
     {"put_timed_entries", (PyCFunction)(void (*)(void))put_timed_entries, METH_FASTCALL, NULL},
     {"select_sound", (PyCFunction)(void (*)(void))select_sound, METH_FASTCALL, NULL},
+    {"half_place", (PyCFunction)(void (*)(void))half_place, METH_FASTCALL, NULL},
+    {"encode_end", (PyCFunction)(void (*)(void))encode_end, METH_FASTCALL, NULL},
     {"walk_plain", (PyCFunction)(void (*)(void))walk_plain, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 

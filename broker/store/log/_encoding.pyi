@@ -67,6 +67,20 @@ def select_sound(
     test: tuple[tuple[bytes, ...], dict[bytes, bool], Callable[[bytes], bool | None]],
     /,
 ) -> tuple[int, int, bytes] | None: ...
+def half_place(record: bytes, /) -> tuple[str, int] | None: ...
+def encode_end(
+    record: bytes,
+    half_offset: int,
+    final_constants: QueueConstants,
+    final_offset: int,
+    op_constants: QueueConstants,
+    op_offset: int,
+    log_offset: int,
+    store_time_ms: int,
+    store_host: bytes,
+    now_ms: int,
+    /,
+) -> tuple[bytes, int, bytes, bytes] | None: ...
 def put_entries(
     mapping: mmap,
     slot_count: int,

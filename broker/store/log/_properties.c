@@ -51,6 +51,8 @@ int append_keys(Keys *packed, uint32_t seed, Span unique_key, Span keys, int64_t
     return 0;
 }
 
+#define WAITING_NAMES_MAX 32
+
 static const char *const special_names[] = {
     "CLUSTER", "DELAY", "DUP_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH",
     "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "MSG_REGION", "POP_CK", "REAL_QID", "REAL_TOPIC",
@@ -81,6 +83,74 @@ static int is_own(Span name)
     return is_text(name, "INNER_MULTI_QUEUE_OFFSET") || is_text(name, "RH_FINAL")
            || is_text(name, "RH_SINK") || is_text(name, "TIMER_ORIGIN")
            || is_text(name, "__CRC32#");
+}
+
+/* What a half message gets from the broker, or is looked at more closely for. */
+static int is_of_transactions(Span name)
+{
+    return is_text(name, "CHECK_IMMUNITY_TIME_IN_SECONDS") || is_text(name, "__transactionId__")
+           || is_text(name, "TRAN_PREPARED_QUEUE_OFFSET") || is_text(name, "TRANSACTION_CHECK_TIMES");
+}
+
+static int is_among(Span name, const Span *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (names[i].size == name.size
+            && memcmp(names[i].data, name.data, (size_t)name.size) == 0)
+            return 1;
+    return 0;
+}
+
+int read_waiting(Span properties, Waiting *found)
+{
+    const char *p = properties.data, *end = p + properties.size;
+    Span names[WAITING_NAMES_MAX];
+    *found = (Waiting){{p, -1}, {p, -1}, {p, -1}};
+    for (int count = 0; p < end; count++) {
+        const char *stop = memchr(p, 2, (size_t)(end - p));
+        if (stop == NULL)
+            stop = end;
+        const char *separator = memchr(p, 1, (size_t)(stop - p));
+        if (separator == NULL || separator == p || separator + 1 == stop
+            || count == WAITING_NAMES_MAX)
+            return 0;
+        Span name = {p, separator - p}, value = {separator + 1, stop - separator - 1};
+        if (is_among(name, names, count))
+            return 0;
+        names[count] = name;
+        if (is_text(name, "DELAY"))
+            found->delay = value;
+        else if (is_text(name, "TRAN_MSG"))
+            found->prepared = value;
+        else if (is_text(name, "PGROUP"))
+            found->group = value;
+        else if (is_special(name) || is_of_transactions(name))
+            return 0;
+        p = stop + 1;
+    }
+    return 1;
+}
+
+static int is_of_any_half(Span name)
+{
+    return is_text(name, "TRAN_MSG") || is_text(name, "__transactionId__")
+           || is_text(name, "MSG_REGION") || is_text(name, "TRACE_ON") || is_text(name, "CLUSTER");
+}
+
+int is_plain_half(Span properties)
+{
+    const char *p = properties.data, *end = p + properties.size;
+    while (p < end) {
+        const char *stop = memchr(p, 2, (size_t)(end - p));
+        const char *separator = stop == NULL ? NULL : memchr(p, 1, (size_t)(stop - p));
+        if (separator == NULL || separator == p || separator + 1 == stop)
+            return 0;
+        Span name = {p, separator - p};
+        if (!is_of_any_half(name) && (is_special(name) || is_of_transactions(name)))
+            return 0;
+        p = stop + 1;
+    }
+    return 1;
 }
 
 Properties read_properties(const char *data, Py_ssize_t size)

@@ -31,7 +31,7 @@ void set_host_flags(Shared *shared)
         shared->sys_flag |= STORE_HOST_V6;
 }
 
-static Py_ssize_t record_size(const Shared *shared, Py_ssize_t body, Py_ssize_t properties)
+Py_ssize_t copy_size(const Shared *shared, Py_ssize_t body, Py_ssize_t properties)
 {
     return 74 + shared->born_host_size + shared->store_host_size + body + shared->topic_field_size
            + properties;
@@ -96,11 +96,21 @@ static const char *find_wait(const char *data, Py_ssize_t size)
 Plainness plan_plain(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
                      PlainRecord *record)
 {
-    Properties found = record->found = read_properties(properties.data, properties.size);
-    if (found.special || !is_alnum(found.unique_key))
+    record->found = read_properties(properties.data, properties.size);
+    if (record->found.special)
+        return NOT_PLAIN;
+    return plan_record(shared, body_size, properties, suffix, record);
+}
+
+Plainness plan_record(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
+                      PlainRecord *record)
+{
+    Properties found = record->found;
+    if (!is_alnum(found.unique_key))
         return NOT_PLAIN;
     if (!is_ascii(found.tags) || !is_ascii(found.keys))
         return PLAIN_IN_PYTHON;
+    record->tags_code = tags_code(found.tags);
     record->waits = !is_text(found.wait, "false");
     Span front = properties, back = {properties.data + properties.size, 0};
     const char *wait = record->waits && found.wait.size >= 0
@@ -116,7 +126,7 @@ Plainness plan_plain(const Shared *shared, Py_ssize_t body_size, Span properties
     record->back = back;
     record->is_closed = last.size > 0 && last.data[last.size - 1] == 2;
     record->properties_size = front.size + back.size + !record->is_closed + suffix.size;
-    record->size = record_size(shared, body_size, record->properties_size);
+    record->size = copy_size(shared, body_size, record->properties_size);
     return record->properties_size > PROPERTIES_SIZE_MAX ? NOT_PLAIN : PLAIN;
 }
 
@@ -130,10 +140,21 @@ int write_plain(unsigned char *p, const Shared *shared, Span body, Span suffix, 
     if (!record->is_closed)
         *p++ = 2;
     put_bytes(p, suffix.data, suffix.size);
-    put_unit(unit, shared->position, record->size, tags_code(record->found.tags));
+    put_unit(unit, shared->position, record->size, record->tags_code);
     return append_keys(keys, shared->seed, record->found.unique_key, record->found.keys,
                        shared->position)
            == 0;
+}
+
+int write_copy(unsigned char *p, const Shared *shared, Span body, Span properties,
+               const Properties *found, int32_t flag, int32_t reconsume_times, unsigned char *unit,
+               Keys *keys)
+{
+    Py_ssize_t size = copy_size(shared, body.size, properties.size);
+    p = put_head(p, shared, size, body.data, body.size, flag, reconsume_times, properties.size);
+    put_span(p, properties);
+    put_unit(unit, shared->position, size, tags_code(found->tags));
+    return append_keys(keys, shared->seed, found->unique_key, found->keys, shared->position) == 0;
 }
 
 /* One message of a batch body: where its parts are. */
@@ -172,7 +193,7 @@ Py_ssize_t count_batch(const Shared *shared, Span body, Py_ssize_t *size)
         Inner inner;
         if (!next_inner(&next, end, &inner) || ++count > BATCH_COUNT_MAX)
             return 0;
-        *size += record_size(shared, inner.body.size, inner.properties.size);
+        *size += copy_size(shared, inner.body.size, inner.properties.size);
     }
     return count;
 }
@@ -189,13 +210,11 @@ int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, u
             return PLAIN_IN_PYTHON;
         if (found.barred)
             return NOT_PLAIN;
-        Py_ssize_t size = record_size(shared, inner.body.size, inner.properties.size);
-        p = put_head(p, shared, size, inner.body.data, inner.body.size, inner.flag, 0,
-                     inner.properties.size);
-        p = put_bytes(p, inner.properties.data, inner.properties.size);
-        units = put_unit(units, shared->position, size, tags_code(found.tags));
-        if (append_keys(keys, shared->seed, found.unique_key, found.keys, shared->position) < 0)
+        Py_ssize_t size = copy_size(shared, inner.body.size, inner.properties.size);
+        if (!write_copy(p, shared, inner.body, inner.properties, &found, inner.flag, 0, units, keys))
             return -1;
+        p += size;
+        units += UNIT_SIZE;
         shared->position += size;
         shared->queue_offset++;
     }

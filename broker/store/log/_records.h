@@ -30,13 +30,23 @@ typedef struct {
     Span front, back; /* what is kept of its properties, without WAIT=true */
     int waits, is_closed;
     Py_ssize_t size, properties_size;
+    int64_t tags_code;
 } PlainRecord;
 
 Plainness plan_plain(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
                      PlainRecord *record);
+/* The same for a message whose special properties somebody has looked at: they are *record*->found. */
+Plainness plan_record(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
+                      PlainRecord *record);
 /* *record*.size bytes; *unit* gets UNIT_SIZE, *keys* what the index gets. 0 without memory. */
 int write_plain(unsigned char *p, const Shared *shared, Span body, Span suffix, int32_t flag,
                 int32_t reconsume_times, const PlainRecord *record, unsigned char *unit, Keys *keys);
+
+/* The same for a message whose properties stand as they are to be. */
+Py_ssize_t copy_size(const Shared *shared, Py_ssize_t body_size, Py_ssize_t properties_size);
+int write_copy(unsigned char *p, const Shared *shared, Span body, Span properties,
+               const Properties *found, int32_t flag, int32_t reconsume_times, unsigned char *unit,
+               Keys *keys);
 
 /* How many messages a batch body has, and the size of their records; 0 if it is not sound. */
 Py_ssize_t count_batch(const Shared *shared, Span body, Py_ssize_t *size);

@@ -21,4 +21,14 @@ put_timed_entries: Callable[..., int] = (_encoding or encoding).put_timed_entrie
 count_sound: Callable[..., int] = (_encoding or checking).count_sound
 gather_sound: Callable[..., tuple[int, bytes] | None] = (_encoding or checking).gather_sound
 select_sound: Callable[..., tuple[int, int, bytes] | None] = (_encoding or selecting).select_sound
+half_place: Callable[[bytes], tuple[str, int] | None] | None = getattr(
+    _encoding, "half_place", None
+)
+"""Topic and queue that the record of a half message is for; None if that takes a closer look, or
+if nothing was compiled: then transactions end the general way alone."""
+encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getattr(
+    _encoding, "encode_end", None
+)
+"""The records of a final message and of the op message behind it, the size of the first, the units
+of both, and packed index keys."""
 walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain

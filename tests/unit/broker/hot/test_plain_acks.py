@@ -33,13 +33,13 @@ def info(offset: int, **changes: object) -> str:
     return format_extra_info(**(parts | changes))  # type: ignore[arg-type]
 
 
-def ack(offset: int, flag: int = 0, opaque: int = 5, **fields: object) -> Frame:
+def ack(at: int, flag: int = 0, opaque: int = 5, **fields: object) -> Frame:
     ext: dict[str, object] = {
         "consumerGroup": "readers",
         "topic": "orders",
         "queueId": "1",
-        "offset": str(offset),
-        "extraInfo": info(offset),
+        "offset": str(at),
+        "extraInfo": info(at),
     }
     parts = {"code": 200_051, "extFields": ext | fields, "flag": flag, "opaque": opaque}
     parts |= {"language": "JAVA", "serializeTypeCurrentRPC": "JSON", "version": 479}
@@ -140,9 +140,7 @@ def test_one_that_cannot_be_noted_is_refused_and_settles_nothing(
     assert found[0].count(b'"code":14') == 2
 
 
-def test_many_are_noted_at_once(
-    brokers: list[HotBroker], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_are_noted_at_once(brokers: list[HotBroker], monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     monkeypatch.setattr(brokers[0].served.pop.journal, "append", written.append)
     outcome(brokers[0], *(ack(offset) for offset in range(MESSAGES)))

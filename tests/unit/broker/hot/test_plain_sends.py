@@ -10,13 +10,21 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.hot.hot_codec import templates
-from rockhopper.broker.hot.plain_sends import Common, Taken, common, take_nothing, take_sends
+from rockhopper.broker.hot.plain_sends import (
+    Common,
+    Taken,
+    Waiting,
+    common,
+    take_nothing,
+    take_sends,
+)
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.names import SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.store.message_codec import decode_message, encode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
@@ -67,13 +75,26 @@ def binary(ext: Mapping[str, str] = EXT, code: int = 310, flag: int = 0) -> byte
 class Pass:
     """A broker's part of one pass."""
 
-    def __init__(self, body_size_bytes_max: int = 1000) -> None:
+    def __init__(self, body_size_bytes_max: int = 1000, *, takes_halves: bool = True) -> None:
+        self.half_traffic = Traffic()
         self.tails = [QueueTail("orders", number, 40, is_batch=False) for number in range(3)]
         for tail in self.tails:
             tail.consume_queue = OPENED
         self.traffic = Traffic()
         made = templates("DefaultRegion", HOST, trace_on=True)
-        self.common: Common = common(made, HOST, b"CLUSTER\x01c\x02", body_size_bytes_max)
+        delayed = [QueueTail(SCHEDULE_TOPIC, level, 70, is_batch=False) for level in range(3)]
+        half = QueueTail(TRANSACTION_HALF_TOPIC, 0, 90, is_batch=False)
+        for tail in (*delayed[:2], half):
+            tail.consume_queue = OPENED
+        waiting = Waiting(
+            {(tail.topic, tail.queue_id): tail for tail in (*delayed, half)},
+            (1000, 5000, 7000, 9000),
+            SCHEDULE_TOPIC,
+            TRANSACTION_HALF_TOPIC if takes_halves else None,
+            self.half_traffic,
+        )
+        suffix = b"CLUSTER\x01c\x02"
+        self.common: Common = common(made, HOST, suffix, body_size_bytes_max, waiting)
 
     def take(self, *frames: Frame, first: int = 0, room_end: int = 1 << 30) -> Taken | None:
         sendable = {"orders": (self.tails, self.traffic)}
@@ -105,7 +126,7 @@ def test_a_send_is_stored_and_answered(frame: Frame) -> None:
     one = Pass()
     taken = one.take(frame)
     assert taken is not None
-    count, records, runs, packed_keys, counted, owed = taken
+    count, records, runs, packed_keys, counted, owed, halves = taken
     message = decode_message(records)
     assert (message.topic, message.queue_id, message.queue_offset) == ("orders", 1, 40)
     assert (message.body, message.flag, message.born_time_ms) == (b"hello", 9, 17)
@@ -214,6 +235,60 @@ def test_it_stops_in_front_of_what_needs_another_file() -> None:
     assert one.take(batch, room_end=4096 + len(whole[1])) is not None
 
 
+def test_a_delayed_message_waits_in_the_queue_of_its_level() -> None:
+    one = Pass()
+    delayed = json_send(EXT | {"i": "DELAY\x012\x02UNIQ_KEY\x01AB\x02TAGS\x01red\x02"})
+    taken = one.take(json_send(), delayed, json_send())
+    assert taken is not None
+    count, records, runs, _, counted, owed, halves = taken
+    (plain, waiting) = runs
+    assert (count, plain[4], waiting[4], halves) == (3, 2, 1, None)
+    message = decode_message(records[waiting[1] - 4096 :])
+    assert (message.topic, message.queue_id, message.queue_offset) == (SCHEDULE_TOPIC, 1, 70)
+    assert list(message.properties.items())[-3:] == [
+        ("CLUSTER", "c"),
+        ("REAL_TOPIC", "orders"),
+        ("REAL_QID", "1"),
+    ]
+    assert CONSUME_QUEUE_UNIT.unpack(waiting[3])[2] == 1_700_000_000_000 + 5000
+    assert counted == [(one.traffic, 3, 3, len(records))]
+    told = answers(owed[0][0])[1].ext
+    assert told is not None
+    assert (told["queueId"], told["queueOffset"]) == ("1", "70")
+
+
+def test_a_half_message_waits_aside_and_is_told_of() -> None:
+    one = Pass()
+    text = "TRAN_MSG\x01true\x02PGROUP\x01senders\x02UNIQ_KEY\x01AB\x02"
+    half = json_send(EXT | {"i": text, "f": "5", "e": "2"})
+    taken = one.take(json_send(), half)
+    assert taken is not None
+    _, records, runs, _, counted, owed, halves = taken
+    offset = runs[1][1]
+    message = decode_message(records[offset - 4096 :])
+    assert (message.topic, message.queue_id, message.queue_offset) == (
+        TRANSACTION_HALF_TOPIC,
+        0,
+        90,
+    )
+    assert message.sys_flag == 1
+    assert list(message.properties.items())[-4:] == [
+        ("CLUSTER", "c"),
+        ("__transactionId__", "AB"),
+        ("REAL_TOPIC", "orders"),
+        ("REAL_QID", "2"),
+    ]
+    assert halves == [(90, offset, "senders")]
+    assert [(traffic, messages) for traffic, messages, _, _ in counted] == [
+        (one.traffic, 1),
+        (one.half_traffic, 1),
+    ]
+    told = answers(owed[0][0])[1].ext
+    assert told is not None
+    assert (told["queueId"], told["queueOffset"]) == ("2", "90")
+    assert Pass(takes_halves=False).take(half) is None
+
+
 def without(*names: str) -> dict[str, str]:
     return {name: value for name, value in EXT.items() if name not in names}
 
@@ -286,7 +361,18 @@ FOR_PYTHON: list[bytes] = [
     header(without("g")),
     header(without("i")),
     USUAL.replace(b'"a":"group"', b'"a":"group","a":"group"'),
-    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x011\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x015\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x010\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x01x\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x014\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x013\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x011\x02a\x01b\x02a\x01b\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x011\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02DELAY\x011\x02", "f": "4"}),
+    header(EXT | {"i": "DELAY\x011\x02"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02TRAN_MSG\x01true\x02", "f": "4"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02", "f": "8"}),
+    header(EXT | {"i": "UNIQ_KEY\x01AB\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02", "j": "1"}),
     header(EXT | {"i": "UNIQ_KEY\x01A B\x02"}),
     header(EXT | {"i": "UNIQ_KEY\x01AB\x02TAGS\x01ü\x02"}),
     header(EXT | {"i": EXT["i"] + "a\x01😀\x02"}),

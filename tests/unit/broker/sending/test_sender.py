@@ -171,8 +171,8 @@ async def test_a_time_gets_a_handle_to_withdraw_the_message_by(
 
 async def test_a_half_message_is_hidden_and_told_of(broker: ServedBroker) -> None:
     told: list[tuple[int, int, str]] = []
-    broker.sender.on_half = lambda offset, log_offset, properties: told.append(
-        (offset, log_offset, properties["REAL_TOPIC"])
+    broker.sender.on_half = lambda offset, log_offset, group, immune_ms: told.append(
+        (offset, log_offset, group)
     )
     placed, _ = broker.sender.send(
         send(
@@ -180,7 +180,7 @@ async def test_a_half_message_is_hidden_and_told_of(broker: ServedBroker) -> Non
         )
     )
     (message,) = stored(broker, HALF_TOPIC, 0)
-    assert told == [(0, message.commit_log_offset, TOPIC)]
+    assert told == [(0, message.commit_log_offset, "senders")]
     assert (placed.queue_id, placed.transaction_id) == (2, "H")
     assert message.sys_flag == 0
     assert message.properties["PGROUP"] == "senders"
