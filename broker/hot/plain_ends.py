@@ -1,4 +1,4 @@
-"""Commits of transactions (37) that nothing speaks against, all that follow each other in one write.
+"""Commits of transactions (37) that nothing speaks against: those in a row are one write.
 
 Taken are those of half messages that are open, as they came, whose producer nobody had to ask, and
 that go to a queue of their topic; where the answers need not wait for the disk, and where there was
@@ -82,8 +82,8 @@ class PlainEnds:
             or not half.is_as_it_came
         ):
             return None
-        record = self._store.message_at(half.log_offset)
-        place = half_place(record) if half_place is not None else None
+        record = self._store.claimed_at(half.log_offset)
+        place = half_place(record, half.log_offset) if half_place is not None else None
         tail = None if place is None else self._tail(*place)
         if tail is None or encode_end is None:
             return None

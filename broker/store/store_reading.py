@@ -120,6 +120,13 @@ class StoreReading:
         """Up to where messages are in their queues."""
         return self._dispatch.offset
 
+    def claimed_at(self, log_offset: int) -> bytes:
+        """What a record at *log_offset* claims for itself; empty when that cannot be one.
+
+        Nobody has looked at it: for those who do so themselves.
+        """
+        return self._log.record_at(log_offset)
+
     def message_at(self, commit_log_offset: int) -> bytes:
         """The verified record at a commit log offset; empty when there is none."""
         return self.reader.record(commit_log_offset)

@@ -44,6 +44,12 @@ static int read_record(Span record, Half *half, Span *topic)
     return 1;
 }
 
+static int is_body_right(Span record, Span body)
+{
+    uint32_t crc = crc32_of((const unsigned char *)body.data, body.size) & 0x7FFFFFFFu;
+    return body.size == 0 || crc == get32((const unsigned char *)record.data + 8);
+}
+
 /* Takes the last one off *properties*; 0 if it is not *name*. */
 static int take_last(Span *properties, const char *name, Span *value)
 {
@@ -84,19 +90,25 @@ static int read_half(Span record, Half *half)
            && is_ascii(half->properties) && is_plain_half(half->properties);
 }
 
-/* half_place(record) */
+/* half_place(record, log_offset) */
 PyObject *half_place(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
     Span record;
     Half half;
-    if (nargs != 1) {
-        PyErr_SetString(PyExc_TypeError, "half_place takes a record");
+    int64_t log_offset;
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "half_place takes a record and a number");
         return NULL;
     }
     if (!take_bytes(args[0], &record.data, &record.size))
         return NULL;
-    if (!read_half(record, &half))
+    if (!fits_int64(args[1], &log_offset)) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    if (!read_half(record, &half) || half.log_offset != log_offset || !is_body_right(record, half.body))
         Py_RETURN_NONE;
     return Py_BuildValue("s#i", half.topic.data, half.topic.size, (int)half.queue_id);
 }

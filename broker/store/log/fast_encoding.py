@@ -21,11 +21,13 @@ put_timed_entries: Callable[..., int] = (_encoding or encoding).put_timed_entrie
 count_sound: Callable[..., int] = (_encoding or checking).count_sound
 gather_sound: Callable[..., tuple[int, bytes] | None] = (_encoding or checking).gather_sound
 select_sound: Callable[..., tuple[int, int, bytes] | None] = (_encoding or selecting).select_sound
-half_place: Callable[[bytes], tuple[str, int] | None] | None = getattr(
+half_place: Callable[[bytes, int], tuple[str, int] | None] | None = getattr(
     _encoding, "half_place", None
 )
-"""Topic and queue that the record of a half message is for; None if that takes a closer look, or
-if nothing was compiled: then transactions end the general way alone."""
+"""Topic and queue that the half message is for whose record is to stand at a commit log offset;
+None if it takes a closer look, or is not sound.
+
+Without a compiler there is none of this, and transactions end the general way alone."""
 encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getattr(
     _encoding, "encode_end", None
 )

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.hot import plain_ends
 from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import DiskFullError
+from rockhopper.broker.store.log.fast_encoding import encode_end
+from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
 
-pytestmark = pytest.mark.skipif(plain_ends.encode_end is None, reason="it is not compiled")
+pytestmark = pytest.mark.skipif(encode_end is None, reason="it is not compiled")
 
 COMMIT, ROLLBACK = 8, 12
 HALVES = {
@@ -54,7 +55,7 @@ class Ending:
         self.offsets = {one.offset: one.log_offset for one in self.halves}
 
     @property
-    def halves(self) -> list[plain_ends.OpenHalf]:
+    def halves(self) -> list[OpenHalf]:
         return list(self.broker.served.transactions.halves)
 
     def end(self, name: str, flag: int = 0, how: int = COMMIT, **fields: object) -> Frame:
@@ -171,6 +172,21 @@ def test_a_half_message_that_was_asked_about_goes_the_general_way(
 ) -> None:
     for one in brokers:
         one.halves[0].check_times = 2
+    found, expected = (one.outcome(one.end("plain")) for one in brokers)
+    assert found == expected
+    assert taken == [0]
+
+
+def test_a_half_message_that_is_damaged_goes_the_general_way(
+    brokers: list[Ending], taken: list[int]
+) -> None:
+    for one in brokers:
+        store = one.broker.served.store
+        at = one.offsets[0] + 88
+        with (one.broker.root / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(at)
+            file.write(b"B")
+        assert store.claimed_at(one.offsets[0])[88:92] == b"Body"
     found, expected = (one.outcome(one.end("plain")) for one in brokers)
     assert found == expected
     assert taken == [0]

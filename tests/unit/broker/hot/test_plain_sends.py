@@ -126,7 +126,7 @@ def test_a_send_is_stored_and_answered(frame: Frame) -> None:
     one = Pass()
     taken = one.take(frame)
     assert taken is not None
-    count, records, runs, packed_keys, counted, owed, halves = taken
+    count, records, runs, packed_keys, counted, owed, _ = taken
     message = decode_message(records)
     assert (message.topic, message.queue_id, message.queue_offset) == ("orders", 1, 40)
     assert (message.body, message.flag, message.born_time_ms) == (b"hello", 9, 17)
