@@ -147,9 +147,10 @@ class HotPass:
                 count, key = self._take_pulls(turn, frames, taken)
                 taken += count or 1
                 served = count > 0 or self._serve_pull(turn, header, key)
-            elif (count := self._take_acks(turn, frames, taken) or self._take_ends(
-                turn, frames, taken
-            )) or (count := self._take_sends(turn, frames, taken)):
+            elif (
+                count := self._take_acks(turn, frames, taken)
+                or self._take_ends(turn, frames, taken)
+            ) or (count := self._take_sends(turn, frames, taken)):
                 taken += count
                 served = True
             else:

@@ -82,6 +82,12 @@ class Half(NamedTuple):
     immune_ms: int | None
     """How long nobody is to be asked about it; None leaves that to the broker."""
 
+    @classmethod
+    def of(cls, queue_offset: int, commit_log_offset: int, properties: dict[str, str]) -> "Half":
+        """The half message with these *properties*."""
+        group = properties[PROPERTY_PRODUCER_GROUP]
+        return cls(queue_offset, commit_log_offset, group, immunity_ms(properties))
+
 
 def broker_properties(config: BrokerConfig) -> bytes:
     """The properties that the broker adds to every message, as they are stored."""
@@ -196,10 +202,7 @@ class Sender:
             1, self._store.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
-        half = None
-        if opens_transaction:
-            group = properties[PROPERTY_PRODUCER_GROUP]
-            half = Half(offset, log_offset, group, immunity_ms(properties))
+        half = Half.of(offset, log_offset, properties) if opens_transaction else None
         return Placed(
             self._message_id(log_offset), queue_id, offset, unique_key, None, half, recall_handle
         )

@@ -1,5 +1,6 @@
 """A commit leaves the same log, queues and tables as the general way; and few go that way."""
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.remoting.turn import Turn
-from rockhopper.broker.store.files.errors import DiskFullError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.fast_encoding import encode_end
 from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
@@ -83,7 +84,7 @@ class Ending:
             self.broker.log_bytes(),
             [served.store.queue_units(t, q, 0, 64) for t in topics for q in range(3)],
             [one.offset for one in self.halves],
-            (ends.committed, dict(ends._ended), served.stats.put("orders").messages),
+            (ends.committed, served.stats.put("orders").messages),
         )
 
 
@@ -210,11 +211,11 @@ def test_what_cannot_be_written_stays_open_and_is_refused(
     brokers: list[Ending], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room(*_: object) -> None:
-        raise DiskFullError("the disk is full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     broker = brokers[0].broker
     with monkeypatch.context() as patch:
-        patch.setattr(broker.served.store._log, "_pwrite", no_room)
+        patch.setattr(MappedFile, "pwrite", no_room)
         refused = brokers[0].outcome(brokers[0].end("plain"), brokers[0].end("with a key"))
     assert isinstance(refused[0], bytes)
     assert refused[0].count(b'"code":14') == 2
