@@ -1,8 +1,8 @@
 /* Compiled: the plain pulls at the front of a pass, from frames to one stretch of answers.
 
    hot_pass.py says what is to be done with each; here it is done for those whose queue is known to be
-   readable for them, and whose messages stand, sound, in the newest file of queue and log. The first
-   for which that does not hold is for Python. */
+   readable for them, and whose messages stand, sound, in the newest file of queue and log, or in those
+   that Python has named. The first for which that does not hold is for Python. */
 
 #include "_json_text.h"
 #include "../store/log/_soundness.h"
@@ -59,7 +59,16 @@ typedef struct {
     Counted *counted;
     Py_ssize_t counted_count, counted_room;
     PyObject *commits, *missing_key;
+    /* What is to be placed before a pull can be served, and for which offset. */
+    PyObject *misplaced;
+    int64_t misplaced_offset;
 } Pass;
+
+/* A file of a queue's units, and one of the log, that its records stand in. */
+typedef struct {
+    Py_buffer units, records;
+    int64_t units_start, base, end;
+} Place;
 
 static int field_of(Span name)
 {
@@ -195,7 +204,7 @@ static PyObject *key_of(const PullHeader *pull)
     return PyBytes_FromStringAndSize((const char *)key, p - key);
 }
 
-/* The entry for a pull: (queue, traffic, reads, topic, group); NULL if there is none, and *key* then
+/* The entry for a pull: (queue, traffic, reads, topic, group, place); NULL if there is none, and *key* then
    says which was looked for, or with an exception. */
 static PyObject *entry_of(Pass *pass, const PullHeader *pull)
 {
@@ -203,8 +212,8 @@ static PyObject *entry_of(Pass *pass, const PullHeader *pull)
     if (key == NULL)
         return NULL;
     PyObject *entry = PyDict_GetItemWithError(pass->readable, key);
-    if (entry != NULL && (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 5)) {
-        PyErr_SetString(PyExc_TypeError, "an entry is a tuple of five");
+    if (entry != NULL && (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 6)) {
+        PyErr_SetString(PyExc_TypeError, "an entry is a tuple of six");
         entry = NULL;
     }
     if (entry == NULL && !PyErr_Occurred())
@@ -287,9 +296,9 @@ static int note_commit(Pass *pass, const PullHeader *pull, PyObject *entry)
     return is_noted;
 }
 
-/* Sets what is wanted of the queue's newest file; 0 if that is for Python. */
-static int find_units(const Pass *pass, const PullHeader *pull, int64_t high,
-                      const Py_buffer *mapping, int64_t mapping_start, Wanted *wanted)
+/* Sets what is wanted of a place; 0 if it is not there. */
+static int find_units(const Pass *pass, const PullHeader *pull, int64_t high, const Place *place,
+                      Wanted *wanted)
 {
     int64_t count = pull->count_max < 1 ? 1 : pull->count_max;
     if (count > pass->count_max)
@@ -298,23 +307,28 @@ static int find_units(const Pass *pass, const PullHeader *pull, int64_t high,
         count = high - pull->offset;
     if (pull->offset > INT64_MAX / UNIT_SIZE - count)
         return 0;
-    int64_t at = pull->offset * UNIT_SIZE - mapping_start;
-    if (at < 0 || at + count * UNIT_SIZE > mapping->len)
+    int64_t at = pull->offset * UNIT_SIZE - place->units_start;
+    if (at < 0 || at + count * UNIT_SIZE > place->units.len)
         return 0;
-    *wanted = (Wanted){.units = (const unsigned char *)mapping->buf + at, .unit_count = count,
-                       .count_max = count, .size_max = pass->size_max, .log = pass->log,
-                       .base = pass->base, .end = pass->end,
+    *wanted = (Wanted){.units = (const unsigned char *)place->units.buf + at, .unit_count = count,
+                       .count_max = count, .size_max = pass->size_max, .log = place->records.buf,
+                       .base = place->base, .end = place->end,
                        .unchecked_from = pass->unchecked_from, .queue_offset = pull->offset};
+    int64_t first = get64(wanted->units);
+    return first >= place->base && first < place->end;
+}
+
+static int is_in_memory(const Pass *pass, const Wanted *wanted)
+{
     return get64(wanted->units) >= pass->end - pass->memory_size;
 }
 
-/* Answers from the mapped units; 1 if it was done, 0 if it is for Python, -1 with an exception. */
+/* Answers by the units that were found; 1 if it was done, 0 if it is for Python, -1 with an exception. */
 static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t low, int64_t high,
-                       const Py_buffer *mapping, int64_t mapping_start)
+                       Wanted wanted)
 {
     PyObject *queue = PyTuple_GET_ITEM(entry, 0);
-    Wanted wanted;
-    if (!find_units(pass, pull, high, mapping, mapping_start, &wanted))
+    if (!is_in_memory(pass, &wanted))
         return 0;
     PyObject *field = PyObject_GetAttr(queue, topic_field);
     Owner owner = {.queue_id = pull->queue_id};
@@ -340,6 +354,85 @@ static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int6
     return 1;
 }
 
+/* Takes hold of a mapping: 1; 0 if it is closed; -1 with an exception. */
+static int hold(PyObject *mapping, Py_buffer *buffer)
+{
+    if (PyObject_GetBuffer(mapping, buffer, PyBUF_SIMPLE) == 0)
+        return 1;
+    if (!PyErr_ExceptionMatches(PyExc_ValueError))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* From the newest files of queue and log; *place* is to be released if this is 1. */
+static int take_newest(const Pass *pass, PyObject *queue, Place *place)
+{
+    if (!number_of(queue, mapping_start_name, &place->units_start))
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *mapping = PyObject_GetAttr(queue, mapping_name);
+    int held = mapping == NULL ? -1 : hold(mapping, &place->units);
+    Py_XDECREF(mapping);
+    place->records = (Py_buffer){.buf = (void *)pass->log};
+    place->base = pass->base;
+    place->end = pass->end;
+    return held;
+}
+
+/* From [units, start of them, log, start, end], as Python has noted it; as take_newest. */
+static int take_noted(PyObject *noted, Place *place)
+{
+    if (!PyList_Check(noted) || PyList_GET_SIZE(noted) != 5)
+        return 0;
+    if (!fits_int64(PyList_GET_ITEM(noted, 1), &place->units_start)
+        || !fits_int64(PyList_GET_ITEM(noted, 3), &place->base)
+        || !fits_int64(PyList_GET_ITEM(noted, 4), &place->end))
+        return PyErr_Occurred() ? -1 : 0;
+    int held = hold(PyList_GET_ITEM(noted, 0), &place->units);
+    if (held <= 0)
+        return held;
+    held = hold(PyList_GET_ITEM(noted, 2), &place->records);
+    if (held > 0 && place->end - place->base > place->records.len) {
+        PyBuffer_Release(&place->records);
+        held = 0;
+    }
+    if (held <= 0)
+        PyBuffer_Release(&place->units);
+    return held;
+}
+
+static int serve_at(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t low, int64_t high)
+{
+    Place place;
+    Wanted wanted;
+    int done = take_newest(pass, PyTuple_GET_ITEM(entry, 0), &place);
+    if (done < 0)
+        return -1;
+    if (done > 0) {
+        int is_there = find_units(pass, pull, high, &place, &wanted);
+        if (is_there)
+            done = answer_from(pass, pull, entry, low, high, wanted);
+        PyBuffer_Release(&place.units);
+        if (is_there)
+            return done;
+    }
+    done = take_noted(PyTuple_GET_ITEM(entry, 5), &place);
+    if (done < 0)
+        return -1;
+    if (done > 0) {
+        int is_there = find_units(pass, pull, high, &place, &wanted);
+        if (is_there)
+            done = answer_from(pass, pull, entry, low, high, wanted);
+        PyBuffer_Release(&place.records);
+        PyBuffer_Release(&place.units);
+        if (is_there)
+            return done;
+    }
+    Py_XSETREF(pass->misplaced, Py_NewRef(entry));
+    pass->misplaced_offset = pull->offset;
+    return 0;
+}
+
 static int serve(Pass *pass, Span header)
 {
     PullHeader pull;
@@ -349,22 +442,12 @@ static int serve(Pass *pass, Span header)
     if (entry == NULL)
         return PyErr_Occurred() ? -1 : 0;
     PyObject *queue = PyTuple_GET_ITEM(entry, 0);
-    int64_t low, high, mapping_start;
-    if (!number_of(queue, min_offset, &low) || !number_of(queue, max_offset, &high)
-        || !number_of(queue, mapping_start_name, &mapping_start))
+    int64_t low, high;
+    if (!number_of(queue, min_offset, &low) || !number_of(queue, max_offset, &high))
         return PyErr_Occurred() ? -1 : 0;
     if (pull.offset < low || pull.offset >= high)
         return 0;
-    PyObject *mapped = PyObject_GetAttr(queue, mapping_name);
-    Py_buffer mapping;
-    if (mapped == NULL || PyObject_GetBuffer(mapped, &mapping, PyBUF_SIMPLE) < 0) {
-        Py_XDECREF(mapped);
-        return -1;
-    }
-    int done = answer_from(pass, &pull, entry, low, high, &mapping, mapping_start);
-    PyBuffer_Release(&mapping);
-    Py_DECREF(mapped);
-    return done;
+    return serve_at(pass, &pull, entry, low, high);
 }
 
 /* Takes the pulls in front; returns how many, -1 with an exception. */
@@ -410,7 +493,9 @@ static PyObject *result_of(Pass *pass, Py_ssize_t taken)
     }
     PyObject *answers = pass->answers != NULL ? pass->answers : Py_None;
     PyObject *key = pass->missing_key != NULL ? pass->missing_key : Py_None;
-    return Py_BuildValue("nONOO", taken, answers, counted, pass->commits, key);
+    PyObject *misplaced = pass->misplaced != NULL ? pass->misplaced : Py_None;
+    return Py_BuildValue("nONOOOL", taken, answers, counted, pass->commits, key, misplaced,
+                         (long long)pass->misplaced_offset);
 }
 
 static int take_common(PyObject *common, Pass *pass)
@@ -464,6 +549,7 @@ static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t 
     Py_XDECREF(pass.answers);
     Py_XDECREF(pass.commits);
     Py_XDECREF(pass.missing_key);
+    Py_XDECREF(pass.misplaced);
     return result;
 }
 

@@ -77,6 +77,16 @@ class StoreReading:
         """The mapping of the file that is written to, and [start, end) of what it holds."""
         return self._log.newest()
 
+    def log_around(self, log_offset: int) -> tuple[mmap, int, int] | None:
+        """The mapping of the file that holds an offset, and [start, end) of what it holds.
+
+        It may be closed in the next turn of the loop.
+
+        Raises:
+            OSError, StoreError: it cannot be mapped.
+        """
+        return self._log.mapped(log_offset)
+
     def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue whose units are its own messages, one each; None for any other."""
         queue = self._queues.get(topic, queue_id)

@@ -124,8 +124,8 @@ def take_pulls(data: bytes) -> None:
     )
     frames: list[Frame] = [(0, header, b"")] * 2
     limits = PULL_PIECES, 4, 600, 1 << 20, 1 << 16, log, 0, len(log), 1 << 62
-    *nothing, key = _pulls.take_pulls(frames, 0, {}, *limits)
-    assert nothing == [0, None, [], []]
+    *nothing, key, misplaced, _ = _pulls.take_pulls(frames, 0, {}, *limits)
+    assert (nothing, misplaced) == ([0, None, [], []], None)
     if key is None:
         return
     request = decode_pull(header)
@@ -135,8 +135,12 @@ def take_pulls(data: bytes) -> None:
         place = (pull.queueOffset - low) * 20
         wanted = units[place : place + 20 * count_max], count_max, 600, limits[5:8], limits[8]
         expected = checking.gather_sound(b"\6orders", pull.queueId, pull.queueOffset, *wanted)
-    entry: Any = queue, None, None, TOPIC, "group"
-    taken, answers, counted, commits, _ = _pulls.take_pulls(frames, 0, {key: entry}, *limits)
+    entry: Any = queue, None, None, TOPIC, "group", []
+    if data[0] & 8:
+        # Nothing stands in the newest files, and all of it in the noted ones.
+        entry[5].extend((units, low * 20, log, 0, len(log)))
+        queue.mapping, limits = b"", (*limits[:5], log, len(log), len(log), limits[8])
+    taken, answers, counted, commits, _, _, _ = _pulls.take_pulls(frames, 0, {key: entry}, *limits)
     if expected is None:
         assert (taken, answers, counted, commits) == (0, None, [], [])
         return

@@ -175,7 +175,7 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
 
 
 @settings(max_examples=5 * settings().max_examples)
-@given(stream=passes(), file_size_bytes=st.sampled_from(["2048", "65536"]))
+@given(stream=passes(), file_size_bytes=st.sampled_from(["60", "2048", "65536"]))
 def test_every_stream_is_served_alike(
     stream: list[tuple[str, list[Frame]]], file_size_bytes: str
 ) -> None:

@@ -10,6 +10,7 @@ after any mishap. Here a unit is only ever written where its offset says, and a 
 """
 
 from collections.abc import Callable, Iterable
+from mmap import mmap
 
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
 from rockhopper.broker.store.queues.unit_files import points_into_log
@@ -165,6 +166,23 @@ class ConsumeQueue(UnitQueue):
         if start >= mapping_start:
             return self.mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
         return self._files.read(start, end * _UNIT_SIZE)
+
+    def mapped(self, queue_offset: int) -> tuple[mmap, int, int] | None:
+        """The mapping of the file with the unit of a message, where it starts, and the log offset.
+
+        None out of range. It may be closed in the next turn of the loop.
+
+        Raises:
+            OSError, StoreError: it cannot be mapped.
+        """
+        start = queue_offset * _UNIT_SIZE
+        file = None
+        if self.min_offset <= queue_offset < self.max_offset:
+            file = self._files.file_at(start)
+        if file is None:
+            return None
+        mapping, base = file.mapping, file.base_offset
+        return mapping, base, _unpack_from(mapping, start - base)[0]
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Commit log offset, size and tags code of one message, or None out of range."""

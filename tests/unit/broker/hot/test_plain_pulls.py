@@ -3,6 +3,7 @@
 That it answers as Python does is tests/property's.
 """
 
+import errno
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
@@ -39,8 +41,10 @@ FIELDS = {
 class Pulled:
     """A broker with some messages, of which a group is told that it may pull them."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.broker = HotBroker(root)
+    def __init__(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str] | None = None
+    ) -> None:
+        self.broker = HotBroker(root, settings)
         self.taken = 0
         real = plain_pulls.take_pulls
         assert real is not None
@@ -100,6 +104,50 @@ def test_the_second_of_a_kind_is_taken(pulled: Pulled) -> None:
     assert pulled.pull(maxMsgNums="-1") == (1, 0, ALL[:1])
     taken, answers = pulled.serve(*(pulled.frame(queueOffset=str(n)) for n in range(5)))
     assert (taken, answers) == (5, [(0, ALL[n:]) for n in range(5)])
+
+
+def test_what_stands_in_older_files_is_taken_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"mappedFileSizeConsumeQueue": "80", "mappedFileSizeCommitLog": "4096"}
+    pulled = Pulled(tmp_path, monkeypatch, settings)
+    try:
+        for number in range(5, 30):
+            pulled.broker.served.put("orders", b"%d" % number)
+        bodies = [b"%d" % number for number in range(30)]
+        pulled.pull()
+        for start in (0, 1, 4, 12, 0, 20, 28):
+            count = 3 if start % 4 < 2 else 1
+            found = pulled.pull(queueOffset=str(start), maxMsgNums=str(count))
+            assert found == (1, 0, bodies[start : start + count][: 30 - start])
+        # From one file of the queue to the next.
+        assert pulled.pull(queueOffset="2", maxMsgNums="4") == (0, 0, bodies[2:6])
+        several = [pulled.frame(queueOffset=str(n), maxMsgNums="1") for n in (29, 3, 4, 5, 29)]
+        taken, answers = pulled.serve(*several)
+        assert (taken, answers) == (5, [(0, bodies[n : n + 1]) for n in (29, 3, 4, 5, 29)])
+        queue = pulled.broker.served.store.consume_queue("orders", 0)
+        assert queue is not None
+        queue.release_if_idle()
+        queue.release_if_idle()
+        assert pulled.pull(queueOffset="5", maxMsgNums="2") == (1, 0, bodies[5:7])
+    finally:
+        pulled.broker.close()
+
+
+def test_what_cannot_be_mapped_is_left_to_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled = Pulled(tmp_path, monkeypatch, {"mappedFileSizeConsumeQueue": "40"})
+
+    def no_mapping(*_: object) -> None:
+        raise TooManyOpenFilesError(errno.EMFILE, "no descriptor is free")
+
+    try:
+        pulled.pull()
+        monkeypatch.setattr(type(pulled.broker.served.store), "log_around", no_mapping)
+        assert pulled.pull(queueOffset="0", maxMsgNums="2") == (0, 0, ALL[:2])
+    finally:
+        pulled.broker.close()
 
 
 def test_what_has_no_messages_is_left_to_python(pulled: Pulled) -> None:
