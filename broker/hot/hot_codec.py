@@ -103,7 +103,9 @@ class CommitFields(msgspec.Struct, gc=False):
     rh: str = ""
 
 
-class _CommitHeader(msgspec.Struct, gc=False):
+class CommitHeader(msgspec.Struct, gc=False):
+    """The header of UPDATE_CONSUMER_OFFSET."""
+
     code: Literal[15]
     opaque: Int32
     extFields: CommitFields  # noqa: N815
@@ -154,7 +156,7 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoders raise for a header that goes the general way."""
 decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
-decode_commit = msgspec.json.Decoder(_CommitHeader, strict=False).decode
+decode_commit = msgspec.json.Decoder(CommitHeader, strict=False).decode
 decode_ack = msgspec.json.Decoder(AckHeader, strict=False).decode
 decode_end = msgspec.json.Decoder(EndHeader, strict=False).decode
 decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode

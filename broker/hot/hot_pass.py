@@ -74,6 +74,7 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 # In the names of all properties that delay a message; a batch with one is refused.
 _DELAYING_WORDS = ("DELAY", "DELIVER")
+_OTHER_PREFIXES = (COMMIT_PREFIX, ACK_PREFIX, END_PREFIX)
 EVERYBODY = Principal("")
 PRINCIPALS_MAX = 1024
 
@@ -147,10 +148,9 @@ class HotPass:
                 count, key = self._take_pulls(turn, frames, taken)
                 taken += count or 1
                 served = count > 0 or self._serve_pull(turn, header, key)
-            elif (
-                count := self._take_acks(turn, frames, taken)
-                or self._take_ends(turn, frames, taken)
-            ) or (count := self._take_sends(turn, frames, taken)):
+            elif (count := self._take_sends(turn, frames, taken)) or (
+                count := self._take_others(turn, frames, taken)
+            ):
                 taken += count
                 served = True
             else:
@@ -227,31 +227,28 @@ class HotPass:
             if log_offset < end:
                 self._broker.sender.on_half(queue_offset, log_offset, group, None)
 
-    def _take_acks(self, turn: Turn, frames: list[Frame], first: int) -> int:
-        """Serve the acknowledgements from frame *first* on that settle messages of one pop."""
-        if not frames[first][1].startswith(ACK_PREFIX) or not self._access.is_open:
+    def _take_others(self, turn: Turn, frames: list[Frame], first: int) -> int:
+        """Serve the requests of one other kind from frame *first* on, as far as they are plain."""
+        header = frames[first][1]
+        if not header.startswith(_OTHER_PREFIXES) or not self._access.is_open:
             return 0
+        # What they are about may stand in front of them.
         turn.settle()
-        count, answers = self._plain_acks.take(frames, first)
+        if header.startswith(END_PREFIX):
+            return self._plain_ends.take(turn, frames, first)
+        if header.startswith(ACK_PREFIX):
+            count, answers = self._plain_acks.take(frames, first)
+        else:
+            count, answers = self._plain_commits.take(turn.connection, frames, first)
         if answers:
             turn.answer(answers)
         return count
-
-    def _take_ends(self, turn: Turn, frames: list[Frame], first: int) -> int:
-        """Serve the ends of transactions from frame *first* on, as far as they are plain."""
-        if not frames[first][1].startswith(END_PREFIX) or not self._access.is_open:
-            return 0
-        # A half message may stand in front of its end.
-        turn.settle()
-        return self._plain_ends.take(turn, frames, first)
 
     def _serve_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         if serialize_type != SerializeType.JSON:
             return self._send_other(turn, serialize_type, header, body)
         if header.startswith(SEND_PREFIX):
             return self._send(turn, header, body)
-        if header.startswith(COMMIT_PREFIX):
-            return self._commit(turn, header)
         return header.startswith(BATCH_PREFIX) and self._send_batch(turn, header, body)
 
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
@@ -271,15 +268,6 @@ class HotPass:
             answer = json_frame(self._sent, values)
         turn.sent(answer, log_offset, waits=waits)
         return True
-
-    def _commit(self, turn: Turn, header: bytes) -> bool:
-        if not self._access.is_open:
-            return False
-        turn.settle()
-        answer = self._plain_commits.take(turn.connection, header)
-        if answer:
-            turn.answer(answer)
-        return answer is not None
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         """A plain send with a binary or msgpack header."""

@@ -1,4 +1,4 @@
-"""Commits of offsets that only go forward, as consumers send them while they run.
+"""Commits of offsets (15) that only go forward, as consumers send them while they run.
 
 Whatever is not exactly that goes the general way (processors/offsets.py), which says what the
 answer must be: offsets that go back, the first one of a queue, resets, logical queues.
@@ -6,8 +6,16 @@ answer must be: offsets that go back, the first one of a queue, resets, logical 
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.hot.hot_codec import COMMITTED, UNDECODABLE, decode_commit, json_frame
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
+from rockhopper.broker.hot.hot_codec import (
+    COMMIT_PREFIX,
+    COMMITTED,
+    UNDECODABLE,
+    CommitHeader,
+    decode_commit,
+    json_frame,
+)
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
+from rockhopper.protocol.frame import Frame
 
 
 class PlainCommits:
@@ -19,33 +27,62 @@ class PlainCommits:
         self._consumers = broker.consumers
         self._offsets = broker.offsets
 
-    def take(self, connection: Peer, header: bytes) -> bytes | None:
-        """Serve the commit in a JSON *header*: the answer, empty if none is wanted.
+    def take(self, connection: Peer, frames: list[Frame], first: int) -> tuple[int, bytes]:
+        """Serve the commits from frame *first* on that move one offset of a group.
 
-        None if it goes the general way; nothing has happened then.
+        Returns how many these are, and the answers; 0 if the first one goes the general way, and
+        nothing has happened then.
         """
-        try:
-            request = decode_commit(header)
-        except UNDECODABLE:
-            return None
-        fields = request.extFields
-        topic, group, queue_id = fields.topic, fields.consumerGroup, fields.queueId
+        answers: list[bytes] = []
+        place: tuple[str, str, int] | None = None
+        committed = count = 0
+        for at in range(first, len(frames)):
+            request = _decoded(*frames[at][:2])
+            if request is None:
+                break
+            fields = request.extFields
+            its = fields.topic, fields.consumerGroup, fields.queueId
+            if place is None:
+                known = self._committed(*its)
+                if known is None:
+                    break
+                place, committed = its, known
+            if its != place or fields.commitOffset < committed:
+                break
+            committed = fields.commitOffset
+            count += 1
+            if not request.flag & FLAG_ONEWAY:
+                answers.append(json_frame(COMMITTED, (request.opaque,)))
+        if place is not None and count:
+            self._seen(place[1], connection)
+            # What stands between the first and the last nobody could have read.
+            self._offsets.commit(*place, committed)
+        return count, b"".join(answers)
+
+    def _committed(self, topic: str, group: str, queue_id: int) -> int | None:
+        """What the group has committed, if all that there is to a commit is to move that."""
         settings = self._topics.get(topic)
         if (
-            request.flag & FLAG_RESPONSE
-            or fields.rh
-            or settings is None
+            settings is None
             or topic in self._topics.mappings
             or not 0 <= queue_id < settings.read_queue_nums
             or self._offsets.has_resets
             or self._groups.get(group) is None
         ):
             return None
-        committed = self._offsets.get(topic, group, queue_id)
-        if committed is None or fields.commitOffset < committed:
-            return None
+        return self._offsets.get(topic, group, queue_id)
+
+    def _seen(self, group: str, connection: Peer) -> None:
         online = self._consumers.get(group)
         if online is None or connection not in online.members:
             self._consumers.seen_early(group, connection)
-        self._offsets.commit(topic, group, queue_id, fields.commitOffset)
-        return b"" if request.flag & FLAG_ONEWAY else json_frame(COMMITTED, (request.opaque,))
+
+
+def _decoded(serialize_type: int, header: bytes) -> CommitHeader | None:
+    if serialize_type != SerializeType.JSON or not header.startswith(COMMIT_PREFIX):
+        return None
+    try:
+        request = decode_commit(header)
+    except UNDECODABLE:
+        return None
+    return None if request.flag & FLAG_RESPONSE or request.extFields.rh else request

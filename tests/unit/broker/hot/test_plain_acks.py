@@ -57,7 +57,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ho
             served.put("orders", queue_id=1)
         lane = served.pop.lanes.open("readers", "orders", 1, 0)
         served.pop.lanes.popped(lane, MESSAGES, POP_MS, INVISIBLE_MS, list(range(MESSAGES)))
-    monkeypatch.setattr(made[1].hot, "_take_acks", lambda *_: 0)
+    monkeypatch.setattr(made[1].hot, "_take_others", lambda *_: 0)
     yield made
     for broker in made:
         broker.close()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.hot.plain_commits import PlainCommits
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
@@ -29,7 +30,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ho
     for broker in made:
         broker.served.groups.put(SubscriptionGroup("readers"))
         broker.served.offsets.commit("orders", "readers", 1, 7)
-    monkeypatch.setattr(made[1].hot, "_commit", lambda *_: False)
+    monkeypatch.setattr(made[1].hot, "_take_others", lambda *_: 0)
     yield made
     for broker in made:
         broker.close()
@@ -69,18 +70,18 @@ CASES: dict[str, tuple[Frame, bool]] = {
 def test_what_comes_of_a_commit_is_what_the_general_way_makes_of_it(
     brokers: list[HotBroker], frame: Frame, is_plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: list[bool] = []
-    take: Callable[..., bytes | None] = PlainCommits.take
+    taken: list[int] = []
+    take: Callable[..., tuple[int, bytes]] = PlainCommits.take
 
-    def noted(*arguments: Any) -> bytes | None:
-        answer = take(*arguments)
-        taken.append(answer is not None)
-        return answer
+    def noted(*arguments: Any) -> tuple[int, bytes]:
+        result = take(*arguments)
+        taken.append(result[0])
+        return result
 
     monkeypatch.setattr(PlainCommits, "take", noted)
     found, expected = (outcome(broker, frame) for broker in brokers)
     assert found == expected
-    assert taken == [is_plain]
+    assert taken == [int(is_plain)]
 
 
 def test_while_a_reset_is_pending_it_goes_the_general_way(brokers: list[HotBroker]) -> None:
@@ -96,3 +97,31 @@ def test_its_answer_comes_in_its_place(brokers: list[HotBroker]) -> None:
     found, expected = (outcome(broker, *frames) for broker in brokers)
     assert found == expected
     assert found[0].count(b'"opaque"') == 3
+
+
+def test_those_that_move_one_offset_are_noted_once(
+    brokers: list[HotBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[int] = []
+    commit_offset = ConsumerOffsetTable.commit
+
+    def noted(self: ConsumerOffsetTable, *place: Any, **how: Any) -> bool:
+        moved.append(place[-1])
+        return commit_offset(self, *place, **how)
+
+    monkeypatch.setattr(ConsumerOffsetTable, "commit", noted)
+    frames = [commit(opaque=number, commitOffset=str(10 + number)) for number in range(5)]
+    outcome(brokers[0], *frames)
+    assert moved == [14]
+
+
+@pytest.mark.parametrize(
+    "offsets", [["9", "8", "12"], ["9", "-1", "9"], ["7", "7", "6", "8"], ["9", "x", "10"]]
+)
+def test_one_that_goes_back_among_others_is_told_so(
+    brokers: list[HotBroker], offsets: list[str]
+) -> None:
+    frames = [commit(opaque=number, commitOffset=text) for number, text in enumerate(offsets)]
+    frames.append(commit(opaque=77, queueId="2", commitOffset="3"))
+    found, expected = (outcome(broker, *frames) for broker in brokers)
+    assert found == expected

@@ -92,7 +92,7 @@ class Ending:
 def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ending]]:
     """Give two alike, of which the second ends transactions the general way."""
     made = [Ending(tmp_path / name) for name in ("hot", "general")]
-    monkeypatch.setattr(made[1].broker.hot, "_take_ends", lambda *_: 0)
+    monkeypatch.setattr(made[1].broker.hot, "_take_others", lambda *_: 0)
     yield made
     for one in made:
         one.broker.close()
