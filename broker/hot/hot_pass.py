@@ -426,7 +426,7 @@ class HotPass:
         connection = turn.connection
 
         def answer(outcome: Outcome, result: GetResult) -> None:
-            connection.write_parts(self._pull_answer(outcome, result, opaque))
+            connection.write_soon(self._pull_answer(outcome, result, opaque))
 
         pull = Pull(
             connection,

@@ -84,9 +84,17 @@ class LongPolling(Part):
         self._round: list[object] = []
         self._round_arrival: tuple[int, set[int]] = (0, set())
         self._next_turn: asyncio.Handle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
         self.on_left: Callable[[QueueTail], None] = _ignore
         """Called with a queue that nobody waits for any more, or at all."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that all of this belongs to, remembered: asking for it is a system call."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def __len__(self) -> int:
         """How many clients wait."""
@@ -129,7 +137,7 @@ class LongPolling(Part):
 
     def _set_deadline(self, parked: ParkedPull, delay_s: float) -> None:
         self._clear_deadline(parked)
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         slot = parked.slot = int((loop.time() + delay_s) / SLOT_S) + 1
         due = self.slots.get(slot)
         if due is None:
@@ -148,7 +156,7 @@ class LongPolling(Part):
             due.discard(parked)
 
     def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         now_slot = int(loop.time() / SLOT_S)
         slots, heap = self.slots, self.slot_heap
         stop_s = self._clock() + TURN_BUDGET_S
@@ -198,7 +206,7 @@ class LongPolling(Part):
             while self._round:
                 self._look_at(self._round.pop())
                 if self._clock() >= stop_s:
-                    self._next_turn = asyncio.get_running_loop().call_soon(self._look)
+                    self._next_turn = self.loop.call_soon(self._look)
                     return
             if not self._arrivals:
                 return
@@ -218,9 +226,8 @@ class LongPolling(Part):
         elif parked.slot * SLOT_S > self._filtered_deadline_s() + SLOT_S:
             self._set_deadline(parked, FILTERED_RECHECK_S)
 
-    @staticmethod
-    def _filtered_deadline_s() -> float:
-        return asyncio.get_running_loop().time() + FILTERED_RECHECK_S
+    def _filtered_deadline_s(self) -> float:
+        return self.loop.time() + FILTERED_RECHECK_S
 
     def _wake(self, parked: ParkedPull) -> None:
         self._forget(parked)

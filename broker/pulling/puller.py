@@ -5,7 +5,6 @@ processors, which decode any serialisation, run the same code. The order of the 
 (PullMessageProcessor).
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 from enum import IntEnum
@@ -183,7 +182,7 @@ class Puller:
 
     def _wait(self, pull: Pull, chosen: MessageFilter | None, offset: int, wait_s: float) -> bool:
         """Park *pull* until something comes behind *offset*; False when too many wait already."""
-        until_s = asyncio.get_running_loop().time() + wait_s
+        until_s = self._long_polling.loop.time() + wait_s
 
         def rerun() -> None:
             moved = self._reset_of(pull)
@@ -216,7 +215,7 @@ class Puller:
             or not pull.offset < result.next_offset == result.max_offset
         ):
             return False
-        wait_s = min(until_s - asyncio.get_running_loop().time(), FILTERED_RECHECK_S)
+        wait_s = min(until_s - self._long_polling.loop.time(), FILTERED_RECHECK_S)
         return wait_s > 0 and self._wait(pull, chosen, result.next_offset, wait_s)
 
     def check(self, pull: Pull) -> MessageFilter | None:

@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_handler",
         "_loop",
         "_next_opaque",
+        "_outbox",
         "_rounds",
         "_served_in_round",
         "_server",
@@ -110,6 +111,7 @@ class Connection(asyncio.Protocol):
         """Whether a later round serves frames that are here already; nothing is read meanwhile."""
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._next_opaque = 0
+        self._outbox: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Peer], None]] = []
@@ -274,6 +276,20 @@ class Connection(asyncio.Protocol):
             if self.writing_paused:
                 self._server.count_unread(self, size_bytes)
 
+    def write_soon(self, parts: Sequence[bytes]) -> None:
+        """``write_parts`` in one write with what else is for this peer in this turn of the loop.
+
+        A message may release many parked pulls of one client.
+        """
+        if not self._outbox:
+            self._loop.call_soon(self._empty_outbox)
+        self._outbox += parts
+
+    def _empty_outbox(self) -> None:
+        parts, self._outbox = self._outbox, []
+        if parts:
+            self.write_parts(parts)
+
     def fail(self, error: ProtocolError) -> None:
         """Close on a peer that breaks the protocol, with the one log line that says how."""
         if not self.closed:
@@ -282,6 +298,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what is queued, then close."""
+        self._empty_outbox()
         self.closed = True
         if self._transport is not None:
             self._transport.close()

@@ -81,6 +81,8 @@ class Peer:
         """Take answers."""
         self.write(b"".join(parts))
 
+    write_soon = write_parts
+
     def hang_up(self) -> None:
         """Close the socket, as the broker notices it."""
         self.closed = True
