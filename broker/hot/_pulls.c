@@ -11,6 +11,7 @@
 #define FLAG_ONEWAY 2
 #define CODE_PULL 11
 #define PULL_FLAG_COMMIT 1
+#define PULL_FLAG_SUSPEND 2
 #define ANSWER_PIECES 5
 #define KEY_SIZE_MAX 1024
 
@@ -35,7 +36,7 @@ static const struct {
 typedef struct {
     uint32_t seen;
     int32_t opaque, queue_id, count_max, sys_flag;
-    int64_t offset, commit_offset;
+    int64_t offset, commit_offset, suspend_ms;
     Span group, topic, version, subscription, expression_type;
 } PullHeader;
 
@@ -58,7 +59,10 @@ typedef struct {
     Py_ssize_t size;
     Counted *counted;
     Py_ssize_t counted_count, counted_room;
-    PyObject *commits, *missing_key;
+    PyObject *commits, *missing_key, *parked;
+    /* The frame that is being served. */
+    Py_ssize_t at;
+    int may_park;
     /* What is to be placed before a pull can be served, and for which offset. */
     PyObject *misplaced;
     int64_t misplaced_offset;
@@ -114,7 +118,7 @@ static int take_field(int field, Span value, PullHeader *pull)
         pull->expression_type = value;
         return 1;
     default:
-        return read_number(value, &ignored);
+        return read_number(value, &pull->suspend_ms);
     }
 }
 
@@ -433,6 +437,17 @@ static int serve_at(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t
     return 0;
 }
 
+/* Notes a pull that waits for the next message of its queue. */
+static int park(Pass *pass, const PullHeader *pull, PyObject *entry)
+{
+    PyObject *parked = Py_BuildValue("nOLL", pass->at, entry, (long long)pull->offset,
+                                     (long long)pull->suspend_ms);
+    int is_noted = parked != NULL && PyList_Append(pass->parked, parked) == 0
+                   && note_commit(pass, pull, entry);
+    Py_XDECREF(parked);
+    return is_noted ? 1 : -1;
+}
+
 static int serve(Pass *pass, Span header)
 {
     PullHeader pull;
@@ -445,6 +460,8 @@ static int serve(Pass *pass, Span header)
     int64_t low, high;
     if (!number_of(queue, min_offset, &low) || !number_of(queue, max_offset, &high))
         return PyErr_Occurred() ? -1 : 0;
+    if (pass->may_park && pull.offset == high && low < high && (pull.sys_flag & PULL_FLAG_SUSPEND))
+        return park(pass, &pull, entry);
     if (pull.offset < low || pull.offset >= high)
         return 0;
     return serve_at(pass, &pull, entry, low, high);
@@ -465,6 +482,7 @@ static Py_ssize_t serve_all(Pass *pass, PyObject *frames, Py_ssize_t first)
         if (!fits_int64(PyTuple_GET_ITEM(frame, 0), &serialize_type)
             || !take_bytes(PyTuple_GET_ITEM(frame, 1), &header.data, &header.size))
             return PyErr_Occurred() ? -1 : at - first;
+        pass->at = at;
         int done = serialize_type == 0 ? serve(pass, header) : 0;
         if (done < 0)
             return -1;
@@ -494,8 +512,8 @@ static PyObject *result_of(Pass *pass, Py_ssize_t taken)
     PyObject *answers = pass->answers != NULL ? pass->answers : Py_None;
     PyObject *key = pass->missing_key != NULL ? pass->missing_key : Py_None;
     PyObject *misplaced = pass->misplaced != NULL ? pass->misplaced : Py_None;
-    return Py_BuildValue("nONOOOL", taken, answers, counted, pass->commits, key, misplaced,
-                         (long long)pass->misplaced_offset);
+    return Py_BuildValue("nONOOOLO", taken, answers, counted, pass->commits, key, misplaced,
+                         (long long)pass->misplaced_offset, pass->parked);
 }
 
 static int take_common(PyObject *common, Pass *pass)
@@ -511,17 +529,18 @@ static int take_common(PyObject *common, Pass *pass)
 }
 
 /* take_pulls(frames, first, readable, pieces, count_max, size_max, memory_size, answers_size_max, log,
-   base_offset, end_offset, unchecked_from) */
+   base_offset, end_offset, unchecked_from, may_park) */
 static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
     int64_t first;
     Pass pass = {0};
-    if (nargs != 12 || !PyList_Check(args[0]) || !PyDict_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and nine more are needed");
+    if (nargs != 13 || !PyList_Check(args[0]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and ten more are needed");
         return NULL;
     }
     pass.readable = args[2];
+    pass.may_park = args[12] == Py_True;
     if (!fits_int64(args[1], &first) || first < 0 || !take_common(args[3], &pass)
         || !fits_int64(args[4], &pass.count_max) || !fits_int64(args[5], &pass.size_max)
         || !fits_int64(args[6], &pass.memory_size) || !fits_int64(args[7], &pass.answers_size_max)
@@ -538,9 +557,10 @@ static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t 
     PyObject *result = NULL;
     pass.log = log.buf;
     pass.commits = PyList_New(0);
+    pass.parked = PyList_New(0);
     if (pass.end - pass.base > log.len) {
         PyErr_SetString(PyExc_ValueError, "the log does not reach so far");
-    } else if (pass.commits != NULL) {
+    } else if (pass.commits != NULL && pass.parked != NULL) {
         Py_ssize_t taken = serve_all(&pass, args[0], (Py_ssize_t)first);
         result = taken < 0 ? NULL : result_of(&pass, taken);
     }
@@ -548,6 +568,7 @@ static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t 
     PyMem_Free(pass.counted);
     Py_XDECREF(pass.answers);
     Py_XDECREF(pass.commits);
+    Py_XDECREF(pass.parked);
     Py_XDECREF(pass.missing_key);
     Py_XDECREF(pass.misplaced);
     return result;

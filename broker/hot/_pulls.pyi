@@ -16,5 +16,6 @@ def take_pulls(
     base_offset: int,
     end_offset: int,
     unchecked_from: int,
+    may_park: bool,
     /,
 ) -> Taken: ...

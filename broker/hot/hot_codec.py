@@ -86,7 +86,9 @@ class PullFields(msgspec.Struct, gc=False):
     rh: str = ""
 
 
-class _PullHeader(msgspec.Struct, gc=False):
+class PullHeader(msgspec.Struct, gc=False):
+    """The header of PULL_MESSAGE."""
+
     code: Literal[11]
     opaque: Int32
     extFields: PullFields  # noqa: N815
@@ -159,7 +161,7 @@ decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
 decode_commit = msgspec.json.Decoder(CommitHeader, strict=False).decode
 decode_ack = msgspec.json.Decoder(AckHeader, strict=False).decode
 decode_end = msgspec.json.Decoder(EndHeader, strict=False).decode
-decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
+decode_pull = msgspec.json.Decoder(PullHeader, strict=False).decode
 
 
 def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, int, bool] | None:

@@ -43,12 +43,11 @@ from rockhopper.broker.hot.hot_codec import (
 from rockhopper.broker.hot.plain_acks import PlainAcks
 from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_ends import PlainEnds
-from rockhopper.broker.hot.plain_pulls import PlainPulls
+from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, take_sends, ways_to_wait
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.processors.pulls import PULL_CODES
-from rockhopper.broker.pulling.puller import Outcome, Pull
+from rockhopper.broker.pulling.puller import Outcome
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.server import Connection
@@ -58,7 +57,6 @@ from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS, broker_propertie
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.queues.queue_tail import QueueTail
-from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -422,46 +420,14 @@ class HotPass:
         ):
             return False
         turn.settle()
-        opaque = request.opaque
-        connection = turn.connection
-
-        def answer(outcome: Outcome, result: GetResult) -> None:
-            connection.write_soon(self._pull_answer(outcome, result, opaque))
-
-        pull = Pull(
-            connection,
-            False,
-            group,
-            topic,
-            fields.queueId,
-            fields.queueOffset,
-            fields.maxMsgNums,
-            fields.sysFlag,
-            fields.commitOffset,
-            fields.suspendTimeoutMillis,
-            fields.subscription,
-            fields.expressionType,
-            fields.subVersion,
-            answer,
-        )
+        pull = pull_of(turn.connection, request)
         try:
             served = self._pull(pull)
         except Refusal:
             return False
         if served is not None:
-            if key is not None and served[0] is Outcome.FOUND:
-                self._plain_pulls.allow(key, pull)
-            for part in self._pull_answer(*served, opaque):
+            for part in pull_answer(*served, request.opaque):
                 turn.answer(part)
+        if key is not None and (served is None or served[0] is Outcome.FOUND):
+            self._plain_pulls.allow(key, pull)
         return True
-
-    def _pull_answer(self, outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes, bytes]:
-        values = (
-            PULL_CODES[outcome],
-            result.next_offset,
-            result.min_offset,
-            result.max_offset,
-            opaque,
-            result.status.value,
-        )
-        return json_frame(self._pulled, values, len(result.body)), result.body

@@ -8,18 +8,23 @@ others, and the first of each kind; it is the oracle of what the answers must be
 """
 
 from collections.abc import Callable
+from functools import partial
 from mmap import mmap
 from typing import TypeAlias
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.hot.hot_codec import pieces, templates
+from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
-from rockhopper.broker.pulling.puller import Pull
+from rockhopper.broker.processors.pulls import PULL_CODES
+from rockhopper.broker.pulling.long_polling import ParkedPull
+from rockhopper.broker.pulling.puller import Outcome, Pull
+from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.frame import Frame
@@ -37,18 +42,60 @@ Taken: TypeAlias = tuple[
     bytes | None,
     Readable | None,
     int,
+    list[tuple[int, Readable, int, int]],
 ]
 """What became of some pulls: how many there are; their answers; for each queue what to count,
 pulls, messages, bytes, and how far it was read; the commits that came with them, topic, group,
-queue and offset; the key of the first pull that nothing is known of; and what is read by the first
-one, with its offset, whose messages stand in files that nobody has named."""
+queue and offset; the key of the first pull that nothing is known of; what is read by the first
+one, with its offset, whose messages stand in files that nobody has named; and those that wait for
+the next message of their queue: which frame, what it reads, from where, and for how many ms."""
 
 _pulls = compiled("rockhopper.broker.hot._pulls")
 take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
 
+# An answer to a pull says nothing of its broker.
+_PULLED = templates("", b"", trace_on=False).pulled
 _KEY = "readable"
 # Of one connection; a client has one for each queue that it pulls.
 KINDS_MAX = 4096
+
+
+def pull_of(connection: Connection, request: PullHeader) -> Pull:
+    """The pull that a header asks for."""
+    fields, opaque = request.extFields, request.opaque
+
+    def answer(outcome: Outcome, result: GetResult) -> None:
+        connection.write_soon(pull_answer(outcome, result, opaque))
+
+    return Pull(
+        connection,
+        False,
+        fields.consumerGroup,
+        fields.topic,
+        fields.queueId,
+        fields.queueOffset,
+        fields.maxMsgNums,
+        fields.sysFlag,
+        fields.commitOffset,
+        fields.suspendTimeoutMillis,
+        fields.subscription,
+        fields.expressionType,
+        fields.subVersion,
+        answer,
+    )
+
+
+def pull_answer(outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes, bytes]:
+    """The two parts of the frame that answers a pull."""
+    values = (
+        PULL_CODES[outcome],
+        result.next_offset,
+        result.min_offset,
+        result.max_offset,
+        opaque,
+        result.status.value,
+    )
+    return json_frame(_PULLED, values, len(result.body)), result.body
 
 
 class PlainPulls:
@@ -60,9 +107,11 @@ class PlainPulls:
         self._stats = broker.stats
         self._topics = broker.topics
         self._offsets = broker.offsets
-        # An answer to a pull says nothing of its broker.
-        pulled = templates("", b"", trace_on=False).pulled
-        code, *others, remark, end = pieces(pulled)
+        self._live = broker.config.live
+        self._long_polling = broker.long_polling
+        # Pulls that have waited long enough.
+        self._woken: dict[Connection, list[Frame]] = {}
+        code, *others, remark, end = pieces(_PULLED)
         found = b"%d" % ResponseCode.SUCCESS
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
         # Counts the changes behind which everything has to be looked up again.
@@ -74,20 +123,23 @@ class PlainPulls:
     def _something_changed(self, *_: object) -> None:
         self._epoch += 1
 
-    def take(self, turn: Turn, frames: list[Frame], first: int) -> tuple[int, bytes | None]:
+    def take(
+        self, turn: Turn, frames: list[Frame], first: int, *, may_park: bool = True
+    ) -> tuple[int, bytes | None]:
         """Serve the pulls from frame *first* on, as far as compiled code can.
 
         Returns how many, and the key for ``allow`` of the one behind them, if that is a pull of a
-        kind that was not served yet.
+        kind that was not served yet. Unless they *may_park*, those that would are left.
         """
         store = self._store
         log = store.newest_of_log()
         needs_looks = self._offsets.has_resets or self._topics.mappings
         if take_pulls is None or log is None or needs_looks:
             return 0, None
+        may_park = may_park and self._long_polling.has_room(turn.connection, len(frames) - first)
         at, placed_at = first, -1
         while True:
-            count, key, misplaced, offset = self._take(turn, frames, at, log)
+            count, key, misplaced, offset = self._take(turn, frames, at, log, may_park)
             at += count
             # One that could not be served at its place either is for Python.
             if misplaced is None or placed_at == at or not self._place(misplaced, offset):
@@ -95,12 +147,17 @@ class PlainPulls:
             placed_at = at
 
     def _take(
-        self, turn: Turn, frames: list[Frame], first: int, log: tuple[mmap, int, int]
+        self,
+        turn: Turn,
+        frames: list[Frame],
+        first: int,
+        log: tuple[mmap, int, int],
+        may_park: bool,
     ) -> tuple[int, bytes | None, Readable | None, int]:
         assert take_pulls is not None
         store = self._store
         limits = store.reader.limits
-        count, answers, counted, commits, key, misplaced, offset = take_pulls(
+        count, answers, counted, commits, key, misplaced, offset, parked = take_pulls(
             frames,
             first,
             self._readable(turn.connection),
@@ -111,6 +168,7 @@ class PlainPulls:
             PASS_BYTES_MAX - turn.size_bytes,
             *log,
             store.reader.tail_start,
+            may_park,
         )
         for commit in commits:
             self._offsets.commit(*commit)
@@ -123,7 +181,52 @@ class PlainPulls:
             reads.next_offset = next_offset
         if answers is not None:
             turn.answer(answers)
+        for at, readable, pull_offset, suspend_ms in parked:
+            self._park(turn.connection, frames[at], readable, pull_offset, suspend_ms)
         return count, key, misplaced, offset
+
+    def _park(
+        self,
+        connection: Connection,
+        frame: Frame,
+        readable: Readable,
+        offset: int,
+        suspend_ms: int,
+    ) -> None:
+        queue = readable[0]
+        self._stats.get_missed += 1
+        tail = self._store.tail(queue.topic, queue.queue_id)
+        parked = ParkedPull(connection, tail, offset, None, partial(self._wake, connection, frame))
+        wait_ms = suspend_ms if self._live.long_polling else self._live.short_polling_ms
+        self._long_polling.park(parked, wait_ms / 1000)
+
+    def _wake(self, connection: Connection, frame: Frame) -> None:
+        """Answer a pull that has waited, together with others, very soon."""
+        if self._long_polling.is_closed:
+            self._answer_now(connection, frame[1])
+            return
+        if not self._woken:
+            self._long_polling.loop.call_soon(self._serve_woken)
+        self._woken.setdefault(connection, []).append(frame)
+
+    def _serve_woken(self) -> None:
+        woken, self._woken = self._woken, {}
+        for connection, frames in woken.items():
+            if connection.closed:
+                continue
+            turn = Turn(self._store, self._stats.puts_refused, connection)
+            at = 0
+            while at < len(frames):
+                at += self.take(turn, frames, at, may_park=False)[0]
+                if turn.size_bytes > PASS_BYTES_MAX:
+                    turn.end()
+                elif at < len(frames):
+                    self._answer_now(connection, frames[at][1])
+                    at += 1
+            turn.end()
+
+    def _answer_now(self, connection: Connection, header: bytes) -> None:
+        self._puller.answer_now(pull_of(connection, decode_pull(header)))
 
     def _place(self, readable: Readable, offset: int) -> bool:
         """Note where the messages of a queue stand from *offset* on; False if nobody can tell."""
@@ -139,11 +242,14 @@ class PlainPulls:
         return True
 
     def allow(self, key: bytes, pull: Pull) -> None:
-        """Remember that *pull* was answered with messages, unless it takes a look each time."""
+        """Remember that *pull* may read its queue, unless that takes a look each time.
+
+        Nothing is remembered of a queue that the group was handed nothing of yet.
+        """
         queue = self._puller.plain_queue(pull)
-        if queue is not None:
-            traffic = self._stats.got(pull.topic, pull.group)
-            reads = traffic.handed_out(pull.queue_id, traffic.queues[pull.queue_id].next_offset)
+        traffic = self._stats.got(pull.topic, pull.group)
+        reads = traffic.queues.get(pull.queue_id)
+        if queue is not None and reads is not None:
             readable = self._readable(pull.connection)
             if len(readable) >= KINDS_MAX:
                 readable.clear()

@@ -100,6 +100,15 @@ class LongPolling(Part):
         """How many clients wait."""
         return self._count
 
+    def has_room(self, connection: Peer, count: int) -> bool:
+        """Whether *count* more pulls of a client may be parked."""
+        mine = len(self._by_connection.get(connection, ())) + count
+        return (
+            mine <= PARKED_PER_CONNECTION_MAX
+            and self._count + count <= PARKED_MAX
+            and not self.is_closed
+        )
+
     def park(self, parked: ParkedPull, suspend_s: float) -> bool:
         """Keep *parked* for up to *suspend_s*; False when too many wait already."""
         is_taken = self._park(parked, suspend_s)

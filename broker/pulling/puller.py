@@ -176,6 +176,10 @@ class Puller:
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
         return Outcome.MOVED, result
 
+    def answer_now(self, pull: Pull) -> None:
+        """Answer a pull that has waited, for any message, with what there is."""
+        pull.answer(*(self._reset_of(pull) or self._read(pull, None)))
+
     def look_at_resets(self, topic: str, queue_id: int) -> None:
         """Let the pulls that wait on a queue learn of a reset now."""
         self._long_polling.wake_all(self._store.tail(topic, queue_id))

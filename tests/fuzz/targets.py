@@ -123,9 +123,9 @@ def take_pulls(data: bytes) -> None:
         mapping_start=low * 20,
     )
     frames: list[Frame] = [(0, header, b"")] * 2
-    limits = PULL_PIECES, 4, 600, 1 << 20, 1 << 16, log, 0, len(log), 1 << 62
-    *nothing, key, misplaced, _ = _pulls.take_pulls(frames, 0, {}, *limits)
-    assert (nothing, misplaced) == ([0, None, [], []], None)
+    limits = PULL_PIECES, 4, 600, 1 << 20, 1 << 16, log, 0, len(log), 1 << 62, True
+    *nothing, key, misplaced, _, parked = _pulls.take_pulls(frames, 0, {}, *limits)
+    assert (nothing, misplaced, parked) == ([0, None, [], []], None, [])
     if key is None:
         return
     request = decode_pull(header)
@@ -139,8 +139,15 @@ def take_pulls(data: bytes) -> None:
     if data[0] & 8:
         # Nothing stands in the newest files, and all of it in the noted ones.
         entry[5].extend((units, low * 20, log, 0, len(log)))
-        queue.mapping, limits = b"", (*limits[:5], log, len(log), len(log), limits[8])
-    taken, answers, counted, commits, _, _, _ = _pulls.take_pulls(frames, 0, {key: entry}, *limits)
+        queue.mapping, limits = b"", (*limits[:5], log, len(log), len(log), *limits[8:])
+    made = _pulls.take_pulls(frames, 0, {key: entry}, *limits)
+    taken, answers, counted, commits, _, _, _, parked = made
+    if 0 < count == pull.queueOffset - low and pull.sysFlag & 2:
+        waiting = [entry, pull.queueOffset, pull.suspendTimeoutMillis]
+        assert [list(one[1:]) for one in parked] == [waiting] * 2
+        assert (taken, answers, counted) == (2, None, [])
+        return
+    assert parked == []
     if expected is None:
         assert (taken, answers, counted, commits) == (0, None, [], [])
         return

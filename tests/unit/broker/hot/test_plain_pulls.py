@@ -3,6 +3,7 @@
 That it answers as Python does is tests/property's.
 """
 
+import asyncio
 import errno
 import json
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.pulling import long_polling
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig
@@ -19,6 +21,7 @@ from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
+from tests.support.hang import HANG_S
 from tests.support.hot_broker import HotBroker
 
 pytestmark = pytest.mark.skipif(plain_pulls.take_pulls is None, reason="it is not compiled")
@@ -148,6 +151,87 @@ def test_what_cannot_be_mapped_is_left_to_python(
         assert pulled.pull(queueOffset="0", maxMsgNums="2") == (0, 0, ALL[:2])
     finally:
         pulled.broker.close()
+
+
+async def answered(pulled: Pulled) -> list[tuple[int, list[bytes]]]:
+    """What is answered later."""
+    async with asyncio.timeout(HANG_S):
+        await pulled.broker.peer.answered.wait()
+    return pulled.serve()[1]
+
+
+async def waiting(pulled: Pulled, *pulls: dict[str, object]) -> None:
+    """Have pulls wait that compiled code knows, and took."""
+    for fields in pulls:
+        pulled.pull(**fields)
+        taken, answers = pulled.serve(pulled.frame(**fields | AT_END))
+        assert answers == []
+        if taken == 0:
+            pulled.broker.served.puller.look_at_resets("orders", int(str(fields.get("queueId", 0))))
+            pulled.serve()
+            assert pulled.serve(pulled.frame(**fields | AT_END)) == (1, [])
+    pulled.broker.peer.answered.clear()
+
+
+AT_END: dict[str, object] = {
+    "queueOffset": "5",
+    "sysFlag": "2",
+    "suspendTimeoutMillis": "60000",
+}
+HERE: dict[str, object] = {"sysFlag": "2"}
+
+
+async def test_one_that_waits_is_answered_with_the_next_message(pulled: Pulled) -> None:
+    await waiting(pulled, HERE)
+    pulled.broker.served.put("orders", b"5", queue_id=1)
+    pulled.broker.served.put("orders", b"5")
+    before = pulled.taken
+    assert await answered(pulled) == [(0, [b"5"])]
+    assert pulled.taken == before + 1
+    assert len(pulled.broker.served.long_polling) == 0
+
+
+async def test_one_that_waited_long_enough_learns_that_there_is_nothing(pulled: Pulled) -> None:
+    await waiting(pulled, HERE)
+    pulled.broker.served.puller.look_at_resets("orders", 0)
+    assert await answered(pulled) == [(ResponseCode.PULL_NOT_FOUND, [])]
+
+
+async def test_one_that_waits_learns_of_a_reset(pulled: Pulled) -> None:
+    await waiting(pulled, HERE)
+    pulled.broker.served.offsets.reset("orders", "group", 0, 2)
+    pulled.broker.served.puller.look_at_resets("orders", 0)
+    assert await answered(pulled) == [(ResponseCode.PULL_OFFSET_MOVED, [])]
+
+
+async def test_all_that_wait_are_answered_at_the_end(pulled: Pulled) -> None:
+    await waiting(pulled, HERE)
+    pulled.broker.served.long_polling.stop()
+    assert pulled.serve()[1] == [(ResponseCode.PULL_NOT_FOUND, [])]
+
+
+async def test_what_changes_meanwhile_keeps_nobody_waiting(pulled: Pulled) -> None:
+    await waiting(pulled, HERE)
+    close_the_group(pulled)
+    pulled.broker.served.put("orders", b"5")
+    assert await answered(pulled) == [(0, [b"5"])]
+
+
+async def test_who_has_gone_is_not_answered(pulled: Pulled) -> None:
+    await waiting(pulled, HERE)
+    pulled.broker.served.put("orders", b"5")
+    pulled.broker.peer.hang_up()
+    await asyncio.sleep(0)
+    assert pulled.serve()[1] == []
+
+
+async def test_more_than_may_wait_go_the_general_way(
+    pulled: Pulled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await waiting(pulled, HERE)
+    monkeypatch.setattr(long_polling, "PARKED_PER_CONNECTION_MAX", 1)
+    taken, answers = pulled.serve(pulled.frame(**HERE | AT_END))
+    assert (taken, answers) == (0, [(ResponseCode.SYSTEM_BUSY, [])])
 
 
 def test_what_has_no_messages_is_left_to_python(pulled: Pulled) -> None:
