@@ -417,10 +417,11 @@ class Broker(ServingParts):
         return counts
 
 
-def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int, bool]:
+def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int, bool, bool]:
     return (
         config.live.broker_permission,
         config.live.accept_send_from_ms,
         config.store.live.message_size_max_bytes,
         config.live.reject_transaction_message,
+        config.live.property_filter,
     )

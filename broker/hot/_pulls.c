@@ -5,7 +5,7 @@
    that Python has named. The first for which that does not hold is for Python. */
 
 #include "_json_text.h"
-#include "../store/log/_soundness.h"
+#include "../store/log/_selecting.h"
 
 #define FLAG_RESPONSE 1
 #define FLAG_ONEWAY 2
@@ -14,6 +14,8 @@
 #define PULL_FLAG_SUSPEND 2
 #define ANSWER_PIECES 5
 #define KEY_SIZE_MAX 1024
+/* So many messages are looked at for their properties before others have a turn. */
+#define SCANNED_MAX 32768
 
 /* Names of attributes of a queue. */
 static PyObject *min_offset, *max_offset, *mapping_start_name, *mapping_name, *topic_field;
@@ -44,13 +46,13 @@ typedef struct {
    is to be counted. */
 typedef struct {
     PyObject *entry;
-    int64_t pulls, messages, size, next_offset;
+    int64_t pulls, messages, size, next_offset, scanned;
 } Counted;
 
 typedef struct {
     PyObject *readable;
     Span pieces[ANSWER_PIECES];
-    int64_t count_max, size_max, memory_size, answers_size_max;
+    int64_t count_max, size_max, memory_size, scan_count, answers_size_max;
     /* The newest file of the log. */
     const unsigned char *log;
     int64_t base, end, unchecked_from;
@@ -60,6 +62,10 @@ typedef struct {
     Counted *counted;
     Py_ssize_t counted_count, counted_room;
     PyObject *commits, *missing_key, *parked;
+    /* What tests have chosen, and how many messages they have looked at. */
+    unsigned char *chosen;
+    Py_ssize_t chosen_room;
+    int64_t scanned;
     /* The frame that is being served. */
     Py_ssize_t at;
     int may_park;
@@ -208,7 +214,7 @@ static PyObject *key_of(const PullHeader *pull)
     return PyBytes_FromStringAndSize((const char *)key, p - key);
 }
 
-/* The entry for a pull: (queue, traffic, reads, topic, group, place); NULL if there is none, and *key* then
+/* The entry for a pull: (queue, traffic, reads, topic, group, place, test); NULL if there is none, and *key* then
    says which was looked for, or with an exception. */
 static PyObject *entry_of(Pass *pass, const PullHeader *pull)
 {
@@ -216,8 +222,8 @@ static PyObject *entry_of(Pass *pass, const PullHeader *pull)
     if (key == NULL)
         return NULL;
     PyObject *entry = PyDict_GetItemWithError(pass->readable, key);
-    if (entry != NULL && (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 6)) {
-        PyErr_SetString(PyExc_TypeError, "an entry is a tuple of six");
+    if (entry != NULL && (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 7)) {
+        PyErr_SetString(PyExc_TypeError, "an entry is a tuple of seven");
         entry = NULL;
     }
     if (entry == NULL && !PyErr_Occurred())
@@ -258,7 +264,8 @@ static unsigned char *put_piece(unsigned char *p, Span piece, int64_t number)
     return put_number(put_bytes(p, piece.data, piece.size), number);
 }
 
-static int answer(Pass *pass, const PullHeader *pull, const Wanted *wanted, int64_t low, int64_t high)
+static int answer(Pass *pass, const PullHeader *pull, const Wanted *wanted, int64_t next_offset,
+                  int64_t low, int64_t high)
 {
     int64_t most = wanted->size + 8 + 4 * NUMBER_SIZE_MAX;
     for (int i = 0; i < ANSWER_PIECES; i++)
@@ -266,7 +273,7 @@ static int answer(Pass *pass, const PullHeader *pull, const Wanted *wanted, int6
     unsigned char *begin = room_for(pass, most);
     if (begin == NULL)
         return 0;
-    unsigned char *p = put_piece(begin + 8, pass->pieces[0], pull->offset + wanted->count);
+    unsigned char *p = put_piece(begin + 8, pass->pieces[0], next_offset);
     p = put_piece(put_piece(p, pass->pieces[1], low), pass->pieces[2], high);
     p = put_piece(p, pass->pieces[3], pull->opaque);
     p = put_bytes(p, pass->pieces[4].data, pass->pieces[4].size);
@@ -300,13 +307,14 @@ static int note_commit(Pass *pass, const PullHeader *pull, PyObject *entry)
     return is_noted;
 }
 
-/* Sets what is wanted of a place; 0 if it is not there. */
+/* Sets what is wanted of a place; 0 if it is not there. *is_tested*: more is looked at than wanted. */
 static int find_units(const Pass *pass, const PullHeader *pull, int64_t high, const Place *place,
-                      Wanted *wanted)
+                      int is_tested, Wanted *wanted)
 {
-    int64_t count = pull->count_max < 1 ? 1 : pull->count_max;
-    if (count > pass->count_max)
-        count = pass->count_max;
+    int64_t count_max = pull->count_max < 1 ? 1 : pull->count_max;
+    if (count_max > pass->count_max)
+        count_max = pass->count_max;
+    int64_t count = is_tested && pass->scan_count > count_max ? pass->scan_count : count_max;
     if (count > high - pull->offset)
         count = high - pull->offset;
     if (pull->offset > INT64_MAX / UNIT_SIZE - count)
@@ -315,7 +323,7 @@ static int find_units(const Pass *pass, const PullHeader *pull, int64_t high, co
     if (at < 0 || at + count * UNIT_SIZE > place->units.len)
         return 0;
     *wanted = (Wanted){.units = (const unsigned char *)place->units.buf + at, .unit_count = count,
-                       .count_max = count, .size_max = pass->size_max, .log = place->records.buf,
+                       .count_max = count_max, .size_max = pass->size_max, .log = place->records.buf,
                        .base = place->base, .end = place->end,
                        .unchecked_from = pass->unchecked_from, .queue_offset = pull->offset};
     int64_t first = get64(wanted->units);
@@ -325,6 +333,25 @@ static int find_units(const Pass *pass, const PullHeader *pull, int64_t high, co
 static int is_in_memory(const Pass *pass, const Wanted *wanted)
 {
     return get64(wanted->units) >= pass->end - pass->memory_size;
+}
+
+/* What a test wants of the units that were found, if it wants any; *scanned* is how many it looked at. */
+static int select_wanted(Pass *pass, Wanted *wanted, const Owner *owner, PyObject *test_object,
+                         int64_t *scanned)
+{
+    Test test;
+    if (!make_room((void **)&pass->chosen, &pass->chosen_room,
+                   (Py_ssize_t)wanted->unit_count * UNIT_SIZE)
+        || !take_test(test_object, &test))
+        return -1;
+    Chosen chosen = {pass->chosen, 0};
+    int is_sound = choose(wanted, owner, &test, &chosen);
+    /* Python asks again, and says what is wrong. */
+    PyErr_Clear();
+    pass->scanned += chosen.scanned;
+    *scanned = chosen.scanned;
+    wanted->units = chosen.units;
+    return is_sound && wanted->count > 0;
 }
 
 /* Answers by the units that were found; 1 if it was done, 0 if it is for Python, -1 with an exception. */
@@ -340,13 +367,17 @@ static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int6
         Py_XDECREF(field);
         return -1;
     }
-    int done = is_all_sound(&wanted, &owner);
+    PyObject *test = PyTuple_GET_ITEM(entry, 6);
+    int64_t scanned = 0;
+    int done = test != Py_None ? select_wanted(pass, &wanted, &owner, test, &scanned)
+                               : is_all_sound(&wanted, &owner);
     Py_DECREF(field);
-    if (!done)
-        return 0;
+    if (done <= 0)
+        return done;
+    int64_t next_offset = pull->offset + (test != Py_None ? scanned : wanted.count);
     Counted *counted = counted_of(pass, entry);
     Py_ssize_t size_before = pass->size;
-    if (counted == NULL || !answer(pass, pull, &wanted, low, high)
+    if (counted == NULL || !answer(pass, pull, &wanted, next_offset, low, high)
         || !note_commit(pass, pull, entry)) {
         pass->size = size_before;
         return -1;
@@ -354,7 +385,8 @@ static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int6
     counted->pulls++;
     counted->messages += wanted.count;
     counted->size += wanted.size;
-    counted->next_offset = pull->offset + wanted.count;
+    counted->next_offset = next_offset;
+    counted->scanned += scanned;
     return 1;
 }
 
@@ -409,11 +441,12 @@ static int serve_at(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t
 {
     Place place;
     Wanted wanted;
+    int is_tested = PyTuple_GET_ITEM(entry, 6) != Py_None;
     int done = take_newest(pass, PyTuple_GET_ITEM(entry, 0), &place);
     if (done < 0)
         return -1;
     if (done > 0) {
-        int is_there = find_units(pass, pull, high, &place, &wanted);
+        int is_there = find_units(pass, pull, high, &place, is_tested, &wanted);
         if (is_there)
             done = answer_from(pass, pull, entry, low, high, wanted);
         PyBuffer_Release(&place.units);
@@ -424,7 +457,7 @@ static int serve_at(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t
     if (done < 0)
         return -1;
     if (done > 0) {
-        int is_there = find_units(pass, pull, high, &place, &wanted);
+        int is_there = find_units(pass, pull, high, &place, is_tested, &wanted);
         if (is_there)
             done = answer_from(pass, pull, entry, low, high, wanted);
         PyBuffer_Release(&place.records);
@@ -471,7 +504,8 @@ static int serve(Pass *pass, Span header)
 static Py_ssize_t serve_all(Pass *pass, PyObject *frames, Py_ssize_t first)
 {
     Py_ssize_t at = first;
-    for (; at < PyList_GET_SIZE(frames) && pass->size <= pass->answers_size_max; at++) {
+    for (; at < PyList_GET_SIZE(frames) && pass->size <= pass->answers_size_max
+           && pass->scanned <= SCANNED_MAX; at++) {
         PyObject *frame = PyList_GET_ITEM(frames, at);
         int64_t serialize_type;
         Span header;
@@ -497,9 +531,9 @@ static PyObject *result_of(Pass *pass, Py_ssize_t taken)
     PyObject *counted = PyList_New(pass->counted_count);
     for (Py_ssize_t i = 0; counted != NULL && i < pass->counted_count; i++) {
         const Counted *one = &pass->counted[i];
-        PyObject *tuple = Py_BuildValue("OLLLL", one->entry, (long long)one->pulls,
+        PyObject *tuple = Py_BuildValue("OLLLLL", one->entry, (long long)one->pulls,
                                         (long long)one->messages, (long long)one->size,
-                                        (long long)one->next_offset);
+                                        (long long)one->next_offset, (long long)one->scanned);
         if (tuple == NULL)
             Py_CLEAR(counted);
         else
@@ -528,31 +562,34 @@ static int take_common(PyObject *common, Pass *pass)
     return 1;
 }
 
-/* take_pulls(frames, first, readable, pieces, count_max, size_max, memory_size, answers_size_max, log,
-   base_offset, end_offset, unchecked_from, may_park) */
+/* take_pulls(frames, first, readable, pieces, (count_max, size_max, memory_size, scan_count),
+   answers_size_max, log, base_offset, end_offset, unchecked_from, may_park) */
 static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
     int64_t first;
     Pass pass = {0};
-    if (nargs != 13 || !PyList_Check(args[0]) || !PyDict_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and ten more are needed");
+    if (nargs != 11 || !PyList_Check(args[0]) || !PyDict_Check(args[2]) || !PyTuple_Check(args[4])
+        || PyTuple_GET_SIZE(args[4]) != 4) {
+        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and eight more are needed");
         return NULL;
     }
     pass.readable = args[2];
-    pass.may_park = args[12] == Py_True;
+    pass.may_park = args[10] == Py_True;
+    PyObject *const *limits = &PyTuple_GET_ITEM(args[4], 0);
     if (!fits_int64(args[1], &first) || first < 0 || !take_common(args[3], &pass)
-        || !fits_int64(args[4], &pass.count_max) || !fits_int64(args[5], &pass.size_max)
-        || !fits_int64(args[6], &pass.memory_size) || !fits_int64(args[7], &pass.answers_size_max)
-        || !fits_int64(args[9], &pass.base) || !fits_int64(args[10], &pass.end)
-        || !fits_int64(args[11], &pass.unchecked_from) || pass.base < 0 || pass.end < pass.base
+        || !fits_int64(limits[0], &pass.count_max) || !fits_int64(limits[1], &pass.size_max)
+        || !fits_int64(limits[2], &pass.memory_size) || !fits_int64(limits[3], &pass.scan_count)
+        || !fits_int64(args[5], &pass.answers_size_max) || !fits_int64(args[7], &pass.base)
+        || !fits_int64(args[8], &pass.end) || !fits_int64(args[9], &pass.unchecked_from)
+        || pass.base < 0 || pass.end < pass.base
         || pass.memory_size < 0) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
         return NULL;
     }
     Py_buffer log;
-    if (PyObject_GetBuffer(args[8], &log, PyBUF_SIMPLE) < 0)
+    if (PyObject_GetBuffer(args[6], &log, PyBUF_SIMPLE) < 0)
         return NULL;
     PyObject *result = NULL;
     pass.log = log.buf;
@@ -566,6 +603,7 @@ static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t 
     }
     PyBuffer_Release(&log);
     PyMem_Free(pass.counted);
+    PyMem_Free(pass.chosen);
     Py_XDECREF(pass.answers);
     Py_XDECREF(pass.commits);
     Py_XDECREF(pass.parked);

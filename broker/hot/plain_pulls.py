@@ -2,9 +2,11 @@
 
 ``take_pulls`` is compiled (``_pulls.c``). It answers pulls that were allowed once, in the same
 words and on the same connection, since topics, groups, consumers or settings last changed; that
-want all messages of their queue; and whose messages stand, sound, in the newest files, or in one
-file each of queue and log that is noted here when one of the pulls gets there. HotPass serves all
-others, and the first of each kind; it is the oracle of what the answers must be.
+want all messages of their queue, or those that an SQL92 expression lets through; and whose messages
+stand, sound, in the newest files, or in one file each of queue and log that is noted here when one
+of the pulls gets there. Those that find the end of their queue are parked here, and answered when a
+message comes. HotPass serves all others, and the first of each kind; it is the oracle of what the
+answers must be.
 """
 
 from collections.abc import Callable
@@ -23,21 +25,25 @@ from rockhopper.broker.pulling.puller import Outcome, Pull
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.frame import Frame
 
-Readable: TypeAlias = tuple[ConsumeQueue, GroupTraffic, QueueReads, str, str, list[object]]
-"""What pulls of one kind read: the queue, what is counted, topic and group; and where they read
-if that is not in the newest files: the mapping of units and where it starts, the mapping of the log
-and [start, end) of what it holds. Any of these may have been closed since."""
+Readable: TypeAlias = tuple[
+    ConsumeQueue, GroupTraffic, QueueReads, str, str, list[object], Test | None
+]
+"""What pulls of one kind read: the queue, what is counted, topic and group; where they read if that
+is not in the newest files, the mapping of units and where it starts, the mapping of the log and
+[start, end) of what it holds, any of which may have been closed since; and the test of properties
+that decides what is wanted."""
 
 Taken: TypeAlias = tuple[
     int,
     bytes | None,
-    list[tuple[Readable, int, int, int, int]],
+    list[tuple[Readable, int, int, int, int, int]],
     list[tuple[str, str, int, int]],
     bytes | None,
     Readable | None,
@@ -45,10 +51,11 @@ Taken: TypeAlias = tuple[
     list[tuple[int, Readable, int, int]],
 ]
 """What became of some pulls: how many there are; their answers; for each queue what to count,
-pulls, messages, bytes, and how far it was read; the commits that came with them, topic, group,
-queue and offset; the key of the first pull that nothing is known of; what is read by the first
-one, with its offset, whose messages stand in files that nobody has named; and those that wait for
-the next message of their queue: which frame, what it reads, from where, and for how many ms."""
+pulls, messages, bytes, how far it was read, and how many properties were looked at; the commits
+that came with them, topic, group, queue and offset; the key of the first pull that nothing is known
+of; what is read by the first one, with its offset, whose messages stand in files that nobody has
+named; and those that wait for the next message of their queue: which frame, what it reads, from
+where, and for how many ms."""
 
 _pulls = compiled("rockhopper.broker.hot._pulls")
 take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
@@ -156,15 +163,19 @@ class PlainPulls:
     ) -> tuple[int, bytes | None, Readable | None, int]:
         assert take_pulls is not None
         store = self._store
+        store.reader.stage.begin()
         limits = store.reader.limits
         count, answers, counted, commits, key, misplaced, offset, parked = take_pulls(
             frames,
             first,
             self._readable(turn.connection),
             self._pieces,
-            limits.count_in_memory,
-            limits.size_bytes_in_memory,
-            limits.memory_bytes,
+            (
+                limits.count_in_memory,
+                limits.size_bytes_in_memory,
+                limits.memory_bytes,
+                limits.scan_count,
+            ),
             PASS_BYTES_MAX - turn.size_bytes,
             *log,
             store.reader.tail_start,
@@ -172,7 +183,8 @@ class PlainPulls:
         )
         for commit in commits:
             self._offsets.commit(*commit)
-        for (_, traffic, reads, *_), pulls, messages, size_bytes, next_offset in counted:
+        for (_, traffic, reads, *_), pulls, messages, size_bytes, next_offset, tested in counted:
+            store.reader.stage.tested_count += tested
             self._stats.get_found += pulls
             traffic.calls += pulls
             traffic.messages += messages
@@ -230,7 +242,7 @@ class PlainPulls:
 
     def _place(self, readable: Readable, offset: int) -> bool:
         """Note where the messages of a queue stand from *offset* on; False if nobody can tell."""
-        queue, *_, place = readable
+        queue, place = readable[0], readable[5]
         try:
             units = queue.mapped(offset)
             records = None if units is None else self._store.log_around(units[2])
@@ -246,14 +258,18 @@ class PlainPulls:
 
         Nothing is remembered of a queue that the group was handed nothing of yet.
         """
-        queue = self._puller.plain_queue(pull)
+        plain = self._puller.plain_read(pull)
         traffic = self._stats.got(pull.topic, pull.group)
         reads = traffic.queues.get(pull.queue_id)
-        if queue is not None and reads is not None:
+        if plain is not None and reads is not None:
+            queue, sql = plain
+            test = None if sql is None else self._store.reader.stage.test_of(sql)
+            if sql is not None and test is None:
+                return
             readable = self._readable(pull.connection)
             if len(readable) >= KINDS_MAX:
                 readable.clear()
-            readable[key] = queue, traffic, reads, pull.topic, pull.group, []
+            readable[key] = queue, traffic, reads, pull.topic, pull.group, [], test
 
     def _readable(self, connection: Peer) -> dict[bytes, Readable]:
         known = connection.attributes.get(_KEY)

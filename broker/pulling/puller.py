@@ -35,6 +35,7 @@ from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.names import group_error
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.subscription import Subscription
 from rockhopper.protocol.sys_flags import (
     PULL_FLAG_COMMIT_OFFSET,
@@ -262,8 +263,11 @@ class Puller:
             return self._on_retry_topic(pull, chosen)
         return chosen
 
-    def plain_queue(self, pull: Pull) -> ConsumeQueue | None:
-        """The queue that *pull* reads, if it may, and all of it, until something changes."""
+    def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:
+        """The queue that *pull* may read until something changes, and the expression that decides.
+
+        None if tags decide, or if each pull takes a look of its own.
+        """
         online = self._consumers.get(pull.group)
         is_member = online is not None and pull.connection in online.members
         is_known = is_member or pull.sys_flag & PULL_FLAG_SUBSCRIPTION
@@ -273,7 +277,9 @@ class Puller:
             chosen = self.check(pull)
         except Refusal:
             return None
-        return None if chosen is not None else self._store.consume_queue(pull.topic, pull.queue_id)
+        sql = None if chosen is None else chosen.sql
+        queue = self._store.consume_queue(pull.topic, pull.queue_id)
+        return None if queue is None or (chosen is not None and sql is None) else (queue, sql)
 
     def _on_retry_topic(self, pull: Pull, chosen: Subscription | None) -> MessageFilter | None:
         def find(topic: str) -> Subscription | None:

@@ -123,7 +123,7 @@ def take_pulls(data: bytes) -> None:
         mapping_start=low * 20,
     )
     frames: list[Frame] = [(0, header, b"")] * 2
-    limits = PULL_PIECES, 4, 600, 1 << 20, 1 << 16, log, 0, len(log), 1 << 62, True
+    limits = PULL_PIECES, (4, 600, 1 << 20, 8), 1 << 16, log, 0, len(log), 1 << 62, True
     *nothing, key, misplaced, _, parked = _pulls.take_pulls(frames, 0, {}, *limits)
     assert (nothing, misplaced, parked) == ([0, None, [], []], None, [])
     if key is None:
@@ -133,13 +133,13 @@ def take_pulls(data: bytes) -> None:
     if low <= pull.queueOffset < low + count:
         count_max = min(max(1, pull.maxMsgNums), 4, low + count - pull.queueOffset)
         place = (pull.queueOffset - low) * 20
-        wanted = units[place : place + 20 * count_max], count_max, 600, limits[5:8], limits[8]
+        wanted = units[place : place + 20 * count_max], count_max, 600, limits[3:6], limits[6]
         expected = checking.gather_sound(b"\6orders", pull.queueId, pull.queueOffset, *wanted)
-    entry: Any = queue, None, None, TOPIC, "group", []
+    entry: Any = queue, None, None, TOPIC, "group", [], None
     if data[0] & 8:
         # Nothing stands in the newest files, and all of it in the noted ones.
         entry[5].extend((units, low * 20, log, 0, len(log)))
-        queue.mapping, limits = b"", (*limits[:5], log, len(log), len(log), *limits[8:])
+        queue.mapping, limits = b"", (*limits[:3], log, len(log), len(log), *limits[6:])
     made = _pulls.take_pulls(frames, 0, {key: entry}, *limits)
     taken, answers, counted, commits, _, _, _, parked = made
     if 0 < count == pull.queueOffset - low and pull.sysFlag & 2:
@@ -155,7 +155,7 @@ def take_pulls(data: bytes) -> None:
     values = 0, pull.queueOffset + found, low, low + count, request.opaque, "FOUND"
     answer = json_frame(_ANSWERS.pulled, values, len(records)) + records
     assert (taken, answers) == (2, answer * 2)
-    assert counted == [(entry, 2, 2 * found, 2 * len(records), pull.queueOffset + found)]
+    assert counted == [(entry, 2, 2 * found, 2 * len(records), pull.queueOffset + found, 0)]
     commit = TOPIC, "group", pull.queueId, pull.commitOffset
     assert commits == [commit] * (2 * (pull.sysFlag & 1 and pull.commitOffset >= 0))
 

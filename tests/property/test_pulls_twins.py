@@ -84,6 +84,9 @@ EVENTS: dict[str, Event] = {
 }
 
 
+EXPRESSIONS = ["a = 'b'", "TAGS = 'A'", "a IS NULL", "a = 'c'", "TAGS"]
+
+
 class Served(NamedTuple):
     """What came of it."""
 
@@ -91,6 +94,7 @@ class Served(NamedTuple):
     offset: int | None
     counted: list[tuple[int, int, int]]
     found: int
+    tested: int
 
 
 @st.composite
@@ -119,6 +123,13 @@ def pull(draw: st.DrawFn) -> dict[str, object]:
         "subVersion": draw(st.sampled_from(["1", "0", "3"])),
         "subscription": draw(st.sampled_from(["*", "A", "", None])),
     }
+    if draw(st.booleans()):
+        fields |= {
+            "sysFlag": "4",
+            "subVersion": "1",
+            "expressionType": "SQL92",
+            "subscription": draw(st.sampled_from(EXPRESSIONS)),
+        }
     if draw(st.integers(0, 9)) == 0:
         del fields[draw(st.sampled_from(sorted(fields)))]
     if draw(st.integers(0, 19)) == 0:
@@ -166,7 +177,13 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
                     for queue_id, reads in sorted(traffic.queues.items())
                 ]
                 offset = broker.served.offsets.get(TOPIC, GROUP, 0)
-                return Served(answers, offset, counted, broker.served.stats.get_found)
+                return Served(
+                    answers,
+                    offset,
+                    counted,
+                    broker.served.stats.get_found,
+                    broker.served.store.tested_count,
+                )
             finally:
                 broker.close()
 
@@ -179,7 +196,11 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
 def test_every_stream_is_served_alike(
     stream: list[tuple[str, list[Frame]]], file_size_bytes: str
 ) -> None:
-    store = {"mappedFileSizeCommitLog": "4096", "mappedFileSizeConsumeQueue": file_size_bytes}
+    store = {
+        "mappedFileSizeCommitLog": "4096",
+        "mappedFileSizeConsumeQueue": file_size_bytes,
+        "enablePropertyFilter": "true",
+    }
     compiled = serve(stream, store)
     with mock.patch.object(plain_pulls, "take_pulls", None):
         assert compiled == serve(stream, store)

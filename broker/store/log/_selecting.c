@@ -1,22 +1,14 @@
 /* Compiled twin of select_sound of selecting.py. */
 
 #include "_encoding.h"
-#include "_soundness.h"
+#include "_selecting.h"
 
 #define KEY_SIZE_MAX 4096
-#define NAMES_MAX 64
 #define NOT_THERE 0xFFFF
-
-/* The properties that a test looks at, and what is known of their values. */
-typedef struct {
-    Span names[NAMES_MAX];
-    Py_ssize_t count;
-    PyObject *verdicts, *judge;
-} Test;
 
 typedef enum { REFUSED, WANTED, UNDECIDED, TOO_LONG, FAILED } Verdict;
 
-static int take_test(PyObject *object, Test *test)
+int take_test(PyObject *object, Test *test)
 {
     if (!PyTuple_CheckExact(object) || PyTuple_GET_SIZE(object) != 3
         || !PyTuple_CheckExact(PyTuple_GET_ITEM(object, 0))
@@ -28,7 +20,7 @@ static int take_test(PyObject *object, Test *test)
     test->count = PyTuple_GET_SIZE(names);
     test->verdicts = PyTuple_GET_ITEM(object, 1);
     test->judge = PyTuple_GET_ITEM(object, 2);
-    if (test->count > NAMES_MAX) {
+    if (test->count > TEST_NAMES_MAX) {
         PyErr_SetString(PyExc_ValueError, "too many names");
         return 0;
     }
@@ -77,7 +69,7 @@ static void find_values(const Test *test, Span properties, Span *values)
 /* What is known of a record with these properties, or is asked for now. */
 static Verdict verdict_on(const Test *test, Span properties)
 {
-    Span values[NAMES_MAX];
+    Span values[TEST_NAMES_MAX];
     unsigned char packed[KEY_SIZE_MAX], *p = packed;
     find_values(test, properties, values);
     for (Py_ssize_t i = 0; i < test->count; i++) {
@@ -103,14 +95,7 @@ static Verdict verdict_on(const Test *test, Span properties)
     return found;
 }
 
-/* The units of what is chosen, and how many were looked at. */
-typedef struct {
-    unsigned char *units;
-    int64_t scanned;
-} Chosen;
-
-/* Looks at units until there is enough; 0 if one of them takes more, or with an exception. */
-static int choose(Wanted *wanted, const Owner *owner, const Test *test, Chosen *chosen)
+int choose(Wanted *wanted, const Owner *owner, const Test *test, Chosen *chosen)
 {
     for (; chosen->scanned < wanted->unit_count; chosen->scanned++) {
         const unsigned char *unit = wanted->units + chosen->scanned * UNIT_SIZE;

@@ -85,7 +85,7 @@ class MessageReader:
         """From where on bodies are not compared with their CRC."""
         self.damaged_count = 0
         """How many damaged messages readers or the scrub came across since the start."""
-        self._stage = PropertyStage(commit_log)
+        self.stage = PropertyStage(commit_log)
 
     def get(
         self,
@@ -146,14 +146,14 @@ class MessageReader:
     ) -> tuple[int, int, bytes] | None:
         """How many were looked at, how many *sql* wants, and their records; None for more to do."""
         stretch = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
-        test = self._stage.test_of(sql)
+        test = self.stage.test_of(sql)
         if stretch is None or test is None:
             return None
-        self._stage.begin()
+        self.stage.begin()
         owner = queue.topic_field, queue.queue_id, offset
         chosen = select_sound(owner, units, count_max, size_max, stretch, self.tail_start, test)
         if chosen is not None:
-            self._stage.tested_count += chosen[0]
+            self.stage.tested_count += chosen[0]
         return chosen
 
     def _get_each(
@@ -221,7 +221,7 @@ class MessageReader:
         test = subscription.matches_properties
         if test is None:
             return by_tag
-        stage = self._stage
+        stage = self.stage
         stage.begin()
 
         def by_properties(log_offset: int, size: int, tags_code: int) -> bool | None:
@@ -297,7 +297,7 @@ class MessageReader:
     @property
     def tested_count(self) -> int:
         """How many messages filters over properties looked into since the start."""
-        return self._stage.tested_count
+        return self.stage.tested_count
 
     def get_batch(
         self,
@@ -330,7 +330,7 @@ class MessageReader:
             next_offset = base + batch_count
             if (
                 test is not None
-                and self._stage.rejects(log_offset, size, test)
+                and self.stage.rejects(log_offset, size, test)
                 and self._agrees(log_offset, size)
             ):
                 status = GetStatus.NO_MATCHED_MESSAGE

@@ -14,6 +14,7 @@ import pytest
 from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.pulling import long_polling
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig
@@ -23,6 +24,7 @@ from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
 from tests.support.hang import HANG_S
 from tests.support.hot_broker import HotBroker
+from tests.support.served_broker import SETTINGS
 
 pytestmark = pytest.mark.skipif(plain_pulls.take_pulls is None, reason="it is not compiled")
 
@@ -319,6 +321,33 @@ def test_a_filter_takes_a_look_each_time(pulled: Pulled) -> None:
     pulled.join("A", 1)
     for _ in range(2):
         assert pulled.pull() == (0, 0, ALL)
+
+
+def test_an_expression_is_known_once_it_found_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled = Pulled(tmp_path, monkeypatch, {"enablePropertyFilter": "true"})
+    served = pulled.broker.served
+    ask = {"sysFlag": "4", "expressionType": "SQL92", "subscription": "colour = 'red'"}
+    try:
+        for number, colour in enumerate(["red", "blue", "blue", "red", "blue"]):
+            served.put(
+                "orders", b"%s %d" % (colour.encode(), number), properties=f"colour\x01{colour}\x02"
+            )
+        assert pulled.pull(**ask) == (0, 0, [b"red 0", b"red 3"])
+        tested = served.store.tested_count
+        assert pulled.pull(**ask) == (1, 0, [b"red 0", b"red 3"])
+        assert served.store.tested_count == tested + 10
+        assert pulled.pull(**ask, queueOffset="6", maxMsgNums="1") == (1, 0, [b"red 3"])
+        reads = served.stats.got("orders", "group").queues[0]
+        assert reads.next_offset == 9
+        # Nothing was found: the offset that was reached is for Python to tell.
+        assert pulled.pull(**ask, queueOffset="9")[:2] == (0, ResponseCode.PULL_RETRY_IMMEDIATELY)
+        served.change_config(build_config(SETTINGS | {"enablePropertyFilter": "false"}))
+        served.topics.touch()
+        assert pulled.pull(**ask)[:2] == (0, ResponseCode.SYSTEM_ERROR)
+    finally:
+        pulled.broker.close()
 
 
 def test_a_retry_topic_takes_a_look_each_time(pulled: Pulled) -> None:

@@ -60,7 +60,7 @@ def test_a_pull_looks_at_800_messages_and_ends_when_its_time_is_up(stores: Store
     def clock() -> float:
         return now_s
 
-    store.reader._stage._clock = clock
+    store.reader.stage._clock = clock
     assert store.get_message(TOPIC, 0, 0, 32, sql("n < 0")).next_offset == 800
     now_s += BUDGET_S
     for offset in (0, 100):
