@@ -116,7 +116,7 @@ class PlainPulls:
         self._offsets = broker.offsets
         self._live = broker.config.live
         self._long_polling = broker.long_polling
-        # Pulls that have waited long enough.
+        # Pulls whose messages have come.
         self._woken: dict[Connection, list[Frame]] = {}
         code, *others, remark, end = pieces(_PULLED)
         found = b"%d" % ResponseCode.SUCCESS
@@ -208,15 +208,19 @@ class PlainPulls:
         queue = readable[0]
         self._stats.get_missed += 1
         tail = self._store.tail(queue.topic, queue.queue_id)
-        parked = ParkedPull(connection, tail, offset, None, partial(self._wake, connection, frame))
+        parked = ParkedPull(
+            connection,
+            tail,
+            offset,
+            None,
+            partial(self._answer_now, connection, frame[1]),
+            partial(self._answer_soon, connection, frame),
+        )
         wait_ms = suspend_ms if self._live.long_polling else self._live.short_polling_ms
         self._long_polling.park(parked, wait_ms / 1000)
 
-    def _wake(self, connection: Connection, frame: Frame) -> None:
-        """Answer a pull that has waited, together with others, very soon."""
-        if self._long_polling.is_closed:
-            self._answer_now(connection, frame[1])
-            return
+    def _answer_soon(self, connection: Connection, frame: Frame) -> None:
+        """Answer a pull that has waited, together with others."""
         if not self._woken:
             self._long_polling.loop.call_soon(self._serve_woken)
         self._woken.setdefault(connection, []).append(frame)

@@ -35,13 +35,15 @@ def _ignore(_: object) -> None:
 class ParkedPull:
     """One pull that waits: *rerun* executes it again, with no further waiting, and answers it.
 
-    Without a connection it is a part of the broker that waits.
+    *on_arrival*, if it is there, takes its place when a message has come: it answers in the same
+    turn of the loop or in the next. Without a connection it is a part of the broker that waits.
     """
 
     __slots__ = (
         "connection",
         "done",
         "offset",
+        "on_arrival",
         "rerun",
         "slot",
         "subscription",
@@ -55,12 +57,14 @@ class ParkedPull:
         offset: int,
         subscription: MessageFilter | None,
         rerun: Callable[[], None],
+        on_arrival: Callable[[], None] | None = None,
     ) -> None:
         self.connection = connection
         self.tail = tail
         self.offset = offset
         self.subscription = subscription
         self.rerun = rerun
+        self.on_arrival = on_arrival or rerun
         self.done = False
         self.slot = 0
 
@@ -231,16 +235,21 @@ class LongPolling(Part):
             return
         subscription = parked.subscription
         if subscription is None or any(map(subscription.matches_hash, tags_codes)):
-            self._wake(parked)
+            self._release(parked)
+            if parked.connection is None or not parked.connection.closed:
+                parked.on_arrival()
         elif parked.slot * SLOT_S > self._filtered_deadline_s() + SLOT_S:
             self._set_deadline(parked, FILTERED_RECHECK_S)
 
     def _filtered_deadline_s(self) -> float:
         return self.loop.time() + FILTERED_RECHECK_S
 
-    def _wake(self, parked: ParkedPull) -> None:
+    def _release(self, parked: ParkedPull) -> None:
         self._forget(parked)
         self._by_connection.get(parked.connection, set()).discard(parked)
+
+    def _wake(self, parked: ParkedPull) -> None:
+        self._release(parked)
         if parked.connection is None or not parked.connection.closed:
             parked.rerun()
 
