@@ -3,7 +3,8 @@
 Every server runs in a process of its own on one core, the load generator on another. Cases are
 interleaved and repeated, since neighbours on a shared machine move figures from minute to minute:
 a round runs the echo, then every case against every server. Each round starts our broker
-afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes.
+afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes. With
+--peers and --table the page cache is filled first, as on a machine that has been up for a while.
 
 Every run is kept under results/: `make bench-compare A=NAME B=NAME` tells two of them apart.
 """
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import load, origin, report, results, servers, topics
+from benchmarks import load, memory, origin, report, results, servers, topics
 from benchmarks.cases import BASE, CASES, ECHO, SETUPS, TABLE, Case
 from benchmarks.errors import BenchError
 from benchmarks.load import Sample
@@ -42,8 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         load.build_loadgen()
         with contextlib.ExitStack() as stack:
+            fill = stack.enter_context(memory.filler(load.BUILD))
             peers = _start_peers(stack, cases, options) if options.peers else []
             for number in range(options.rounds):
+                if options.peers or options.table:
+                    _say(f"filled the page cache: {fill():,} MiB")
                 _say(f"round {number + 1} of {options.rounds}")
                 Round(found, number, cases, options).run(peers)
                 kept = report.save(found, options.save or _name(found))
