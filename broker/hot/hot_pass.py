@@ -221,9 +221,8 @@ class HotPass:
 
     def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
         """The log is written up to *end*, which is behind most, if not all, of *halves*."""
-        for queue_offset, log_offset, group in halves:
-            if log_offset < end:
-                self._broker.sender.on_half(queue_offset, log_offset, group, None)
+        written = [half for half in halves if half[1] < end]
+        self._broker.transactions.opened_together(written)
 
     def _take_others(self, turn: Turn, frames: list[Frame], first: int) -> int:
         """Serve the requests of one other kind from frame *first* on, as far as they are plain."""

@@ -21,13 +21,13 @@ from rockhopper.broker.hot.hot_codec import (
 )
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
-from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC
-from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES as _UNIT_SIZE
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT
 
 
@@ -38,6 +38,59 @@ class _Ended(NamedTuple):
     log_offset: int
     topic: str
     size_bytes: int
+
+
+class _Run:
+    """Messages of one queue that are made, but not staged yet."""
+
+    __slots__ = ("end", "start", "tail", "units")
+
+    def __init__(self, tail: QueueTail) -> None:
+        self.tail = tail
+        self.start = self.end = 0
+        self.units: list[bytes] = []
+
+    @property
+    def next_offset(self) -> int:
+        return self.tail.next_offset + len(self.units)
+
+    def add(self, start: int, end: int, unit: bytes) -> None:
+        if not self.units:
+            self.start = start
+        self.end = end
+        self.units.append(unit)
+
+    def encoded(self) -> EncodedRun:
+        return self.tail, self.start, self.end, b"".join(self.units), len(self.units)
+
+
+class _Batch:
+    """Ends that are staged together, all in one file of the log."""
+
+    __slots__ = (
+        "ended",
+        "log_offset",
+        "now_ms",
+        "packed_keys",
+        "records",
+        "room_end",
+        "runs",
+        "time",
+    )
+
+    def __init__(self, place: tuple[int, int, int], now_ms: int) -> None:
+        self.log_offset, self.room_end, self.time = place
+        self.now_ms = now_ms
+        self.records: list[bytes] = []
+        self.packed_keys: list[bytes] = []
+        self.runs: dict[QueueTail, _Run] = {}
+        self.ended: dict[int, _Ended] = {}
+
+    def run(self, tail: QueueTail) -> _Run:
+        run = self.runs.get(tail)
+        if run is None:
+            run = self.runs[tail] = _Run(tail)
+        return run
 
 
 class PlainEnds:
@@ -53,27 +106,31 @@ class PlainEnds:
 
     def take(self, turn: Turn, frames: list[Frame], first: int) -> int:
         """Stage the ends from frame *first* on; how many they are."""
-        if encode_end is None or not self._store.written_is_safe or not turn.can_stage():
+        store = self._store
+        if encode_end is None or not store.written_is_safe or not turn.can_stage():
             return 0
-        ended: dict[int, _Ended] = {}
+        batch = _Batch(store.place(), self._now_ms())
+        answers: list[bytes] = []
         for at in range(first, len(frames)):
             request = _decoded(*frames[at][:2])
             # One that is repeated finds the first one written.
-            if request is None or request.extFields.tranStateTableOffset in ended:
+            if (
+                request is None
+                or request.extFields.tranStateTableOffset in batch.ended
+                or not self._add(batch, request.extFields)
+            ):
                 break
-            one = self._stage(request.extFields)
-            if one is None:
-                break
-            ended[one.half.offset] = one
-            answer = b""
             if not request.flag & FLAG_ONEWAY:
-                answer = json_frame(COMMITTED, (request.opaque,))
-            turn.sent(answer, one.log_offset, waits=True)
+                answers.append(json_frame(COMMITTED, (request.opaque,)))
+        ended = list(batch.ended.values())
         if ended:
-            turn.when_written(partial(self._written, list(ended.values())))
+            runs = [run.encoded() for run in batch.runs.values() if run.units]
+            store.stage_encoded(b"".join(batch.records), runs, b"".join(batch.packed_keys))
+            turn.sent(b"".join(answers), ended[0].log_offset, waits=True)
+            turn.when_written(partial(self._written, ended))
         return len(ended)
 
-    def _stage(self, fields: EndFields) -> _Ended | None:
+    def _add(self, batch: _Batch, fields: EndFields) -> bool:
         half = self._halves.get(fields.tranStateTableOffset)
         if (
             half is None
@@ -81,40 +138,38 @@ class PlainEnds:
             or half.group != fields.producerGroup
             or not half.is_as_it_came
         ):
-            return None
-        record = self._store.claimed_at(half.log_offset)
+            return False
+        store = self._store
+        record = store.claimed_at(half.log_offset)
         place = half_place(record, half.log_offset) if half_place is not None else None
         tail = None if place is None else self._tail(*place)
         if tail is None or encode_end is None:
-            return None
-        store = self._store
+            return False
         op_tail = store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
-        log_offset, room_end, store_time_ms = store.place()
+        log_offset = batch.log_offset
+        final, op = batch.run(tail), batch.run(op_tail)
         made = encode_end(
             record,
             half.offset,
             tail.constants,
-            tail.next_offset,
+            final.next_offset,
             op_tail.constants,
-            op_tail.next_offset,
+            op.next_offset,
             log_offset,
-            store_time_ms,
+            batch.time,
             self._store_host,
-            self._now_ms(),
+            batch.now_ms,
         )
-        if made is None:
-            return None
+        if made is None or log_offset + len(made[0]) > batch.room_end:
+            return False
         records, size_bytes, units, packed_keys = made
-        middle, end = log_offset + size_bytes, log_offset + len(records)
-        if end > room_end:
-            return None
-        size = CONSUME_QUEUE_UNIT_SIZE_BYTES
-        store.stage_encoded(
-            records,
-            [(tail, log_offset, middle, units[:size], 1), (op_tail, middle, end, units[size:], 1)],
-            packed_keys,
-        )
-        return _Ended(half, log_offset, tail.topic, len(record))
+        batch.records.append(records)
+        batch.packed_keys.append(packed_keys)
+        middle, batch.log_offset = log_offset + size_bytes, log_offset + len(records)
+        final.add(log_offset, middle, units[:_UNIT_SIZE])
+        op.add(middle, batch.log_offset, units[_UNIT_SIZE:])
+        batch.ended[half.offset] = _Ended(half, log_offset, tail.topic, len(record))
+        return True
 
     def _tail(self, topic: str, queue_id: int) -> QueueTail | None:
         """Where the final message goes, if its topic has that queue and nothing peculiar."""

@@ -192,9 +192,20 @@ class Transactions(Part):
 
         Its producer *group* is not to be asked for *immune_ms*; None leaves that to the settings.
         """
-        now_ms = self._now_ms()
-        half = OpenHalf(offset, log_offset, group, now_ms, op_floor=self.ledger.op_end)
-        self.halves.add(half, now_ms + self._patience_ms(immune_ms))
+        self._open([(offset, log_offset, group)], immune_ms)
+
+    def opened_together(self, halves: list[tuple[int, int, str]]) -> None:
+        """Half messages are in the log: for each its queue offset, log offset and producer group.
+
+        When their producers are asked is left to the settings.
+        """
+        self._open(halves, None)
+
+    def _open(self, halves: list[tuple[int, int, str]], immune_ms: int | None) -> None:
+        now_ms, op_floor = self._now_ms(), self.ledger.op_end
+        due_ms = now_ms + self._patience_ms(immune_ms)
+        for offset, log_offset, group in halves:
+            self.halves.add(OpenHalf(offset, log_offset, group, now_ms, op_floor=op_floor), due_ms)
         self.check_back.arm()
 
     def purge(self) -> None:
