@@ -37,6 +37,26 @@ typedef struct {
     int64_t messages, calls, size;
 } Counted;
 
+/* Places in an array by the objects that they belong to; no more than SLOTS_USED_MAX of them. */
+#define SLOTS_BITS 9
+#define SLOTS_USED_MAX 384
+typedef struct {
+    const PyObject *key;
+    Py_ssize_t at;
+} Slot;
+typedef struct {
+    Slot slots[1 << SLOTS_BITS];
+} Places;
+
+/* The slot of *key*, or where it may be put. */
+static Slot *slot_of(Places *places, const PyObject *key)
+{
+    size_t at = (size_t)((uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u >> (64 - SLOTS_BITS));
+    while (places->slots[at].key != NULL && places->slots[at].key != key)
+        at = (at + 1) & ((1 << SLOTS_BITS) - 1);
+    return &places->slots[at];
+}
+
 /* Answers that leave together. */
 typedef struct {
     Py_ssize_t start;
@@ -69,6 +89,7 @@ typedef struct {
     Py_ssize_t run_count, runs_room;
     Counted *counted;
     Py_ssize_t counted_count, counted_room;
+    Places run_places, counted_places;
     PyObject *halves;
     Owed *owed;
     Py_ssize_t owed_count, owed_room;
@@ -216,35 +237,34 @@ static int begin_run(Pass *pass, Run *run, PyObject *tail)
 /* The run of a queue; NULL with an exception, or without one if that is for Python. */
 static Run *run_of(Pass *pass, PyObject *tail)
 {
-    for (Py_ssize_t i = pass->run_count; i-- > 0;)
-        if (pass->runs[i].tail == tail)
-            return &pass->runs[i];
-    if (!make_room((void **)&pass->runs, &pass->runs_room,
+    Slot *slot = slot_of(&pass->run_places, tail);
+    if (slot->key != NULL)
+        return &pass->runs[slot->at];
+    if (pass->run_count == SLOTS_USED_MAX || !make_room((void **)&pass->runs, &pass->runs_room,
                    (pass->run_count + 1) * (Py_ssize_t)sizeof(Run)))
         return NULL;
     Run *run = &pass->runs[pass->run_count];
     if (!begin_run(pass, run, tail))
         return NULL;
-    pass->run_count++;
+    *slot = (Slot){tail, pass->run_count++};
     return run;
 }
 
 /* Counts messages of one request for a topic; 0 without memory, with an exception. */
 static int count_request(Pass *pass, PyObject *traffic, int64_t messages, int64_t size)
 {
-    Py_ssize_t at = pass->counted_count;
-    while (at-- > 0 && pass->counted[at].traffic != traffic)
-        continue;
-    if (at < 0) {
+    Slot *slot = slot_of(&pass->counted_places, traffic);
+    if (slot->key == NULL) {
         if (!make_room((void **)&pass->counted, &pass->counted_room,
                        (pass->counted_count + 1) * (Py_ssize_t)sizeof(Counted)))
             return 0;
-        at = pass->counted_count++;
-        pass->counted[at] = (Counted){.traffic = traffic};
+        *slot = (Slot){traffic, pass->counted_count++};
+        pass->counted[slot->at] = (Counted){.traffic = traffic};
     }
-    pass->counted[at].messages += messages;
-    pass->counted[at].calls++;
-    pass->counted[at].size += size;
+    Counted *counted = &pass->counted[slot->at];
+    counted->messages += messages;
+    counted->calls++;
+    counted->size += size;
     return 1;
 }
 
@@ -416,6 +436,13 @@ static int find_detour(Pass *pass, const SendHeader *send, Span unique_key, Way 
     return found > 0 ? make_suffix(pass, send, (Span){NULL, 0}, &way->suffix) : found;
 }
 
+/* Whether messages of one more topic, or of this one, can be counted. */
+static int is_countable(Pass *pass, PyObject *traffic)
+{
+    return pass->counted_count < SLOTS_USED_MAX
+           || slot_of(&pass->counted_places, traffic)->key != NULL;
+}
+
 static int find_way(Pass *pass, const SendHeader *send, const Properties *found, Way *way)
 {
     *way = (Way){.tail = PyList_GET_ITEM(pass->tails, send->queue_id), .traffic = pass->traffic,
@@ -468,6 +495,8 @@ static int stage_message(Pass *pass, const SendHeader *send, Span body, int64_t 
     PlainRecord plan = {.found = read_properties(send->properties.data, send->properties.size)};
     Way way;
     int done = find_way(pass, send, &plan.found, &way);
+    if (done > 0 && !is_countable(pass, way.traffic))
+        return 0;
     Run *run = done > 0 ? aim(pass, send, way.tail) : NULL;
     if (run == NULL)
         return done < 0 || PyErr_Occurred() ? -1 : 0;
@@ -500,7 +529,9 @@ static int stage_batch(Pass *pass, const SendHeader *send, Span body, int64_t se
     if ((send->sys_flag & TRANSACTION_FLAGS) != 0 || contains(send->properties, "DELAY")
         || contains(send->properties, "DELIVER"))
         return 0;
-    Run *run = aim(pass, send, PyList_GET_ITEM(pass->tails, send->queue_id));
+    Run *run = is_countable(pass, pass->traffic)
+                   ? aim(pass, send, PyList_GET_ITEM(pass->tails, send->queue_id))
+                   : NULL;
     if (run == NULL)
         return PyErr_Occurred() ? -1 : 0;
     Py_ssize_t size, count = count_batch(&run->shared, body, &size);

@@ -76,8 +76,17 @@ class Dispatch:
         appended = 0
         try:
             for run in staged.runs:
-                if not run.tail.is_deleted:
-                    self._append(run, store_time_ms)
+                tail, units = run.tail, run.units
+                if not tail.is_deleted:
+                    queue = tail.consume_queue
+                    (self._open_queue(tail) if queue is None else queue).append_many(
+                        run.first_offset,
+                        units[0] if len(units) == 1 else b"".join(units),
+                        run.count,
+                        run.end,
+                        run.batch_count or 1,
+                        store_time_ms,
+                    )
                 appended += 1
             if self._index is not None:
                 self._index.put_many(staged.packed_keys, store_time_ms)
@@ -86,8 +95,9 @@ class Dispatch:
             self.offset, self.store_time_ms = staged.end, store_time_ms
         except (OSError, StoreError) as error:
             self._fall_behind(staged.start, error)
+        held, watched = self._held, self._watched
         for run in staged.runs[:appended]:
-            if run.tail.waiters or self._held or run.tail.topic in self._watched:
+            if run.tail.waiters or held or run.tail.topic in watched:
                 self._wake(run)
 
     def watch(self, topics: Container[str], on_arrival: Callable[[str, int], None]) -> None:
@@ -118,15 +128,6 @@ class Dispatch:
     def is_held(self, topic: str) -> bool:
         """Whether a queue of *topic* is on hold."""
         return any(tail.topic == topic for tail in self._held)
-
-    def _append(self, run: Run, store_time_ms: int) -> None:
-        tail = run.tail
-        queue = tail.consume_queue
-        if queue is None:
-            queue = self._open_queue(tail)
-        units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
-        per_unit = run.batch_count or 1
-        queue.append_many(run.first_offset, units, run.count, run.end, per_unit, store_time_ms)
 
     def _wake(self, run: Run) -> None:
         """Tell who waits of the messages and their tags."""
@@ -216,7 +217,7 @@ class Dispatch:
             tail = self._tail(topic, queue_id)
             if tail.is_batch or self._is_deleted(topic, start):
                 return None
-            run = Run(tail, start)
+            run = Run.of(tail, start)
             run.first_offset, run.count, run.end = first_offset, count, end
             run.units.append(units)
             runs.append(run)
@@ -252,7 +253,7 @@ class Dispatch:
             )
         for name, offset in light_places(message.topic, message.properties):
             if not self._is_deleted(name, log_offset):
-                light = Run(self._tail(name, LIGHT_QUEUE_ID), log_offset)
+                light = Run.of(self._tail(name, LIGHT_QUEUE_ID), log_offset)
                 light.first_offset = offset
                 light.count = light.batch_count = 1
                 light.units.append(unit)
@@ -264,7 +265,7 @@ class Dispatch:
     def _own_run(self, message: StoredMessage, log_offset: int, unit: bytes) -> Run:
         properties = message.properties
         tail = self._tail(message.topic, message.queue_id)
-        run = Run(tail, log_offset)
+        run = Run.of(tail, log_offset)
         run.first_offset = message.queue_offset
         run.count = run.batch_count = 1
         if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:

@@ -162,12 +162,9 @@ class Staging:
         added = self._log.add(records)
         assert added
         for tail, start, end, units, count in runs:
-            run = Run(tail, start)
-            run.units.append(units)
-            run.count = count
-            run.end = end
-            tail.next_offset += count
-            staged.runs.append(run)
+            first_offset = tail.next_offset
+            tail.next_offset = first_offset + count
+            staged.runs.append(Run(tail, start, end, first_offset, count, [units]))
         staged.packed_keys += packed_keys
         staged.end = self._log.staged_offset
         # What follows must not go to a run in front of these.
@@ -332,7 +329,7 @@ class Staging:
         self._run = None
 
     def _open_run(self, tail: QueueTail, log_offset: int) -> Run:
-        run = self._run = Run(tail, log_offset)
+        run = self._run = Run.of(tail, log_offset)
         self._open(log_offset).runs.append(run)
         return run
 

@@ -109,7 +109,8 @@ class ConsumeQueue(UnitQueue):
         if not self.is_held:
             self.max_offset = end
         self.commit_log_end = commit_log_end
-        self._note_change()
+        if not self._is_dirty:
+            self._note_change()
 
     def _append_slowly(
         self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int

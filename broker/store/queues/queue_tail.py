@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from typing import TypeAlias
 
+import msgspec
+
 from rockhopper.broker.store.log.encoding import INDEX_KEY, QueueConstants, queue_constants
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
@@ -42,7 +44,7 @@ EncodedRun: TypeAlias = tuple[QueueTail, int, int, bytes, int]
 last one, units, how many."""
 
 
-class Run:
+class Run(msgspec.Struct, gc=False, eq=False):
     """Consecutive messages of one queue in one pass, dispatched by one call.
 
     ``start`` is the commit log offset of the first one's record, ``end`` is behind the last one's;
@@ -50,23 +52,18 @@ class Run:
     ``batch_count`` says how many messages that is.
     """
 
-    __slots__ = (
-        "batch_count",
-        "count",
-        "end",
-        "first_offset",
-        "start",
-        "tail",
-        "units",
-    )
+    tail: QueueTail
+    start: int
+    end: int
+    first_offset: int
+    count: int
+    units: list[bytes]
+    batch_count: int = 0
 
-    def __init__(self, tail: QueueTail, start: int) -> None:
-        self.tail = tail
-        self.first_offset = tail.next_offset
-        self.start = self.end = start
-        self.count = 0
-        self.batch_count = 0
-        self.units: list[bytes] = []
+    @classmethod
+    def of(cls, tail: QueueTail, start: int) -> "Run":
+        """A run without a message yet, of what comes next in a queue."""
+        return cls(tail, start, start, tail.next_offset, 0, [])
 
 
 class Staged:

@@ -174,6 +174,24 @@ def test_messages_of_a_queue_make_one_run_whatever_stands_between_them() -> None
     assert keys == sorted(keys)
 
 
+def test_so_many_queues_have_their_messages_in_one_pass() -> None:
+    one = Pass()
+    tails = [[QueueTail(f"t{n}", 0, 0, is_batch=False)] for n in range(400)]
+    sendable = {f"t{n}": (tail, Traffic()) for n, tail in enumerate(tails)}
+    for (tail,) in tails:
+        tail.consume_queue = OPENED
+    later = EXT["i"] + "DELAY\x011\x02"
+    for properties in (EXT["i"], later):
+        frames = [json_send(EXT | {"b": f"t{n}", "e": "0", "i": properties}) for n in range(400)]
+        taken = take_sends(frames, 0, sendable, one.common, HOST, 0, 1 << 30, 1_700_000_000_000)
+        assert taken is not None
+        assert taken[0] == len(taken[4]) == 384
+        assert len(taken[2]) == (1 if properties == later else 384)
+        again = take_sends(frames, 384, sendable, one.common, HOST, 0, 1 << 30, 1_700_000_000_000)
+        assert again is not None
+        assert again[0] == 16
+
+
 @pytest.mark.parametrize("kind", [JSON, BINARY])
 def test_a_batch_is_answered_by_all_its_ids(kind: int) -> None:
     body = encode_batch([(number, b"x" * number, b"") for number in range(3)])
