@@ -23,7 +23,9 @@ class _NamedLogger:
 
     def msg(self, line: str) -> None:
         # Looked up each time: a test's or a host program's standard error may change.
-        print(line, file=sys.stderr, flush=True)
+        # One write: brokers side by side write to the same pipe.
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
     log = debug = info = warning = error = critical = msg
 

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -25,6 +26,21 @@ class Terminal(io.StringIO):
         return True
 
 
+class WriteByWrite(io.RawIOBase):
+    """A pipe that several processes write to, as one of them writes to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.writes.append(bytes(data))
+        return len(self.writes[-1])
+
+
 def test_a_program_gets_one_json_object_per_line(monkeypatch: pytest.MonkeyPatch) -> None:
     errors = io.StringIO()
     monkeypatch.setattr(sys, "stderr", errors)
@@ -37,6 +53,17 @@ def test_a_program_gets_one_json_object_per_line(monkeypatch: pytest.MonkeyPatch
     assert list(event) == ["timestamp", "level", "logger", "event", "topic", "text"]
     assert event["logger"] == "broker.test"
     assert (event["level"], event["topic"], event["text"]) == ("info", "orders", "ü")
+
+
+def test_a_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = WriteByWrite()
+    # As with PYTHONUNBUFFERED.
+    errors = io.TextIOWrapper(written, "utf-8", write_through=True)  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stderr", errors)
+    log.configure()
+    structlog.get_logger("broker.test").info("something happened", text="x" * 3000)
+    (line,) = written.writes
+    assert line.endswith(b"\n")
 
 
 def test_an_exception_stays_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
