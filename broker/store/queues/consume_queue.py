@@ -98,13 +98,28 @@ class ConsumeQueue(UnitQueue):
         count_per_unit: int = 1,
         store_time_ms: int = 0,
     ) -> None:
-        end = first_queue_offset + count
-        if first_queue_offset != self.next_offset or end > self._append_limit:
+        if first_queue_offset != self.next_offset:
             for number, unit in enumerate(_iter_unpack(units)):
                 self.append(first_queue_offset + number, *unit)
             return
-        start = first_queue_offset * _UNIT_SIZE - self.mapping_start
-        self.mapping[start : start + count * _UNIT_SIZE] = units
+        while count > (room := max(self._append_limit - first_queue_offset, 0)):
+            # What there is room for, and one that makes room for others.
+            size = room * _UNIT_SIZE
+            if room:
+                last = CONSUME_QUEUE_UNIT.unpack_from(units, size - _UNIT_SIZE)
+                self._append_mapped(first_queue_offset, units[:size], last[0] + last[1])
+            unit = CONSUME_QUEUE_UNIT.unpack_from(units, size)
+            self.append(first_queue_offset + room, *unit)
+            units = units[size + _UNIT_SIZE :]
+            first_queue_offset += room + 1
+            count -= room + 1
+        if count:
+            self._append_mapped(first_queue_offset, units, commit_log_end)
+
+    def _append_mapped(self, queue_offset: int, units: bytes, commit_log_end: int) -> None:
+        start = queue_offset * _UNIT_SIZE - self.mapping_start
+        end = queue_offset + len(units) // _UNIT_SIZE
+        self.mapping[start : start + len(units)] = units
         self.next_offset = end
         if not self.is_held:
             self.max_offset = end

@@ -30,9 +30,9 @@ from rockhopper.broker.store.queues.unit_files import UnitFiles
 UNMAPPED = mmap.mmap(-1, 1)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE_BITS = 12
+# A queue gets as much again as it has, within these bounds.
 _STEP_BYTES = 16_384
-# A queue that has so much already is asked for more less often.
-_LARGE_STEP_BYTES = 1 << 20
+_STEP_BYTES_MAX = 1 << 20
 
 
 class MappedUnits(ABC):
@@ -139,8 +139,11 @@ class MappedUnits(ABC):
             OSError: it could not be found out.
         """
         relative = position - file.base_offset
-        step = _STEP_BYTES if relative < _LARGE_STEP_BYTES else _LARGE_STEP_BYTES
-        end = -(-(relative + self.UNIT_SIZE_BYTES) // step) * step
+        needed = relative + self.UNIT_SIZE_BYTES
+        step = _STEP_BYTES_MAX
+        if file.base_offset == 0:
+            step = max(_STEP_BYTES, min(step, 1 << needed.bit_length() - 1))
+        end = -(-needed // step) * step
         begin = relative - relative % step if start is None else start
         try:
             self._mappings.with_room(lambda: file.reserve(begin, end))

@@ -76,6 +76,49 @@ def test_a_file_has_room_step_by_step_and_a_full_disk_is_noticed_in_time(
     assert queue.entry(1999) == (199_900, 50, -1999)
 
 
+def test_many_units_ask_for_room_as_often_as_the_queue_doubles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    reserve = disk.reserve
+
+    def counted(descriptor: int, start: int, end: int) -> None:
+        asked.append(end)
+        reserve(descriptor, start, end)
+
+    monkeypatch.setattr(disk, "reserve", counted)
+    one_by_one = ConsumeQueue(tmp_path / "a" / "0", "T", 0, 20 * 300_000)
+    append(one_by_one, *range(5000))
+    assert asked == [16_384, 32_768, 65_536, 131_072]
+    asked.clear()
+    at_once = ConsumeQueue(tmp_path / "b" / "0", "T", 0, 20 * 300_000)
+    at_once.append_many(0, one_by_one.read_units(0, 5000), 5000, 499_950)
+    assert asked == [16_384, 32_768, 65_536, 131_072]
+    assert at_once.read_units(0, 5000) == one_by_one.read_units(0, 5000)
+    assert (at_once.max_offset, at_once.commit_log_end) == (5000, 499_950)
+
+
+def test_units_in_front_of_one_without_room_are_in_the_queue(
+    queue: ConsumeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(queue, *range(9))
+    units = queue.read_units(0, 9)
+    other = ConsumeQueue(tmp_path / "U" / "0", "U", 0, FILE_SIZE)
+    append(other, 0)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "preallocate", full)
+        with pytest.raises(DiskFullError):
+            other.append_many(1, units[20:], 8, 850)
+    assert (other.max_offset, other.commit_log_end) == (5, 450)
+    other.append_many(5, units[100:], 4, 850)
+    assert other.read_units(0, 9) == units
+    assert (other.max_offset, other.commit_log_end) == (9, 850)
+
+
 def test_file_that_cannot_be_mapped_is_not_left_empty(
     queue: ConsumeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
