@@ -25,6 +25,7 @@ import click
 import structlog
 
 from rockhopper.broker.loop.garbage import ShortCollections
+from rockhopper.broker.loop.heap import keep_freed_memory
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
@@ -110,6 +111,7 @@ def main(
             click.echo(f"{key}={value}")
         return
     raise_open_files_limit()
+    keep_freed_memory()
     sys.exit(_run(serve(loaded, parent)))
 
 
