@@ -17,6 +17,8 @@
 #define BINARY_PIECES 3
 /* More would not fit the header of an answer. */
 #define IDS_SIZE_MAX (15 << 20)
+#define RECORDS_GUESS_MAX (1 << 20)
+#define FRAMES_GUESSED_MAX 64
 
 /* Names of attributes of a tail. */
 static PyObject *constants_name, *next_offset_name, *consume_queue_name;
@@ -93,7 +95,10 @@ typedef struct {
     PyObject *halves;
     Owed *owed;
     Py_ssize_t owed_count, owed_room;
-    Buffer records, answers;
+    Buffer answers;
+    /* Bytes of Python, the first *records_size* of them written. */
+    PyObject *records;
+    Py_ssize_t records_size, records_hint;
     Keys keys;
     Scratch scratch, suffix_room;
 } Pass;
@@ -162,7 +167,7 @@ static void free_pass(Pass *pass)
         PyMem_Free(pass->runs[i].units);
     PyMem_Free(pass->runs);
     PyMem_Free(pass->owed);
-    PyMem_Free(pass->records.data);
+    Py_XDECREF(pass->records);
     PyMem_Free(pass->answers.data);
     PyMem_Free(pass->counted);
     PyMem_Free(pass->scratch.data);
@@ -177,6 +182,21 @@ static unsigned char *room_in(Buffer *buffer, Py_ssize_t size)
     if (!make_room((void **)&buffer->data, &buffer->room, buffer->size + size))
         return NULL;
     return buffer->data + buffer->size;
+}
+
+/* The same for records. */
+static unsigned char *room_for_records(Pass *pass, Py_ssize_t size)
+{
+    Py_ssize_t wanted = pass->records_size + size;
+    if (pass->records == NULL) {
+        wanted = wanted > pass->records_hint ? wanted : pass->records_hint;
+        pass->records = PyBytes_FromStringAndSize(NULL, wanted);
+    } else if (wanted > PyBytes_GET_SIZE(pass->records)) {
+        _PyBytes_Resize(&pass->records, 2 * wanted);
+    }
+    if (pass->records == NULL)
+        return NULL;
+    return (unsigned char *)PyBytes_AS_STRING(pass->records) + pass->records_size;
 }
 
 /* 1: the queues of *topic* are in *pass*; 0: it is not known to take messages; -1: an exception. */
@@ -268,13 +288,24 @@ static int count_request(Pass *pass, PyObject *traffic, int64_t messages, int64_
     return 1;
 }
 
+/* The two digits of each byte. */
+static char hex_pairs[256][2];
+
+static void make_hex_pairs(void)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (int byte = 0; byte < 256; byte++) {
+        hex_pairs[byte][0] = digits[byte >> 4];
+        hex_pairs[byte][1] = digits[byte & 15];
+    }
+}
+
 /* The id of the message at a place of the log: 16 digits behind the host. */
 static unsigned char *put_id(unsigned char *p, Span host, int64_t log_offset)
 {
-    static const char digits[] = "0123456789ABCDEF";
     p = put_span(p, host);
-    for (int shift = 60; shift >= 0; shift -= 4)
-        *p++ = (unsigned char)digits[log_offset >> shift & 15];
+    for (int shift = 56; shift >= 0; shift -= 8, p += 2)
+        memcpy(p, hex_pairs[log_offset >> shift & 255], 2);
     return p;
 }
 
@@ -484,7 +515,7 @@ static int add(Pass *pass, Run *run, PyObject *traffic, int64_t messages, Py_ssi
     if (run->count == 0)
         run->start = pass->log_offset;
     run->count += messages;
-    pass->records.size += size;
+    pass->records_size += size;
     pass->log_offset += size;
     run->end = pass->log_offset;
     return 1;
@@ -505,7 +536,7 @@ static int stage_message(Pass *pass, const SendHeader *send, Span body, int64_t 
         return 0;
     if (way.due_ms >= 0)
         plan.tags_code = way.due_ms;
-    unsigned char *record = room_in(&pass->records, plan.size);
+    unsigned char *record = room_for_records(pass, plan.size);
     if (record == NULL
         || !make_room((void **)&run->units, &run->room, (Py_ssize_t)(run->count + 1) * UNIT_SIZE))
         return -1;
@@ -538,7 +569,7 @@ static int stage_batch(Pass *pass, const SendHeader *send, Span body, int64_t se
     if (count == 0 || size > pass->room_end - pass->log_offset
         || count * (pass->id_host.size + 17) > IDS_SIZE_MAX)
         return 0;
-    unsigned char *records = room_in(&pass->records, size);
+    unsigned char *records = room_for_records(pass, size);
     if (records == NULL
         || !make_room((void **)&run->units, &run->room,
                       (Py_ssize_t)(run->count + count) * UNIT_SIZE))
@@ -571,6 +602,23 @@ static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
         return done < 0 ? -1 : 0;
     return send.is_batch ? stage_batch(pass, &send, body, serialize_type)
                          : stage_message(pass, &send, body, serialize_type);
+}
+
+/* About what the records of some frames will take: as much as they do, and half as much again, for
+   a message in a batch has a short head. */
+static Py_ssize_t guess_size(PyObject *frames, Py_ssize_t first)
+{
+    Py_ssize_t size = 0, end = PyList_GET_SIZE(frames);
+    if (end - first > FRAMES_GUESSED_MAX)
+        end = first + FRAMES_GUESSED_MAX;
+    for (Py_ssize_t at = first; at < end && size < RECORDS_GUESS_MAX; at++) {
+        PyObject *frame = PyList_GET_ITEM(frames, at);
+        for (Py_ssize_t part = 1; PyTuple_Check(frame) && part < PyTuple_GET_SIZE(frame); part++) {
+            PyObject *bytes = PyTuple_GET_ITEM(frame, part);
+            size += PyBytes_Check(bytes) ? PyBytes_GET_SIZE(bytes) : 0;
+        }
+    }
+    return (size < RECORDS_GUESS_MAX ? size : RECORDS_GUESS_MAX) * 3 / 2;
 }
 
 /* Takes the sends in front; returns how many, -1 with an exception. */
@@ -650,12 +698,14 @@ static PyObject *owed_of(const Pass *pass)
     return owed;
 }
 
-static PyObject *result_of(const Pass *pass, Py_ssize_t taken)
+static PyObject *result_of(Pass *pass, Py_ssize_t taken)
 {
+    if (_PyBytes_Resize(&pass->records, pass->records_size) < 0)
+        return NULL;
     PyObject *runs = runs_of(pass), *counted = counted_of(pass);
     PyObject *owed = owed_of(pass), *result = NULL;
     if (runs != NULL && counted != NULL && owed != NULL)
-        result = Py_BuildValue("ny#Oy#OOO", taken, pass->records.data, pass->records.size, runs,
+        result = Py_BuildValue("nOOy#OOO", taken, pass->records, runs,
                                pass->keys.data, pass->keys.size, counted, owed,
                                pass->halves == NULL ? Py_None : pass->halves);
     Py_XDECREF(runs);
@@ -683,6 +733,7 @@ static PyObject *take_sends(PyObject *module, PyObject *const *args, Py_ssize_t 
         return NULL;
     }
     start_keys(&pass.keys);
+    pass.records_hint = guess_size(args[0], (Py_ssize_t)first);
     Py_ssize_t taken = stage_all(&pass, args[0], (Py_ssize_t)first);
     PyObject *result = NULL;
     if (taken == 0)
@@ -704,6 +755,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__sends(void)
 {
     prepare_crc();
+    make_hex_pairs();
     constants_name = PyUnicode_InternFromString("constants");
     next_offset_name = PyUnicode_InternFromString("next_offset");
     consume_queue_name = PyUnicode_InternFromString("consume_queue");

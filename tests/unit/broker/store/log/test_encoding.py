@@ -16,6 +16,7 @@ from rockhopper.broker.store.log.encoding import (
     queue_constants,
     without_own_properties,
 )
+from rockhopper.broker.store.log.fast_encoding import encode_plain
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.store.message_codec import decode_message
 
@@ -67,6 +68,18 @@ def test_a_long_topic_takes_the_second_version(topic: str, magic: int, field: by
 
 def test_the_sum_is_that_of_the_body_without_its_sign() -> None:
     assert struct.unpack_from(">I", record(), 8)[0] == crc32(b"body") & 0x7FFFFFFF
+
+
+def test_the_sum_of_compiled_code_is_that_of_zlib_at_every_length() -> None:
+    text = bytes(number * 37 % 251 for number in range(700))
+    constants = queue_constants("T", 0)
+    for size in range(600):
+        body = text[size % 67 : size % 67 + size]
+        plain = encode_plain(
+            constants, 0, 0, 0, HOST, body, "UNIQ_KEY\x01A\x02", b"", 0, 0, 0, HOST, 0
+        )
+        assert plain is not None
+        assert struct.unpack_from(">I", plain[0], 8)[0] == crc32(body) & 0x7FFFFFFF
 
 
 @pytest.mark.parametrize("claimed", [0, 0x10, 0x20, 0x30])
