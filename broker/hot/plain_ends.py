@@ -7,7 +7,6 @@ reference for what an end does: rollbacks, ends that are repeated, topics that a
 """
 
 from functools import partial
-from typing import NamedTuple
 
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
@@ -22,22 +21,13 @@ from rockhopper.broker.hot.hot_codec import (
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
+from rockhopper.broker.transactions.ends import CommittedHalf
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID
-from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES as _UNIT_SIZE
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT
-
-
-class _Ended(NamedTuple):
-    """A transaction whose end is staged at a commit log offset."""
-
-    half: OpenHalf
-    log_offset: int
-    topic: str
-    size_bytes: int
 
 
 class _Run:
@@ -69,28 +59,30 @@ class _Batch:
 
     __slots__ = (
         "ended",
+        "finals",
         "log_offset",
         "now_ms",
+        "op",
         "packed_keys",
         "records",
         "room_end",
-        "runs",
         "time",
     )
 
-    def __init__(self, place: tuple[int, int, int], now_ms: int) -> None:
+    def __init__(self, place: tuple[int, int, int], now_ms: int, op_tail: QueueTail) -> None:
         self.log_offset, self.room_end, self.time = place
         self.now_ms = now_ms
         self.records: list[bytes] = []
         self.packed_keys: list[bytes] = []
-        self.runs: dict[QueueTail, _Run] = {}
-        self.ended: dict[int, _Ended] = {}
+        self.op = _Run(op_tail)
+        # By topic and queue id; None where the final message takes a closer look.
+        self.finals: dict[tuple[str, int], _Run | None] = {}
+        # By half queue offset.
+        self.ended: dict[int, CommittedHalf] = {}
 
-    def run(self, tail: QueueTail) -> _Run:
-        run = self.runs.get(tail)
-        if run is None:
-            run = self.runs[tail] = _Run(tail)
-        return run
+    def runs(self) -> list[EncodedRun]:
+        runs = (self.op, *self.finals.values())
+        return [run.encoded() for run in runs if run is not None and run.units]
 
 
 class PlainEnds:
@@ -109,7 +101,8 @@ class PlainEnds:
         store = self._store
         if encode_end is None or not store.written_is_safe or not turn.can_stage():
             return 0
-        batch = _Batch(store.place(), self._now_ms())
+        op_tail = store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
+        batch = _Batch(store.place(), self._now_ms(), op_tail)
         answers: list[bytes] = []
         for at in range(first, len(frames)):
             request = _decoded(*frames[at][:2])
@@ -124,9 +117,9 @@ class PlainEnds:
                 answers.append(json_frame(COMMITTED, (request.opaque,)))
         ended = list(batch.ended.values())
         if ended:
-            runs = [run.encoded() for run in batch.runs.values() if run.units]
-            store.stage_encoded(b"".join(batch.records), runs, b"".join(batch.packed_keys))
-            turn.sent(b"".join(answers), ended[0].log_offset, waits=True)
+            records, packed_keys = b"".join(batch.records), b"".join(batch.packed_keys)
+            store.stage_encoded(records, batch.runs(), packed_keys)
+            turn.sent(b"".join(answers), ended[0][1], waits=True)
             turn.when_written(partial(self._written, ended))
         return len(ended)
 
@@ -139,21 +132,23 @@ class PlainEnds:
             or not half.is_as_it_came
         ):
             return False
-        store = self._store
-        record = store.claimed_at(half.log_offset)
+        record = self._store.claimed_at(half.log_offset)
         place = half_place(record, half.log_offset) if half_place is not None else None
-        tail = None if place is None else self._tail(*place)
-        if tail is None or encode_end is None:
+        if place is None or encode_end is None:
             return False
-        op_tail = store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
+        if place not in batch.finals:
+            tail = self._tail(*place)
+            batch.finals[place] = None if tail is None else _Run(tail)
+        final, op = batch.finals[place], batch.op
+        if final is None:
+            return False
         log_offset = batch.log_offset
-        final, op = batch.run(tail), batch.run(op_tail)
         made = encode_end(
             record,
             half.offset,
-            tail.constants,
+            final.tail.constants,
             final.next_offset,
-            op_tail.constants,
+            op.tail.constants,
             op.next_offset,
             log_offset,
             batch.time,
@@ -168,7 +163,7 @@ class PlainEnds:
         middle, batch.log_offset = log_offset + size_bytes, log_offset + len(records)
         final.add(log_offset, middle, units[:_UNIT_SIZE])
         op.add(middle, batch.log_offset, units[_UNIT_SIZE:])
-        batch.ended[half.offset] = _Ended(half, log_offset, tail.topic, len(record))
+        batch.ended[half.offset] = half, log_offset, place[0], len(record)
         return True
 
     def _tail(self, topic: str, queue_id: int) -> QueueTail | None:
@@ -181,10 +176,8 @@ class PlainEnds:
         tail = self._store.tail(topic, queue_id)
         return None if tail.is_batch else tail
 
-    def _written(self, ended: list[_Ended], end: int) -> None:
-        for half, log_offset, topic, size_bytes in ended:
-            if log_offset < end:
-                self._ends.committed_with_others(half, topic, size_bytes)
+    def _written(self, ended: list[CommittedHalf], end: int) -> None:
+        self._ends.committed_together([one for one in ended if one[1] < end])
 
 
 def _decoded(serialize_type: int, header: bytes) -> EndHeader | None:

@@ -5,7 +5,7 @@ RocketMQ: EndTransactionProcessor.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import structlog
 
@@ -49,6 +49,11 @@ class Destination(NamedTuple):
     topic: str
     queue_id: int
     properties: dict[str, str]
+
+
+CommittedHalf: TypeAlias = tuple[OpenHalf, int, str, int]
+"""A half message, the log offset of its final message, the topic of that, and the size of its own
+record."""
 
 
 class Ends:
@@ -107,14 +112,17 @@ class Ends:
         self._count(self.rolled_back, message)
         return end_offset
 
-    def committed_with_others(self, half: OpenHalf, topic: str, size_bytes: int) -> None:
-        """The final message of *half*, for *topic*, is in the log, and that it is over behind it.
-
-        *size_bytes* is that of the half message's record.
-        """
-        self._forget(half, committed=True)
-        self.committed[topic] = self.committed.get(topic, 0) + 1
-        self._stats.put(topic).add(1, size_bytes)
+    def committed_together(self, committed: list[CommittedHalf]) -> None:
+        """The final messages are in the log, and behind each that its transaction is over."""
+        sizes: dict[str, list[int]] = {}
+        for half, _, topic, size_bytes in committed:
+            self._forget(half, committed=True)
+            sizes.setdefault(topic, []).append(size_bytes)
+        for topic, sizes_bytes in sizes.items():
+            self.committed[topic] = self.committed.get(topic, 0) + len(sizes_bytes)
+            traffic = self._stats.put(topic)
+            for size_bytes in sizes_bytes:
+                traffic.add(1, size_bytes)
 
     def roll_back(self, half: OpenHalf) -> int:
         """End *half* without a message; return the log's end. Raises StoreError."""

@@ -236,13 +236,16 @@ class CommitLog:
 
     def record_at(self, offset: int) -> bytes:
         """The bytes that a record at *offset* claims for itself; empty when they cannot be one."""
-        head = self.read(offset, offset + 8)
-        if len(head) != 8:
+        stretch = self.mapped(offset)
+        if stretch is None:
             return b""
-        size, magic = BLANK_RECORD.unpack(head)
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < RECORD_SIZE_BYTES_MIN:
+        mapping, base, end = stretch
+        if offset + 8 > end:
             return b""
-        return self.read(offset, offset + size)
+        size, magic = BLANK_RECORD.unpack_from(mapping, offset - base)
+        if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_SIZE_BYTES_MIN <= size <= end - offset:
+            return b""
+        return mapping[offset - base : offset - base + size]
 
     def flush(self) -> int:
         """Make everything written durable and return up to where. Blocks: for the flush thread.
