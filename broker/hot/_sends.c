@@ -79,6 +79,8 @@ typedef struct {
     /* Of messages that wait elsewhere: all tails, the delays of the levels, the topics that they wait
        in, and what is counted for half messages. */
     PyObject *all_tails, *delays_ms, *delay_topic, *half_topic, *half_traffic;
+    /* What a run becomes. */
+    PyObject *run_class;
     /* Of this pass. */
     PyObject *sendable;
     Span born_host;
@@ -144,13 +146,14 @@ static int take_waiting(PyObject *waiting, Pass *pass)
     return 1;
 }
 
-/* (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting), see plain_sends.py. */
+/* (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting, run), see plain_sends.py. */
 static int take_common(PyObject *common, Pass *pass)
 {
-    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 8) {
-        PyErr_SetString(PyExc_TypeError, "what sends have in common is a tuple of eight");
+    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 9) {
+        PyErr_SetString(PyExc_TypeError, "what sends have in common is a tuple of nine");
         return 0;
     }
+    pass->run_class = PyTuple_GET_ITEM(common, 8);
     return take_span_of(PyTuple_GET_ITEM(common, 0), &pass->store_host)
            && take_span_of(PyTuple_GET_ITEM(common, 1), &pass->suffix)
            && take_span_of(PyTuple_GET_ITEM(common, 2), &pass->id_host)
@@ -646,10 +649,32 @@ static Py_ssize_t stage_all(Pass *pass, PyObject *frames, Py_ssize_t first)
     return at - first;
 }
 
-static PyObject *run_of_python(const Run *run)
+#define RUN_FIELDS 6
+
+/* Run(tail, start, end, first_offset, count, [units]), see queue_tail.py. */
+static PyObject *run_of_python(const Pass *pass, const Run *run)
 {
-    return Py_BuildValue("OLLy#L", run->tail, (long long)run->start, (long long)run->end, run->units,
-                         (Py_ssize_t)run->count * UNIT_SIZE, (long long)run->count);
+    PyObject *units = PyBytes_FromStringAndSize((const char *)run->units,
+                                                (Py_ssize_t)run->count * UNIT_SIZE);
+    PyObject *fields[RUN_FIELDS] = {
+        Py_NewRef(run->tail),
+        PyLong_FromLongLong(run->start),
+        PyLong_FromLongLong(run->end),
+        PyLong_FromLongLong(run->shared.queue_offset - run->count),
+        PyLong_FromLongLong(run->count),
+        units == NULL ? NULL : PyList_New(1),
+    };
+    int made = fields[RUN_FIELDS - 1] != NULL;
+    if (made)
+        PyList_SET_ITEM(fields[RUN_FIELDS - 1], 0, units);
+    else
+        Py_XDECREF(units);
+    for (int i = 0; i < RUN_FIELDS; i++)
+        made = made && fields[i] != NULL;
+    PyObject *result = made ? PyObject_Vectorcall(pass->run_class, fields, RUN_FIELDS, NULL) : NULL;
+    for (int i = 0; i < RUN_FIELDS; i++)
+        Py_XDECREF(fields[i]);
+    return result;
 }
 
 static PyObject *runs_of(const Pass *pass)
@@ -658,7 +683,7 @@ static PyObject *runs_of(const Pass *pass)
     for (Py_ssize_t i = 0; list != NULL && i < pass->run_count; i++) {
         if (pass->runs[i].count == 0)
             continue;
-        PyObject *one = run_of_python(&pass->runs[i]);
+        PyObject *one = run_of_python(pass, &pass->runs[i]);
         if (one == NULL || PyList_Append(list, one) < 0)
             Py_CLEAR(list);
         Py_XDECREF(one);

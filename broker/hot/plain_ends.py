@@ -20,7 +20,7 @@ from rockhopper.broker.hot.hot_codec import (
 )
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
-from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.broker.transactions.ends import CommittedHalf
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
@@ -28,30 +28,6 @@ from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES as _UNIT_SIZE
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT
-
-
-class _Run:
-    """Messages of one queue that are made, but not staged yet."""
-
-    __slots__ = ("end", "start", "tail", "units")
-
-    def __init__(self, tail: QueueTail) -> None:
-        self.tail = tail
-        self.start = self.end = 0
-        self.units: list[bytes] = []
-
-    @property
-    def next_offset(self) -> int:
-        return self.tail.next_offset + len(self.units)
-
-    def add(self, start: int, end: int, unit: bytes) -> None:
-        if not self.units:
-            self.start = start
-        self.end = end
-        self.units.append(unit)
-
-    def encoded(self) -> EncodedRun:
-        return self.tail, self.start, self.end, b"".join(self.units), len(self.units)
 
 
 class _Batch:
@@ -74,15 +50,14 @@ class _Batch:
         self.now_ms = now_ms
         self.records: list[bytes] = []
         self.packed_keys: list[bytes] = []
-        self.op = _Run(op_tail)
+        self.op = Run.of(op_tail, self.log_offset)
         # By topic and queue id; None where the final message takes a closer look.
-        self.finals: dict[tuple[str, int], _Run | None] = {}
+        self.finals: dict[tuple[str, int], Run | None] = {}
         # By half queue offset.
         self.ended: dict[int, CommittedHalf] = {}
 
-    def runs(self) -> list[EncodedRun]:
-        runs = (self.op, *self.finals.values())
-        return [run.encoded() for run in runs if run is not None and run.units]
+    def runs(self) -> list[Run]:
+        return [run for run in (*self.finals.values(), self.op) if run is not None and run.count]
 
 
 class PlainEnds:
@@ -138,7 +113,7 @@ class PlainEnds:
             return False
         if place not in batch.finals:
             tail = self._tail(*place)
-            batch.finals[place] = None if tail is None else _Run(tail)
+            batch.finals[place] = None if tail is None else Run.of(tail, batch.log_offset)
         final, op = batch.finals[place], batch.op
         if final is None:
             return False
@@ -147,9 +122,9 @@ class PlainEnds:
             record,
             half.offset,
             final.tail.constants,
-            final.next_offset,
+            final.first_offset + final.count,
             op.tail.constants,
-            op.next_offset,
+            op.first_offset + op.count,
             log_offset,
             batch.time,
             self._store_host,
@@ -161,8 +136,8 @@ class PlainEnds:
         batch.records.append(records)
         batch.packed_keys.append(packed_keys)
         middle, batch.log_offset = log_offset + size_bytes, log_offset + len(records)
-        final.add(log_offset, middle, units[:_UNIT_SIZE])
-        op.add(middle, batch.log_offset, units[_UNIT_SIZE:])
+        _add(final, log_offset, middle, units[:_UNIT_SIZE])
+        _add(op, middle, batch.log_offset, units[_UNIT_SIZE:])
         batch.ended[half.offset] = half, log_offset, place[0], len(record)
         return True
 
@@ -178,6 +153,14 @@ class PlainEnds:
 
     def _written(self, ended: list[CommittedHalf], end: int) -> None:
         self._ends.committed_together([one for one in ended if one[1] < end])
+
+
+def _add(run: Run, start: int, end: int, unit: bytes) -> None:
+    if not run.count:
+        run.start = start
+    run.end = end
+    run.count += 1
+    run.units.append(unit)
 
 
 def _decoded(serialize_type: int, header: bytes) -> EndHeader | None:

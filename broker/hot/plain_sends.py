@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import Templates, pieces
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.headers.header_binary import encode_binary_header
@@ -27,7 +27,7 @@ _OPAQUE_AT, _FLAG_AT, _SIZE_AT, _FIELDS_AT = 5, 9, 17, 21
 Taken: TypeAlias = tuple[
     int,
     bytes,
-    list[EncodedRun],
+    list[Run],
     bytes,
     list[tuple[Traffic, int, int, int]],
     list[tuple[bytes, int, bool]],
@@ -69,6 +69,7 @@ class Common(NamedTuple):
     binary: tuple[bytes, bytes, bytes]
     """Of a binary header: in front of the opaque, behind it, and the first fields."""
     waiting: Waiting
+    run: type[Run]
 
 
 def ways_to_wait(broker: ServingParts) -> Waiting:
@@ -105,6 +106,7 @@ def common(
         batch_sent,
         (binary[:_OPAQUE_AT], binary[_FLAG_AT:_SIZE_AT], binary[_FIELDS_AT:]),
         waiting,
+        Run,
     )
 
 

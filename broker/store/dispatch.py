@@ -15,6 +15,7 @@ from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log.walking import PlainRun
+from rockhopper.broker.store.queues.appending import append_plain
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
@@ -75,18 +76,8 @@ class Dispatch:
         """
         appended = 0
         try:
-            for run in staged.runs:
-                tail, units = run.tail, run.units
-                if not tail.is_deleted:
-                    queue = tail.consume_queue
-                    (self._open_queue(tail) if queue is None else queue).append_many(
-                        run.first_offset,
-                        units[0] if len(units) == 1 else b"".join(units),
-                        run.count,
-                        run.end,
-                        run.batch_count or 1,
-                        store_time_ms,
-                    )
+            while (appended := append_plain(staged.runs, appended)) < len(staged.runs):
+                self._append(staged.runs[appended], store_time_ms)
                 appended += 1
             if self._index is not None:
                 self._index.put_many(staged.packed_keys, store_time_ms)
@@ -99,6 +90,19 @@ class Dispatch:
         for run in staged.runs[:appended]:
             if run.tail.waiters or held or run.tail.topic in watched:
                 self._wake(run)
+
+    def _append(self, run: Run, store_time_ms: int) -> None:
+        tail, units = run.tail, run.units
+        if not tail.is_deleted:
+            queue = tail.consume_queue
+            (self._open_queue(tail) if queue is None else queue).append_many(
+                run.first_offset,
+                units[0] if len(units) == 1 else b"".join(units),
+                run.count,
+                run.end,
+                run.batch_count or 1,
+                store_time_ms,
+            )
 
     def watch(self, topics: Container[str], on_arrival: Callable[[str, int], None]) -> None:
         """Call *on_arrival* with topic and queue id when messages arrive in any of *topics*.

@@ -20,7 +20,7 @@ from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.light_queues import LightQueues
-from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail, Run, Staged
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -156,15 +156,17 @@ class Staging:
         commit_log = self._log
         return commit_log.staged_offset, commit_log.room_end, commit_log.store_time_ms
 
-    def stage_encoded(self, records: bytes, runs: list[EncodedRun], packed_keys: bytes) -> None:
-        """Add records that were made for ``place``, and do not reach beyond it, to the pass."""
+    def stage_encoded(self, records: bytes, runs: list[Run], packed_keys: bytes) -> None:
+        """Add records that were made for ``place``, and do not reach beyond it, to the pass.
+
+        *runs* begin at the next offsets of their queues.
+        """
         staged = self._open(self._log.staged_offset)
         added = self._log.add(records)
         assert added
-        for tail, start, end, units, count in runs:
-            first_offset = tail.next_offset
-            tail.next_offset = first_offset + count
-            staged.runs.append(Run(tail, start, end, first_offset, count, [units]))
+        for run in runs:
+            run.tail.next_offset = run.first_offset + run.count
+        staged.runs += runs
         staged.packed_keys += packed_keys
         staged.end = self._log.staged_offset
         # What follows must not go to a run in front of these.

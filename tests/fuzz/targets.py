@@ -71,12 +71,12 @@ def take_sends(data: bytes) -> None:
     end = LOG_OFFSET + len(records)
     assert 0 < count <= len(frames)
     assert end <= room_end
-    assert max(run[2] for run in runs) == end
+    assert max(run.end for run in runs) == end
     assert sum(one[3] for one in counted) == len(records)
-    assert sum(run[4] for run in runs) == sum(len(run[3]) for run in runs) // 20
+    assert sum(run.count for run in runs) == sum(len(run.units[0]) for run in runs) // 20
     assert len(packed_keys) % encoding.INDEX_KEY.size == 0
     for run in runs:
-        decode_messages(b"".join(_records_of(records, run[3])))
+        decode_messages(b"".join(_records_of(records, run.units[0])))
     half_count = sum(messages for traffic, messages, _, _ in counted if traffic is half_traffic)
     assert len(halves or ()) == half_count
     decoder = FrameDecoder()

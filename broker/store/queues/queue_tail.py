@@ -1,7 +1,6 @@
 """QueueTail: where the next message of one queue goes, what waits there, and what a pass adds."""
 
 from bisect import bisect_left
-from typing import TypeAlias
 
 import msgspec
 
@@ -37,11 +36,6 @@ class QueueTail:
         self.constants: QueueConstants = queue_constants(topic, queue_id)
         self.consume_queue: UnitQueue | None = None
         self.waiters: dict[object, None] | None = None
-
-
-EncodedRun: TypeAlias = tuple[QueueTail, int, int, bytes, int]
-"""Messages of one queue whose records are made: tail, log offsets of the first one and behind the
-last one, units, how many."""
 
 
 class Run(msgspec.Struct, gc=False, eq=False):

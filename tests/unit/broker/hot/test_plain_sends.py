@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from rockhopper.broker.hot.hot_codec import templates
@@ -133,7 +134,10 @@ def test_a_send_is_stored_and_answered(frame: Frame) -> None:
     assert message.properties == {"UNIQ_KEY": "AB", "KEYS": "k", "CLUSTER": "c"}
     end = 4096 + len(records)
     unit = CONSUME_QUEUE_UNIT.pack(4096, len(records), 0)
-    assert (count, runs) == (1, [(one.tails[1], 4096, end, unit, 1)])
+    assert (count, [msgspec.structs.astuple(run) for run in runs]) == (
+        1,
+        [(one.tails[1], 4096, end, 40, 1, [unit], 0)],
+    )
     assert [offset for _, offset in INDEX_KEY.iter_unpack(packed_keys)] == [4096, 4096]
     assert counted == [(one.traffic, 1, 1, len(records))]
     ((frames, log_offset, waits),) = owed
@@ -155,8 +159,14 @@ def test_messages_of_a_queue_make_one_run_whatever_stands_between_them() -> None
     one = Pass()
     taken = one.take(*(json_send(EXT | {"e": queue}) for queue in "1210"))
     assert taken is not None
-    assert [(run[0].queue_id, run[4]) for run in taken[2]] == [(1, 2), (2, 1), (0, 1)]
-    offsets = [[unit[0] for unit in CONSUME_QUEUE_UNIT.iter_unpack(run[3])] for run in taken[2]]
+    assert [(run.tail.queue_id, run.first_offset, run.count) for run in taken[2]] == [
+        (1, 40, 2),
+        (2, 40, 1),
+        (0, 40, 1),
+    ]
+    offsets = [
+        [unit[0] for unit in CONSUME_QUEUE_UNIT.iter_unpack(run.units[0])] for run in taken[2]
+    ]
     size = len(taken[1]) // 4
     second = decode_message(taken[1][2 * size : 3 * size])
     assert (second.queue_id, second.queue_offset, second.commit_log_offset) == (
@@ -165,7 +175,7 @@ def test_messages_of_a_queue_make_one_run_whatever_stands_between_them() -> None
         offsets[0][1],
     )
     assert offsets == [[4096, 4096 + 2 * size], [4096 + size], [4096 + 3 * size]]
-    assert [run[1:3] for run in taken[2]] == [
+    assert [(run.start, run.end) for run in taken[2]] == [
         (4096, 4096 + 3 * size),
         (4096 + size, 4096 + 2 * size),
         (4096 + 3 * size, 4096 + 4 * size),
@@ -200,12 +210,12 @@ def test_a_batch_is_answered_by_all_its_ids(kind: int) -> None:
     head = header(ext, code=320) if kind == JSON else binary(ext, code=320)
     taken = one.take((kind, head, body))
     assert taken is not None
-    assert (taken[0], taken[2][0][4], taken[4][0][1:3]) == (1, 3, (3, 1))
+    assert (taken[0], taken[2][0].count, taken[4][0][1:3]) == (1, 3, (3, 1))
     ((frames, _, waits),) = taken[5]
     (answer,) = answers(frames)
     assert not waits
     assert answer.ext is not None
-    units = list(CONSUME_QUEUE_UNIT.iter_unpack(taken[2][0][3]))
+    units = list(CONSUME_QUEUE_UNIT.iter_unpack(taken[2][0].units[0]))
     assert answer.ext["msgId"] == ",".join(f"7F00000100002A9F{unit[0]:016X}" for unit in units)
     assert (answer.ext["queueOffset"], "transactionId" in answer.ext) == ("40", False)
 
@@ -260,15 +270,15 @@ def test_a_delayed_message_waits_in_the_queue_of_its_level() -> None:
     assert taken is not None
     count, records, runs, _, counted, owed, halves = taken
     (plain, waiting) = runs
-    assert (count, plain[4], waiting[4], halves) == (3, 2, 1, None)
-    message = decode_message(records[waiting[1] - 4096 :])
+    assert (count, plain.count, waiting.count, halves) == (3, 2, 1, None)
+    message = decode_message(records[waiting.start - 4096 :])
     assert (message.topic, message.queue_id, message.queue_offset) == (SCHEDULE_TOPIC, 1, 70)
     assert list(message.properties.items())[-3:] == [
         ("CLUSTER", "c"),
         ("REAL_TOPIC", "orders"),
         ("REAL_QID", "1"),
     ]
-    assert CONSUME_QUEUE_UNIT.unpack(waiting[3])[2] == 1_700_000_000_000 + 5000
+    assert CONSUME_QUEUE_UNIT.unpack(waiting.units[0])[2] == 1_700_000_000_000 + 5000
     assert counted == [(one.traffic, 3, 3, len(records))]
     told = answers(owed[0][0])[1].ext
     assert told is not None
@@ -282,7 +292,7 @@ def test_a_half_message_waits_aside_and_is_told_of() -> None:
     taken = one.take(json_send(), half)
     assert taken is not None
     _, records, runs, _, counted, owed, halves = taken
-    offset = runs[1][1]
+    offset = runs[1].start
     message = decode_message(records[offset - 4096 :])
     assert (message.topic, message.queue_id, message.queue_offset) == (
         TRANSACTION_HALF_TOPIC,
