@@ -7,6 +7,7 @@
 #include "_send_headers.h"
 #include "_json_text.h"
 #include "../store/log/_records.h"
+#include "../store/queues/_slots.h"
 
 /* Of records that hold a batch: not plain. */
 #define INNER_BATCH_FLAGS (0x80 | 0x40)
@@ -20,8 +21,14 @@
 #define RECORDS_GUESS_MAX (1 << 20)
 #define FRAMES_GUESSED_MAX 64
 
-/* Names of attributes of a tail. */
-static PyObject *constants_name, *next_offset_name, *consume_queue_name;
+enum { CONSTANTS, NEXT_OFFSET, CONSUME_QUEUE };
+enum { MESSAGES, CALLS, BYTES };
+
+static const char *const tail_names[] = {"constants", "next_offset", "consume_queue", NULL};
+static const char *const traffic_names[] = {"messages", "calls", "bytes", NULL};
+static Slots tail_slots, traffic_slots;
+/* What a run becomes. */
+static PyObject *run_class;
 
 /* The messages of one queue. Its tail is kept alive by the table of topics or that of tails, in which
    nothing changes meanwhile. */
@@ -79,8 +86,6 @@ typedef struct {
     /* Of messages that wait elsewhere: all tails, the delays of the levels, the topics that they wait
        in, and what is counted for half messages. */
     PyObject *all_tails, *delays_ms, *delay_topic, *half_topic, *half_traffic;
-    /* What a run becomes. */
-    PyObject *run_class;
     /* Of this pass. */
     PyObject *sendable;
     Span born_host;
@@ -146,14 +151,13 @@ static int take_waiting(PyObject *waiting, Pass *pass)
     return 1;
 }
 
-/* (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting, run), see plain_sends.py. */
+/* (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting), see plain_sends.py. */
 static int take_common(PyObject *common, Pass *pass)
 {
-    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 9) {
-        PyErr_SetString(PyExc_TypeError, "what sends have in common is a tuple of nine");
+    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 8) {
+        PyErr_SetString(PyExc_TypeError, "what sends have in common is a tuple of eight");
         return 0;
     }
-    pass->run_class = PyTuple_GET_ITEM(common, 8);
     return take_span_of(PyTuple_GET_ITEM(common, 0), &pass->store_host)
            && take_span_of(PyTuple_GET_ITEM(common, 1), &pass->suffix)
            && take_span_of(PyTuple_GET_ITEM(common, 2), &pass->id_host)
@@ -226,29 +230,22 @@ static int find_topic(Pass *pass, Span topic)
     return 1;
 }
 
-/* Whether a queue has its files; without, a message takes longer than many of the others. */
-static int is_open(PyObject *tail)
-{
-    PyObject *queue = PyObject_GetAttr(tail, consume_queue_name);
-    Py_XDECREF(queue);
-    return queue != NULL && queue != Py_None;
-}
-
 /* What a run of *tail* begins with; 0 with an exception, or without one if its queue is to be opened
-   first. Its constants outlive the call: the tail keeps them. */
+   first: without its files, a message takes longer than many of the others. Its constants outlive
+   the call: the tail keeps them. */
 static int begin_run(Pass *pass, Run *run, PyObject *tail)
 {
     *run = (Run){.tail = tail, .start = pass->log_offset};
-    PyObject *constants = is_open(tail) ? PyObject_GetAttr(tail, constants_name) : NULL;
-    if (constants == NULL)
+    if (Py_TYPE(tail) != tail_slots.type) {
+        PyErr_SetString(PyExc_TypeError, "tails of queues are needed");
         return 0;
-    int taken = take_constants(constants, &run->shared);
-    Py_DECREF(constants);
-    PyObject *offset = taken ? PyObject_GetAttr(tail, next_offset_name) : NULL;
-    if (offset == NULL)
+    }
+    PyObject *queue = *slot(tail, &tail_slots, CONSUME_QUEUE);
+    PyObject *constants = *slot(tail, &tail_slots, CONSTANTS);
+    if (queue == NULL || queue == Py_None || constants == NULL)
         return 0;
-    taken = fits_int64(offset, &run->shared.queue_offset);
-    Py_DECREF(offset);
+    int taken = take_constants(constants, &run->shared)
+                && read_slot(tail, &tail_slots, NEXT_OFFSET, &run->shared.queue_offset);
     run->shared.store_time_ms = pass->store_time_ms;
     run->shared.store_host = pass->store_host.data;
     run->shared.store_host_size = pass->store_host.size;
@@ -652,7 +649,7 @@ static Py_ssize_t stage_all(Pass *pass, PyObject *frames, Py_ssize_t first)
 #define RUN_FIELDS 6
 
 /* Run(tail, start, end, first_offset, count, [units]), see queue_tail.py. */
-static PyObject *run_of_python(const Pass *pass, const Run *run)
+static PyObject *run_of_python(const Run *run)
 {
     PyObject *units = PyBytes_FromStringAndSize((const char *)run->units,
                                                 (Py_ssize_t)run->count * UNIT_SIZE);
@@ -671,7 +668,7 @@ static PyObject *run_of_python(const Pass *pass, const Run *run)
         Py_XDECREF(units);
     for (int i = 0; i < RUN_FIELDS; i++)
         made = made && fields[i] != NULL;
-    PyObject *result = made ? PyObject_Vectorcall(pass->run_class, fields, RUN_FIELDS, NULL) : NULL;
+    PyObject *result = made ? PyObject_Vectorcall(run_class, fields, RUN_FIELDS, NULL) : NULL;
     for (int i = 0; i < RUN_FIELDS; i++)
         Py_XDECREF(fields[i]);
     return result;
@@ -683,7 +680,7 @@ static PyObject *runs_of(const Pass *pass)
     for (Py_ssize_t i = 0; list != NULL && i < pass->run_count; i++) {
         if (pass->runs[i].count == 0)
             continue;
-        PyObject *one = run_of_python(pass, &pass->runs[i]);
+        PyObject *one = run_of_python(&pass->runs[i]);
         if (one == NULL || PyList_Append(list, one) < 0)
             Py_CLEAR(list);
         Py_XDECREF(one);
@@ -691,19 +688,63 @@ static PyObject *runs_of(const Pass *pass)
     return list;
 }
 
+/* (traffic, messages, calls, bytes) */
+static PyObject *counted_of_python(const Counted *counted)
+{
+    PyObject *one = PyTuple_New(4);
+    const int64_t numbers[] = {counted->messages, counted->calls, counted->size};
+    if (one != NULL)
+        PyTuple_SET_ITEM(one, 0, Py_NewRef(counted->traffic));
+    for (int i = 0; one != NULL && i < 3; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL)
+            Py_CLEAR(one);
+        else
+            PyTuple_SET_ITEM(one, i + 1, number);
+    }
+    return one;
+}
+
 static PyObject *counted_of(const Pass *pass)
 {
     PyObject *list = PyList_New(pass->counted_count);
     for (Py_ssize_t i = 0; list != NULL && i < pass->counted_count; i++) {
-        const Counted *counted = &pass->counted[i];
-        PyObject *one = Py_BuildValue("OLLL", counted->traffic, (long long)counted->messages,
-                                      (long long)counted->calls, (long long)counted->size);
+        PyObject *one = counted_of_python(&pass->counted[i]);
         if (one == NULL)
             Py_CLEAR(list);
         else
             PyList_SET_ITEM(list, i, one);
     }
     return list;
+}
+
+/* Adds item *at* of a tuple to a number in a slot; 0 with an exception. */
+static int add_to(PyObject *traffic, int name, PyObject *tuple, Py_ssize_t at)
+{
+    PyObject *before = *slot(traffic, &traffic_slots, name);
+    PyObject *sum = before == NULL ? NULL : PyNumber_Add(before, PyTuple_GET_ITEM(tuple, at));
+    if (sum == NULL)
+        return 0;
+    set_slot(traffic, &traffic_slots, name, sum);
+    Py_DECREF(sum);
+    return 1;
+}
+
+/* count_up(counted) */
+static PyObject *count_up(PyObject *module, PyObject *counted)
+{
+    (void)module;
+    for (Py_ssize_t i = 0; PyList_Check(counted) && i < PyList_GET_SIZE(counted); i++) {
+        PyObject *one = PyList_GET_ITEM(counted, i);
+        if (!PyTuple_Check(one) || PyTuple_GET_SIZE(one) != 4
+            || Py_TYPE(PyTuple_GET_ITEM(one, 0)) != traffic_slots.type)
+            return PyErr_Format(PyExc_TypeError, "traffic and three numbers are needed");
+        PyObject *traffic = PyTuple_GET_ITEM(one, 0);
+        if (!add_to(traffic, MESSAGES, one, 1) || !add_to(traffic, CALLS, one, 2)
+            || !add_to(traffic, BYTES, one, 3))
+            return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *owed_of(const Pass *pass)
@@ -745,6 +786,10 @@ static PyObject *take_sends(PyObject *module, PyObject *const *args, Py_ssize_t 
     (void)module;
     int64_t first;
     Pass pass = {0};
+    if (run_class == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "set_classes comes first");
+        return NULL;
+    }
     if (nargs != 8 || !PyList_Check(args[0]) || !PyDict_Check(args[2])) {
         PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and five more are needed");
         return NULL;
@@ -769,7 +814,22 @@ static PyObject *take_sends(PyObject *module, PyObject *const *args, Py_ssize_t 
     return result;
 }
 
+/* set_classes(Run, QueueTail, Traffic) */
+static PyObject *set_classes(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *run, *tail, *traffic;
+    if (!PyArg_ParseTuple(args, "OOO", &run, &tail, &traffic)
+        || !find_slots(tail, tail_names, &tail_slots)
+        || !find_slots(traffic, traffic_names, &traffic_slots))
+        return NULL;
+    Py_XSETREF(run_class, Py_NewRef(run));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"set_classes", set_classes, METH_VARARGS, NULL},
+    {"count_up", count_up, METH_O, NULL},
     {"take_sends", (PyCFunction)(void (*)(void))take_sends, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
@@ -781,10 +841,5 @@ PyMODINIT_FUNC PyInit__sends(void)
 {
     prepare_crc();
     make_hex_pairs();
-    constants_name = PyUnicode_InternFromString("constants");
-    next_offset_name = PyUnicode_InternFromString("next_offset");
-    consume_queue_name = PyUnicode_InternFromString("consume_queue");
-    if (constants_name == NULL || next_offset_name == NULL || consume_queue_name == NULL)
-        return NULL;
     return PyModule_Create(&definition);
 }

@@ -44,7 +44,7 @@ from rockhopper.broker.hot.plain_acks import PlainAcks
 from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
-from rockhopper.broker.hot.plain_sends import common, take_sends, ways_to_wait
+from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.pulling.puller import Outcome
@@ -208,10 +208,7 @@ class HotPass:
             return 0
         count, records, runs, packed_keys, counted, owed, halves = taken
         self._store.stage_encoded(records, runs, packed_keys)
-        for traffic, messages, calls, size_bytes in counted:
-            traffic.messages += messages
-            traffic.calls += calls
-            traffic.bytes += size_bytes
+        count_up(counted)
         for answers, log_offset, waits in owed:
             turn.sent(answers, log_offset, waits=waits)
         turn.staged += count

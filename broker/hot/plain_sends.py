@@ -24,12 +24,15 @@ Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
 # Where the opaque of a binary header stands, where the sizes behind its flag, and its fields.
 _OPAQUE_AT, _FLAG_AT, _SIZE_AT, _FIELDS_AT = 5, 9, 17, 21
 
+Counted: TypeAlias = list[tuple[Traffic, int, int, int]]
+"""Messages, requests and bytes."""
+
 Taken: TypeAlias = tuple[
     int,
     bytes,
     list[Run],
     bytes,
-    list[tuple[Traffic, int, int, int]],
+    Counted,
     list[tuple[bytes, int, bool]],
     list[tuple[int, int, str]] | None,
 ]
@@ -69,7 +72,6 @@ class Common(NamedTuple):
     binary: tuple[bytes, bytes, bytes]
     """Of a binary header: in front of the opaque, behind it, and the first fields."""
     waiting: Waiting
-    run: type[Run]
 
 
 def ways_to_wait(broker: ServingParts) -> Waiting:
@@ -106,7 +108,6 @@ def common(
         batch_sent,
         (binary[:_OPAQUE_AT], binary[_FLAG_AT:_SIZE_AT], binary[_FIELDS_AT:]),
         waiting,
-        Run,
     )
 
 
@@ -115,6 +116,10 @@ def take_nothing(*_: object) -> None:
 
 
 _sends = compiled("rockhopper.broker.hot._sends")
+if _sends is not None:
+    _sends.set_classes(Run, QueueTail, Traffic)
+count_up: Callable[[Counted], None] = take_nothing if _sends is None else _sends.count_up
+"""Add to traffic what *counted* says."""
 take_sends: Callable[..., Taken | None] = take_nothing if _sends is None else _sends.take_sends
 """(frames, number of the first one, sendable topics, Common, born host, log offset of the next
 record, log offset that records may reach, store time in ms): what became of the plain sends in

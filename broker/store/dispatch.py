@@ -15,7 +15,7 @@ from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log.walking import PlainRun
-from rockhopper.broker.store.queues.appending import append_plain
+from rockhopper.broker.store.queues.appending import append_plain, awaited
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
@@ -87,7 +87,8 @@ class Dispatch:
         except (OSError, StoreError) as error:
             self._fall_behind(staged.start, error)
         held, watched = self._held, self._watched
-        for run in staged.runs[:appended]:
+        runs = staged.runs[:appended] if held or watched else awaited(staged.runs, appended)
+        for run in runs:
             if run.tail.waiters or held or run.tail.topic in watched:
                 self._wake(run)
 

@@ -19,6 +19,7 @@ from rockhopper.broker.store.log.encoding import (
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.put import Copy
+from rockhopper.broker.store.queues.appending import take_offsets
 from rockhopper.broker.store.queues.light_queues import LightQueues
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
 from rockhopper.protocol.addresses import host_bytes
@@ -164,8 +165,7 @@ class Staging:
         staged = self._open(self._log.staged_offset)
         added = self._log.add(records)
         assert added
-        for run in runs:
-            run.tail.next_offset = run.first_offset + run.count
+        take_offsets(runs)
         staged.runs += runs
         staged.packed_keys += packed_keys
         staged.end = self._log.staged_offset

@@ -1,51 +1,20 @@
 /* Compiled: what the plain runs of a pass add to their queues. appending.py says which are plain.
 
-   Objects of three classes with slots are read and written in place, where their descriptors say; an
-   object of any other class is never touched. */
+   Runs, tails and queues are read and written in place (_slots.h). */
 
-#include "../log/_bytes.h"
-#include <structmember.h>
-
-typedef struct {
-    PyTypeObject *type;
-    Py_ssize_t at[10];
-} Slots;
+#include "_slots.h"
 
 enum { RUN_TAIL, RUN_END, RUN_FIRST_OFFSET, RUN_COUNT, RUN_UNITS };
-enum { TAIL_QUEUE, TAIL_IS_DELETED };
+enum { TAIL_QUEUE, TAIL_IS_DELETED, TAIL_NEXT_OFFSET, TAIL_WAITERS };
 enum { NEXT_OFFSET, MAX_OFFSET, APPEND_LIMIT, MAPPING, MAPPING_START, LOG_END, IS_HELD, IS_DIRTY };
 
 static const char *const run_names[] = {"tail", "end", "first_offset", "count", "units", NULL};
-static const char *const tail_names[] = {"consume_queue", "is_deleted", NULL};
+static const char *const tail_names[] = {"consume_queue", "is_deleted", "next_offset", "waiters", NULL};
 static const char *const queue_names[] = {"next_offset", "max_offset", "_append_limit", "mapping",
                                           "mapping_start", "commit_log_end", "is_held", "_is_dirty",
                                           NULL};
 static Slots run_slots, tail_slots, queue_slots;
 static PyObject *note_change_name;
-
-static int find_slots(PyObject *type, const char *const *names, Slots *slots)
-{
-    if (!PyType_Check(type)) {
-        PyErr_SetString(PyExc_TypeError, "a class is needed");
-        return 0;
-    }
-    for (int i = 0; names[i] != NULL; i++) {
-        PyObject *found = PyObject_GetAttrString(type, names[i]);
-        if (found == NULL)
-            return 0;
-        int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type)
-                      && ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX;
-        if (is_slot)
-            slots->at[i] = ((PyMemberDescrObject *)found)->d_member->offset;
-        else
-            PyErr_Format(PyExc_TypeError, "%s is no slot", names[i]);
-        Py_DECREF(found);
-        if (!is_slot)
-            return 0;
-    }
-    Py_XSETREF(slots->type, (PyTypeObject *)Py_NewRef(type));
-    return 1;
-}
 
 /* set_classes(Run, QueueTail, ConsumeQueue) */
 static PyObject *set_classes(PyObject *module, PyObject *args)
@@ -57,24 +26,6 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
         || !find_slots(queue, queue_names, &queue_slots))
         return NULL;
     Py_RETURN_NONE;
-}
-
-static PyObject **slot(PyObject *object, const Slots *slots, int name)
-{
-    return (PyObject **)((char *)object + slots->at[name]);
-}
-
-/* A number in a slot; 0 if it is none. */
-static int read_slot(PyObject *object, const Slots *slots, int name, int64_t *value)
-{
-    PyObject *number = *slot(object, slots, name);
-    return number != NULL && PyLong_Check(number) && fits_int64(number, value) && *value >= 0;
-}
-
-static void set_slot(PyObject *object, const Slots *slots, int name, PyObject *value)
-{
-    PyObject **place = slot(object, slots, name);
-    Py_XSETREF(*place, Py_NewRef(value));
 }
 
 /* The queue of a run that goes into it as it is, or NULL; borrowed. */
@@ -164,9 +115,61 @@ static PyObject *append_plain(PyObject *module, PyObject *const *args, Py_ssize_
     return PyLong_FromLongLong(at);
 }
 
+/* The tail of a run; borrowed, NULL with an exception if it is none. */
+static PyObject *tail_of(PyObject *run)
+{
+    PyObject *tail = Py_TYPE(run) == run_slots.type ? *slot(run, &run_slots, RUN_TAIL) : NULL;
+    if (tail != NULL && Py_TYPE(tail) == tail_slots.type)
+        return tail;
+    PyErr_SetString(PyExc_TypeError, "runs with tails are needed");
+    return NULL;
+}
+
+/* take_offsets(runs) */
+static PyObject *take_offsets(PyObject *module, PyObject *runs)
+{
+    (void)module;
+    if (!PyList_Check(runs))
+        return PyErr_Format(PyExc_TypeError, "a list is needed");
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(runs); i++) {
+        PyObject *run = PyList_GET_ITEM(runs, i), *tail = tail_of(run);
+        int64_t first, count;
+        if (tail == NULL || !read_slot(run, &run_slots, RUN_FIRST_OFFSET, &first)
+            || !read_slot(run, &run_slots, RUN_COUNT, &count) || first > INT64_MAX - count)
+            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a run has no offsets");
+        PyObject *next = PyLong_FromLongLong(first + count);
+        if (next == NULL)
+            return NULL;
+        set_slot(tail, &tail_slots, TAIL_NEXT_OFFSET, next);
+        Py_DECREF(next);
+    }
+    Py_RETURN_NONE;
+}
+
+/* awaited(runs, count) */
+static PyObject *awaited(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    int64_t count;
+    if (nargs != 2 || !PyList_Check(args[0]) || !fits_int64(args[1], &count) || count < 0
+        || count > PyList_GET_SIZE(args[0]))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a list and how many of it");
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        PyObject *run = PyList_GET_ITEM(args[0], i), *tail = tail_of(run);
+        PyObject *waiters = tail == NULL ? NULL : *slot(tail, &tail_slots, TAIL_WAITERS);
+        int waits = waiters == NULL || waiters == Py_None ? 0 : PyObject_IsTrue(waiters);
+        if (tail == NULL || waits < 0 || (waits && PyList_Append(found, run) < 0))
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
 static PyMethodDef methods[] = {
     {"set_classes", set_classes, METH_VARARGS, NULL},
     {"append_plain", (PyCFunction)(void (*)(void))append_plain, METH_FASTCALL, NULL},
+    {"take_offsets", take_offsets, METH_O, NULL},
+    {"awaited", (PyCFunction)(void (*)(void))awaited, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {

@@ -11,15 +11,28 @@ from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.compiled import compiled
 
 
-def append_none(_runs: list[Run], first: int) -> int:
-    """Leave all of them."""
+def _append_none(_runs: list[Run], first: int) -> int:
     return first
 
+
+def _take_offsets(runs: list[Run]) -> None:
+    for run in runs:
+        run.tail.next_offset = run.first_offset + run.count
+
+
+def _awaited(runs: list[Run], count: int) -> list[Run]:
+    return [run for run in runs[:count] if run.tail.waiters]
+
+
+append_plain: Callable[[list[Run], int], int] = _append_none
+"""Append the plain runs from number *first* on, up to one that is not; its number."""
+take_offsets: Callable[[list[Run]], None] = _take_offsets
+"""Let the tails of *runs*, which begin at their next offsets, go on behind them."""
+awaited: Callable[[list[Run], int], list[Run]] = _awaited
+"""Those of the first *count* of *runs* whose queues somebody waits at."""
 
 _appending = compiled("rockhopper.broker.store.queues._appending")
 if _appending is not None:
     _appending.set_classes(Run, QueueTail, ConsumeQueue)
-append_plain: Callable[[list[Run], int], int] = (
-    append_none if _appending is None else _appending.append_plain
-)
-"""Append the plain runs from number *first* on, up to one that is not; its number."""
+    append_plain = _appending.append_plain
+    take_offsets, awaited = _appending.take_offsets, _appending.awaited

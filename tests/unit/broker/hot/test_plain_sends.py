@@ -16,6 +16,7 @@ from rockhopper.broker.hot.plain_sends import (
     Taken,
     Waiting,
     common,
+    count_up,
     take_nothing,
     take_sends,
 )
@@ -473,6 +474,17 @@ def test_a_batch_that_is_not_plain_is_left_to_python(body: bytes) -> None:
     assert one.take((JSON, header(EXT | {"m": "true"}, 320), body)) is None
     delayed = EXT | {"m": "true", "i": "DELAY\x011\x02"}
     assert one.take((JSON, header(delayed, 320), encode_batch([(0, b"x", b"")]))) is None
+
+
+def test_what_was_taken_is_counted() -> None:
+    one, other = Traffic(), Traffic()
+    one.messages = one.calls = one.bytes = 1 << 40
+    count_up([(one, 3, 1, 300), (other, 1, 1, 1 << 33), (one, 1, 1, 100)])
+    assert (one.messages, one.calls, one.bytes) == ((1 << 40) + 4, (1 << 40) + 2, (1 << 40) + 400)
+    assert (other.messages, other.calls, other.bytes) == (1, 1, 1 << 33)
+    for wrong in ([one], [(one, 1, 1)], [(object(), 1, 1, 1)], [(one, 1, "1", 1)]):
+        with pytest.raises(TypeError):
+            count_up(wrong)  # type: ignore[arg-type]
 
 
 def test_a_body_that_is_too_large_is_left_to_python() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.store.queues import appending
-from rockhopper.broker.store.queues.appending import append_none, append_plain
+from rockhopper.broker.store.queues.appending import append_plain, awaited, take_offsets
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
@@ -164,4 +164,43 @@ def test_what_cannot_be_noted_is_met_again_in_python(place: Place) -> None:
 
 
 def test_without_a_compiler_all_is_left(place: Place) -> None:
-    assert append_none([place.run], 0) == 0
+    assert appending._append_none([place.run], 0) == 0
+
+
+@pytest.mark.parametrize("take", [take_offsets, appending._take_offsets])
+def test_tails_go_on_behind_their_runs(
+    take: Callable[[list[Run]], None], place: Place, tmp_path: Path
+) -> None:
+    other = Place(tmp_path / "U" / "0")
+    other.run.first_offset = 7
+    take([place.run, other.run])
+    assert (place.tail.next_offset, other.tail.next_offset) == (3, 9)
+
+
+@pytest.mark.parametrize("ask", [awaited, appending._awaited])
+def test_runs_are_told_of_at_whose_queues_somebody_waits(
+    ask: Callable[[list[Run], int], list[Run]], place: Place, tmp_path: Path
+) -> None:
+    others = [Place(tmp_path / name / "0") for name in "UVW"]
+    others[0].tail.waiters = {}
+    others[1].tail.waiters = others[2].tail.waiters = {object(): None}
+    runs = [place.run, *(other.run for other in others)]
+    assert ask(runs, 0) == ask(runs, 2) == []
+    assert ask(runs, 3) == [others[1].run]
+    assert ask(runs, 4) == [others[1].run, others[2].run]
+
+
+def test_what_is_no_run_is_refused(place: Place) -> None:
+    place.run.first_offset = -1
+    calls: list[Callable[[], object]] = [
+        lambda: take_offsets([object()]),  # type: ignore[list-item]
+        lambda: take_offsets(()),  # type: ignore[arg-type]
+        lambda: take_offsets([place.run]),
+        lambda: awaited([object()], 1),  # type: ignore[list-item]
+        lambda: awaited([place.run], 2),
+        lambda: awaited([place.run], -1),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError):
+            call()
+    assert place.tail.next_offset == 3

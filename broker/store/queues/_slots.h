@@ -1,0 +1,62 @@
+/* Objects of Python classes with slots, read and written in place, where their descriptors say.
+
+   Nobody's but those of exactly the class: others may keep things elsewhere. */
+
+#ifndef ROCKHOPPER_SLOTS_H
+#define ROCKHOPPER_SLOTS_H
+
+#include "../log/_bytes.h"
+#include <structmember.h>
+
+#define SLOTS_MAX 10
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t at[SLOTS_MAX];
+} Slots;
+
+/* The slots of a class that have *names*, which end with NULL; 0 with an exception. */
+static inline int find_slots(PyObject *type, const char *const *names, Slots *slots)
+{
+    if (!PyType_Check(type)) {
+        PyErr_SetString(PyExc_TypeError, "a class is needed");
+        return 0;
+    }
+    for (int i = 0; i < SLOTS_MAX && names[i] != NULL; i++) {
+        PyObject *found = PyObject_GetAttrString(type, names[i]);
+        if (found == NULL)
+            return 0;
+        int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type)
+                      && ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX;
+        if (is_slot)
+            slots->at[i] = ((PyMemberDescrObject *)found)->d_member->offset;
+        else
+            PyErr_Format(PyExc_TypeError, "%s is no slot", names[i]);
+        Py_DECREF(found);
+        if (!is_slot)
+            return 0;
+    }
+    Py_XSETREF(slots->type, (PyTypeObject *)Py_NewRef(type));
+    return 1;
+}
+
+/* Where number *name* of an object of the class is kept: NULL there means that it has no value. */
+static inline PyObject **slot(PyObject *object, const Slots *slots, int name)
+{
+    return (PyObject **)((char *)object + slots->at[name]);
+}
+
+/* 1: it is a number from 0 on, which is *value*; 0 with an exception, or without one. */
+static inline int read_slot(PyObject *object, const Slots *slots, int name, int64_t *value)
+{
+    PyObject *number = *slot(object, slots, name);
+    return number != NULL && PyLong_Check(number) && fits_int64(number, value) && *value >= 0;
+}
+
+static inline void set_slot(PyObject *object, const Slots *slots, int name, PyObject *value)
+{
+    PyObject **place = slot(object, slots, name);
+    Py_XSETREF(*place, Py_NewRef(value));
+}
+
+#endif
