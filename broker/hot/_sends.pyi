@@ -1,4 +1,6 @@
-from rockhopper.broker.hot.plain_sends import Common, Sendable, Taken
+from rockhopper.broker.hot.plain_sends import Common, Counted, Sendable, Taken
+from rockhopper.broker.observing.stats import Traffic
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.frame import Frame
 
 def take_sends(
@@ -12,3 +14,5 @@ def take_sends(
     store_time_ms: int,
     /,
 ) -> Taken | None: ...
+def set_classes(run: type[Run], tail: type[QueueTail], traffic: type[Traffic], /) -> None: ...
+def count_up(counted: Counted, /) -> None: ...

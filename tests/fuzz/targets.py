@@ -13,7 +13,7 @@ from rockhopper.broker.hot.hot_codec import decode_pull, json_frame, pieces, tem
 from rockhopper.broker.hot.plain_sends import Waiting, common
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.log import _encoding, checking, encoding, selecting, walking
-from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol import _framing
 from rockhopper.protocol.frame import Frame, FrameDecoder, split_in_python
@@ -51,6 +51,7 @@ COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512, WAITING)
 OP_CONSTANTS = encoding.queue_constants(TRANSACTION_OP_HALF_TOPIC, 0)
 
 _encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
+_sends.set_classes(Run, QueueTail, Traffic)
 
 
 def frames_of(data: bytes) -> list[Frame]:
@@ -79,6 +80,7 @@ def take_sends(data: bytes) -> None:
         decode_messages(b"".join(_records_of(records, run.units[0])))
     half_count = sum(messages for traffic, messages, _, _ in counted if traffic is half_traffic)
     assert len(halves or ()) == half_count
+    _sends.count_up(counted)
     decoder = FrameDecoder()
     for answers, log_offset, _ in owed:
         assert LOG_OFFSET <= log_offset < end
