@@ -5,6 +5,8 @@ back to the system at once, and each page of theirs, when it is taken anew, cost
 filled with zeros: a sixth of the time of a batch.
 """
 
+from typing import Any
+
 from rockhopper.protocol.compiled import compiled
 
 IN_HEAP_BYTES = 8 << 20
@@ -15,6 +17,6 @@ AT_END_BYTES = 32 << 20
 _heap = compiled("rockhopper.broker.loop._heap")
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory(heap: Any = _heap) -> bool:
     """Have this process keep it; return whether its C library can be told so."""
-    return _heap is not None and _heap.keep_freed(IN_HEAP_BYTES, AT_END_BYTES)
+    return heap is not None and heap.keep_freed(IN_HEAP_BYTES, AT_END_BYTES)

@@ -11,24 +11,27 @@ from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.compiled import compiled
 
 
-def _append_none(_runs: list[Run], first: int) -> int:
+def append_plain_in_python(_runs: list[Run], first: int) -> int:
+    """Leave all of them to ``append_many``."""
     return first
 
 
-def _take_offsets(runs: list[Run]) -> None:
+def take_offsets_in_python(runs: list[Run]) -> None:
+    """The oracle of ``take_offsets``."""
     for run in runs:
         run.tail.next_offset = run.first_offset + run.count
 
 
-def _awaited(runs: list[Run], count: int) -> list[Run]:
+def awaited_in_python(runs: list[Run], count: int) -> list[Run]:
+    """The oracle of ``awaited``."""
     return [run for run in runs[:count] if run.tail.waiters]
 
 
-append_plain: Callable[[list[Run], int], int] = _append_none
+append_plain: Callable[[list[Run], int], int] = append_plain_in_python
 """Append the plain runs from number *first* on, up to one that is not; its number."""
-take_offsets: Callable[[list[Run]], None] = _take_offsets
+take_offsets: Callable[[list[Run]], None] = take_offsets_in_python
 """Let the tails of *runs*, which begin at their next offsets, go on behind them."""
-awaited: Callable[[list[Run], int], list[Run]] = _awaited
+awaited: Callable[[list[Run], int], list[Run]] = awaited_in_python
 """Those of the first *count* of *runs* whose queues somebody waits at."""
 
 _appending = compiled("rockhopper.broker.store.queues._appending")

@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.store.queues import appending
-from rockhopper.broker.store.queues.appending import append_plain, awaited, take_offsets
+from rockhopper.broker.store.queues.appending import (
+    append_plain,
+    append_plain_in_python,
+    awaited,
+    awaited_in_python,
+    take_offsets,
+    take_offsets_in_python,
+)
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
-pytestmark = pytest.mark.skipif(appending._appending is None, reason="no compiler")
+pytestmark = pytest.mark.skipif(append_plain is append_plain_in_python, reason="no compiler")
 
 PER_FILE = 5
 
@@ -153,21 +159,22 @@ def test_other_objects_are_left(place: Place) -> None:
 
 def test_what_cannot_be_noted_is_met_again_in_python(place: Place) -> None:
     def refuse(_: object) -> None:
-        raise OSError(errno.EIO, "nobody takes notes")
+        if queue.max_offset > 1:
+            raise OSError(errno.EIO, "nobody takes notes")
 
     queue = ConsumeQueue(place.queue.directory.parent / "1", "T", 1, 100, refuse)
-    with pytest.raises(OSError, match="takes notes"):
-        queue.append(0, 0, 50, 7)
-    queue._is_dirty = False
+    queue.append(0, 0, 50, 7)
+    queue.flush()
     place.tail.consume_queue = queue
     assert append_plain([place.run], 0) == 0
+    assert place.dirty == []
 
 
 def test_without_a_compiler_all_is_left(place: Place) -> None:
-    assert appending._append_none([place.run], 0) == 0
+    assert append_plain_in_python([place.run], 0) == 0
 
 
-@pytest.mark.parametrize("take", [take_offsets, appending._take_offsets])
+@pytest.mark.parametrize("take", [take_offsets, take_offsets_in_python])
 def test_tails_go_on_behind_their_runs(
     take: Callable[[list[Run]], None], place: Place, tmp_path: Path
 ) -> None:
@@ -177,7 +184,7 @@ def test_tails_go_on_behind_their_runs(
     assert (place.tail.next_offset, other.tail.next_offset) == (3, 9)
 
 
-@pytest.mark.parametrize("ask", [awaited, appending._awaited])
+@pytest.mark.parametrize("ask", [awaited, awaited_in_python])
 def test_runs_are_told_of_at_whose_queues_somebody_waits(
     ask: Callable[[list[Run], int], list[Run]], place: Place, tmp_path: Path
 ) -> None:
