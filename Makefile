@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
-	bench-client bench-spark \
+	bench-client bench-cores bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants fuzz clean
 
@@ -115,6 +115,9 @@ bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (
 
 bench-client: $(VENV)/.installed  ## measure the bundled client beside a bare asyncio echo
 	$(BIN)/python -m benchmarks.client
+
+bench-cores: $(VENV)/.installed  ## measure two brokers under one parent beside one
+	$(BIN)/python -m benchmarks.all_cores
 
 bench-recovery: $(VENV)/.installed-test  ## measure a start that derives everything, beside a CRC pass
 	$(BIN)/python -m benchmarks.recovery

@@ -1,0 +1,79 @@
+"""What a broker costs a message beside others of its kind: ``--brokers 2`` beside one alone.
+
+    python -m benchmarks.all_cores [--brokers 2] [--rounds 3] [--seconds 3]
+
+One core for all servers, one for the load. Each round puts single sends on one broker, then on so
+many under one parent, all at once. What counts is messages per second of the brokers' CPU time:
+wall times say how many cores this machine has, and are left out.
+"""
+
+import argparse
+import statistics
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks import load, servers, topics
+from benchmarks.cases import BASE
+from benchmarks.servers import Server
+
+RATIO_MIN = 0.85
+CORES_ASKED = 16
+PORTS_APART = 20
+POLL_S = 0.05
+
+
+def main() -> None:
+    """Print messages per CPU second of one and of several, and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--brokers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+    load.build_loadgen()
+    alone, together = [], []
+    for _ in range(options.rounds):
+        load.wait_until_quiet(10)
+        alone.append(per_cpu_second(1, options.seconds))
+        together.append(per_cpu_second(options.brokers, options.seconds))
+        print(f"one: {alone[-1]:,.0f}/s of CPU, {options.brokers}: {together[-1]:,.0f}/s of CPU")
+    one, several = statistics.median(alone), statistics.median(together)
+    ratio = several / one
+    verdict = "ok" if ratio >= RATIO_MIN else "BELOW"
+    print(f"{options.brokers} beside one: {ratio:.2f} >= {RATIO_MIN} {verdict}")
+    print(f"{CORES_ASKED} cores for brokers, at this ratio: {CORES_ASKED * several / 1e6:,.1f} M/s")
+
+
+def per_cpu_second(count: int, seconds: float) -> float:
+    """Messages that *count* brokers take together, over the CPU seconds of all."""
+    with servers.rockhopper({"brokers": str(count)}) as server:
+        brokers = [(server.port, server.pid)] if count == 1 else _brokers(server, count)
+        with ThreadPoolExecutor(count) as threads:
+            samples = list(threads.map(lambda broker: load.run(BASE, *broker, seconds), brokers))
+    messages = sum(sample.messages_per_s for sample in samples)
+    return messages / sum(sample.messages_per_s * sample.cpu_us / 1e6 for sample in samples)
+
+
+def _brokers(parent: Server, count: int) -> list[tuple[int, int]]:
+    """Port and process of each, when all of them take messages and know the topics."""
+    while not _is_ready(parent.http_port):
+        time.sleep(POLL_S)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    ports = [parent.port + PORTS_APART * number for number in range(count)]
+    for port in ports[1:]:
+        topics.prepare(port)
+    return list(zip(ports, map(int, children), strict=True))
+
+
+def _is_ready(http_port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/readyz") as answer:
+            return bool(answer.status == 200)
+    except urllib.error.URLError:
+        return False
+
+
+if __name__ == "__main__":
+    main()
