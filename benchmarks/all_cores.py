@@ -51,7 +51,7 @@ def per_cpu_second(count: int, seconds: float) -> float:
     with servers.rockhopper({"brokers": str(count)}) as server:
         brokers = [(server.port, server.pid)] if count == 1 else _brokers(server, count)
         with ThreadPoolExecutor(count) as threads:
-            samples = list(threads.map(lambda broker: load.run(BASE, *broker, seconds), brokers))
+            samples = list(threads.map(lambda at: load.run(BASE, at[0], at[1], seconds), brokers))
     messages = sum(sample.messages_per_s for sample in samples)
     return messages / sum(sample.messages_per_s * sample.cpu_us / 1e6 for sample in samples)
 
