@@ -75,6 +75,11 @@ class CheckBack:
         if self._is_running and due_ms is not None:
             self._timer.arm(due_ms)
 
+    def arm_for(self, due_ms: int) -> None:
+        """See to it that a look at *due_ms* is made in time, and those that ``arm`` saw to."""
+        if self._is_running:
+            self._timer.arm(due_ms)
+
     def look_soon(self, half: OpenHalf) -> None:
         """Look at *half* in a second, whenever it was due."""
         self._halves.schedule(half, self._now_ms() + RETRY_MS)

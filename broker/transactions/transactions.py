@@ -206,7 +206,7 @@ class Transactions(Part):
         due_ms = now_ms + self._patience_ms(immune_ms)
         for offset, log_offset, group in halves:
             self.halves.add(OpenHalf(offset, log_offset, group, now_ms, op_floor=op_floor), due_ms)
-        self.check_back.arm()
+        self.check_back.arm_for(due_ms)
 
     def purge(self) -> None:
         """Roll back everything that is open.
