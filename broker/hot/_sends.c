@@ -90,8 +90,8 @@ typedef struct {
     PyObject *sendable;
     Span born_host;
     int64_t log_offset, room_end, store_time_ms;
-    /* The topic of the last message. */
-    Span topic;
+    /* The topic of the last message, and one that was not known to take any. */
+    Span topic, unknown;
     PyObject *tails, *traffic;
     /* What it has made. */
     Run *runs;
@@ -217,8 +217,10 @@ static int find_topic(Pass *pass, Span topic)
         return -1;
     PyObject *found = PyDict_GetItemWithError(pass->sendable, name);
     Py_DECREF(name);
-    if (found == NULL)
+    if (found == NULL) {
+        pass->unknown = topic;
         return PyErr_Occurred() ? -1 : 0;
+    }
     if (!PyTuple_Check(found) || PyTuple_GET_SIZE(found) != 2
         || !PyList_Check(PyTuple_GET_ITEM(found, 0))) {
         PyErr_SetString(PyExc_TypeError, "the tails of a topic, and its traffic, are needed");
@@ -806,7 +808,9 @@ static PyObject *take_sends(PyObject *module, PyObject *const *args, Py_ssize_t 
     pass.records_hint = guess_size(args[0], (Py_ssize_t)first);
     Py_ssize_t taken = stage_all(&pass, args[0], (Py_ssize_t)first);
     PyObject *result = NULL;
-    if (taken == 0)
+    if (taken == 0 && pass.unknown.data != NULL)
+        result = PyUnicode_DecodeASCII(pass.unknown.data, pass.unknown.size, NULL);
+    else if (taken == 0)
         result = Py_NewRef(Py_None);
     else if (taken > 0)
         result = result_of(&pass, taken);

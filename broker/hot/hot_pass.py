@@ -196,15 +196,11 @@ class HotPass:
         starts = SEND_STARTS.get(serialize_type)
         if starts is None or not header.startswith(starts) or not turn.can_stage():
             return 0
-        taken = take_sends(
-            frames,
-            first,
-            self._sendable,
-            self._common,
-            turn.connection.born_host,
-            *self._store.place(),
-        )
-        if taken is None:
+        born_host, place = turn.connection.born_host, self._store.place()
+        taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
+        if isinstance(taken, str) and self._admit(taken) is not None:
+            taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
+        if taken is None or isinstance(taken, str):
             return 0
         count, records, runs, packed_keys, counted, owed, halves = taken
         self._store.stage_encoded(records, runs, packed_keys)

@@ -120,7 +120,10 @@ if _sends is not None:
     _sends.set_classes(Run, QueueTail, Traffic)
 count_up: Callable[[Counted], None] = take_nothing if _sends is None else _sends.count_up
 """Add to traffic what *counted* says."""
-take_sends: Callable[..., Taken | None] = take_nothing if _sends is None else _sends.take_sends
+take_sends: Callable[..., Taken | str | None] = (
+    take_nothing if _sends is None else _sends.take_sends
+)
 """(frames, number of the first one, sendable topics, Common, born host, log offset of the next
 record, log offset that records may reach, store time in ms): what became of the plain sends in
-front; None if there is none. Nothing but its result says that they were there."""
+front; the topic of the first if it is none of those, and None if that is not plain otherwise.
+Nothing but its result says that they were there."""

@@ -66,7 +66,7 @@ def take_sends(data: bytes) -> None:
     born_host = STORE_HOST if data[0] & 1 else V6_HOST
     room_end = LOG_OFFSET + 8 * data[0] * data[0]
     taken = _sends.take_sends(frames, 0, SENDABLE, COMMON, born_host, LOG_OFFSET, room_end, NOW_MS)
-    if taken is None:
+    if taken is None or isinstance(taken, str):
         return
     count, records, runs, packed_keys, counted, owed, halves = taken
     end = LOG_OFFSET + len(records)

@@ -9,10 +9,12 @@ import pytest
 
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.hot import hot_pass
+from rockhopper.broker.hot.plain_sends import take_nothing, take_sends
 from rockhopper.broker.loop.rounds import PASS_S
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.queues.queue_tail import Run
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
@@ -102,6 +104,31 @@ def test_a_pass_is_one_write_to_the_log_and_one_to_the_peer(
     assert len(writes) == 1
     assert len(broker.peer.written) == 1
     assert codes(broker) == [(n, 0) for n in range(1, 6)]
+
+
+@pytest.mark.skipif(take_sends is take_nothing, reason="no compiler")
+@pytest.mark.parametrize("kind", [JSON, BINARY])
+def test_sends_with_long_names_alone_find_the_compiled_way(
+    broker: HotBroker, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    def long_send(opaque: int) -> Frame:
+        ext = {"producerGroup": "g", "topic": "orders", "defaultTopic": "TBW102"}
+        ext |= {"defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "flag": "0"}
+        ext |= {"bornTimestamp": "1", "properties": "UNIQ_KEY\x01AB\x02"}
+        return frame(10, opaque, ext, b"hello", kind=kind)
+
+    broker.serve([long_send(0)])
+    taken: list[int] = []
+    stage = broker.served.store.stage_encoded
+
+    def staged(records: bytes, runs: list[Run], packed_keys: bytes) -> None:
+        taken.append(sum(run.count for run in runs))
+        stage(records, runs, packed_keys)
+
+    monkeypatch.setattr(broker.served.store, "stage_encoded", staged)
+    broker.serve([long_send(1), long_send(2)])
+    assert taken == [2]
+    assert codes(broker) == [(0, 0), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize("kind", [JSON, BINARY, MSGPACK])

@@ -99,6 +99,10 @@ class Pass:
         self.common: Common = common(made, HOST, suffix, body_size_bytes_max, waiting)
 
     def take(self, *frames: Frame, first: int = 0, room_end: int = 1 << 30) -> Taken | None:
+        taken = self.ask(*frames, first=first, room_end=room_end)
+        return None if isinstance(taken, str) else taken
+
+    def ask(self, *frames: Frame, first: int = 0, room_end: int = 1 << 30) -> Taken | str | None:
         sendable = {"orders": (self.tails, self.traffic)}
         return take_sends(
             list(frames), first, sendable, self.common, HOST, 4096, room_end, 1_700_000_000_000
@@ -474,6 +478,18 @@ def test_a_batch_that_is_not_plain_is_left_to_python(body: bytes) -> None:
     assert one.take((JSON, header(EXT | {"m": "true"}, 320), body)) is None
     delayed = EXT | {"m": "true", "i": "DELAY\x011\x02"}
     assert one.take((JSON, header(delayed, 320), encode_batch([(0, b"x", b"")]))) is None
+
+
+@pytest.mark.parametrize("code", [10, 310])
+def test_the_topic_is_named_that_nobody_admitted(code: int) -> None:
+    ext = V1 | {"topic": "others"} if code == 10 else EXT | {"b": "others"}
+    one = Pass()
+    assert one.ask(json_send(ext, code=code), json_send()) == "others"
+    taken = one.take(json_send(), json_send(ext, code=code))
+    assert taken is not None
+    assert taken[0] == 1
+    wrong = {"sysFlag": "x"} if code == 10 else {"f": "x"}
+    assert one.ask(json_send(ext | wrong, code=code)) is None
 
 
 def test_what_was_taken_is_counted() -> None:
