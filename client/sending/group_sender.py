@@ -132,7 +132,6 @@ class GroupSender:
         allowed_s: float,
         began_s: float | None = None,
     ) -> list[SendReceipt]:
-        self.session.check_open()
         now_s = self.session.pool.loop.time
         started_s = now_s() if began_s is None else began_s
         deadline_s = started_s + allowed_s
