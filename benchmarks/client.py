@@ -25,10 +25,11 @@ from benchmarks.load import cores
 from benchmarks.report import judged, table
 from benchmarks.servers import Server
 from benchmarks.topics import TOPIC
-from rockhopper import Consumer, Message, Producer, PullConsumer, ReceivedMessage
+from rockhopper import Consumer, Linger, Message, Producer, PullConsumer, ReceivedMessage
 
 BODY_SIZE_BYTES = 128
 GATHERED = 1000
+LINGER_S = 0.005
 BATCH = 100
 ROUND_TRIPS = 200
 ECHO_RATIO_MAX = 2.0
@@ -247,6 +248,9 @@ async def measure_all(server: Server, echo: Server, options: argparse.Namespace)
         await meter.measure(
             f"send, {GATHERED:,} gathered", lambda: gathered(producer, seconds), SENDS_PER_S_MIN
         )
+        async with Producer(address(server), timeout_s=30, linger=Linger(LINGER_S)) as lingering:
+            case = f"the same with Linger({LINGER_S:g})"
+            await meter.measure(case, lambda: gathered(lingering, seconds), SENDS_PER_S_MIN)
         case = f"send_batch of {BATCH}"
         await meter.measure(case, lambda: batches(producer, seconds))
         await fill(producer, count)

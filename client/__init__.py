@@ -20,6 +20,7 @@ from rockhopper.client.filters import Sql
 from rockhopper.client.producer import Producer
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.sending.lingering import Linger
 from rockhopper.client.transactions import Transaction, TransactionProducer, TransactionState
 from rockhopper.protocol.message import Message
 
@@ -35,6 +36,7 @@ __all__ = [
     "ClientStateError",
     "Consumer",
     "EarlierSendFailedError",
+    "Linger",
     "MalformedAnswerError",
     "Message",
     "MessageNotFoundError",

@@ -12,6 +12,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
+from rockhopper.client.sending.lingering import Linger, Lingering, goes_ahead
 from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.sending.request_reply import PendingRequests, reply_address
@@ -48,12 +49,14 @@ class Producer:
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
+        linger: Linger | None = None,
     ) -> None:
         """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
 
         `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
+        With `linger` concurrent sends share batches.
         Raises ValueError.
         """
         reason = group_error(group)
@@ -72,6 +75,9 @@ class Producer:
         """Its connections, and the routes that it knows."""
         self.session.producer_groups.add(group)
         self.sender = GroupSender(self.session, group, timeout_s=timeout_s, retries=retries)
+        self._lingering = (
+            None if linger is None else Lingering(linger, self._policy, self.sender, timeout_s)
+        )
         self.requests = PendingRequests(self.session)
         self.trace: MessageTrace | None = None
         if trace:
@@ -98,9 +104,15 @@ class Producer:
         return self
 
     async def close(self) -> None:
-        """Hand everything that was sent to the network, then close."""
+        """Hand everything that was sent to the network, then close.
+
+        What lingers is sent at once, and waited for.
+        """
         self.session.check_loop()
+        lingering, self._lingering = self._lingering, None
         try:
+            if lingering is not None and not self.session.is_inherited:
+                await lingering.close()
             if self.trace is not None and not self.session.is_inherited:
                 await self.trace.close()
         finally:
@@ -124,6 +136,7 @@ class Producer:
         Raises MessageRejectedError, RouteNotFoundError, RequestRefusedError,
         BrokerUnreachableError, RequestTimeoutError.
         """
+        lingering = self._lingering
         if (
             type(message) is str
             and type(body) is bytes
@@ -133,7 +146,12 @@ class Producer:
         ):
             prepared = self._policy.prepare_plain(message, body)
         else:
-            prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
+            whole = _as_message(message, body, tags, keys, properties)
+            prepared = self._policy.prepare(whole)
+            if lingering is not None and goes_ahead(whole):
+                lingering = None
+        if lingering is not None:
+            return await lingering.send(prepared, queue, timeout_s)
         return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
 
     async def send_batch(

@@ -60,11 +60,15 @@ class GroupSender:
         messages: Sequence[OutgoingMessage],
         choice: MessageQueue | int | None = None,
         timeout_s: float | None = None,
+        began_s: float | None = None,
     ) -> Awaitable[list[SendReceipt]]:
-        """Send `outgoing`, alone or the batch of `messages`; the outcome is a receipt for each."""
+        """Send `outgoing`, alone or the batch of `messages`; the outcome is a receipt for each.
+
+        `began_s` is when the time began to run, if it was not now.
+        """
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
         if outgoing.sharding_key is None:
-            return self._send(outgoing, messages, choice, allowed_s)
+            return self._send(outgoing, messages, choice, allowed_s, began_s)
         return self._send_in_turn(outgoing, messages, choice, allowed_s)
 
     async def _send_in_turn(

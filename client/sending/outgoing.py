@@ -66,6 +66,7 @@ class OutgoingPolicy:
         self._good_topics: set[str] = set()
         limits = (message_size_bytes_max, compress_above_bytes, BODY_SIZE_BYTES_MAX)
         self._plain_size_bytes_max = min(limit for limit in limits if limit is not None)
+        self.batch_size_bytes_max = min(message_size_bytes_max, BODY_SIZE_BYTES_MAX)
 
     def prepare(
         self,
@@ -131,22 +132,25 @@ class OutgoingPolicy:
         for message in messages:
             _check_batchable(message, first)
             parts.append(self.prepare(message, in_batch=True))
+        return self.join(parts, first.wait_stored), parts
+
+    def join(self, parts: Sequence[OutgoingMessage], wait_stored: bool = True) -> OutgoingMessage:
+        """Return the batch of messages that agree about topic, sharding key and `wait_stored`."""
+        first = parts[0]
         body = encode_batch((part.flag, part.body, part.properties.encode()) for part in parts)
         self._check_size("batch", len(body), first.topic)
         _check_fits_frame("batch", len(body), first.topic)
         message_id = self._ids.next()
-        outer = Message(first.topic, wait_stored=first.wait_stored)
-        properties = _properties_text(outer, message_id)
-        whole = OutgoingMessage(
+        properties = _properties_text(Message(first.topic, wait_stored=wait_stored), message_id)
+        return OutgoingMessage(
             first.topic,
             body,
             properties,
             message_id,
-            parts[0].born_time_ms,
+            first.born_time_ms,
             sharding_key=first.sharding_key,
             is_batch=True,
         )
-        return whole, parts
 
     def _check_topic(self, topic: str) -> None:
         reason = topic_error(topic)
@@ -175,6 +179,11 @@ def _check_fits_frame(what: str, size_bytes: int, topic: str) -> None:
         )
 
 
+def utf8_size_bytes(text: str) -> int:
+    """Return the size that a text has on the wire."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _properties_text(
     message: Message, message_id: str, system: Mapping[str, str] | None = None
 ) -> str:
@@ -185,7 +194,7 @@ def _properties_text(
         text = encode_properties(properties)
     except ValueError as error:
         raise MessageRejectedError(str(error)) from error
-    size_bytes = len(text) if text.isascii() else len(text.encode())
+    size_bytes = utf8_size_bytes(text)
     if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
         raise MessageRejectedError(
             f"the properties of a message for {message.topic!r} have {size_bytes:,} bytes; "

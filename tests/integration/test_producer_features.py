@@ -12,6 +12,7 @@ from rockhopper.broker import Broker
 from rockhopper.client import (
     Admin,
     Consumer,
+    Linger,
     Message,
     Producer,
     PullConsumer,
@@ -58,6 +59,20 @@ async def test_a_thousand_sends_of_20_keys_at_once_keep_the_order_of_each_key(
         queues[number % 20].add(message.queue_id)
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
     assert all(len(each) == 1 for each in queues.values())
+
+
+async def test_sends_that_linger_are_where_their_receipts_say(broker: Broker) -> None:
+    linger = Linger(wait_s=0.001, count_max=300)
+    async with Producer(broker.nameserver, linger=linger, timeout_s=HANG_S) as producer:
+        bodies = [b"%d" % number for number in range(1000)]
+        await asyncio.gather(*(producer.send("linger", body) for body in bodies))
+        ordered = await asyncio.gather(*(producer.send("one", body, queue=0) for body in bodies))
+    assert sorted(message.body for message in await read(broker, "linger", 1000)) == sorted(bodies)
+    found = await read(broker, "one", 1000)
+    assert [message.body for message in found] == bodies
+    assert [(message.message_id, message.queue_offset) for message in found] == [
+        (receipt.message_id, receipt.queue_offset) for receipt in ordered
+    ]
 
 
 async def test_transactions_commit_and_roll_back() -> None:

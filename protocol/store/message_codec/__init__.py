@@ -8,6 +8,7 @@ from rockhopper.protocol.message_ids import (
 )
 from rockhopper.protocol.store.message_codec.batch import (
     BATCH_COUNT_MAX,
+    BATCHED_SIZE_BYTES,
     INNER_BATCH_COUNT_MAX,
     decode_batch,
     decode_messages,
@@ -46,6 +47,7 @@ from rockhopper.protocol.sys_flags import (
 )
 
 __all__ = [
+    "BATCHED_SIZE_BYTES",
     "BATCH_COUNT_MAX",
     "BODY_CRC_MASK",
     "INNER_BATCH_COUNT_MAX",

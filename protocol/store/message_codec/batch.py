@@ -37,6 +37,9 @@ BATCH_COUNT_MAX = 290_000
 INNER_BATCH_COUNT_MAX = 32_767
 """Of a batch in one record: what the INT16 in a unit of a BatchCQ queue can count."""
 
+BATCHED_SIZE_BYTES = 22
+"""What a message takes in a batch beside its body and its properties."""
+
 _HEAD = struct.Struct(">iiiii")
 _INT16 = struct.Struct(">h")
 _WRAPPED = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
@@ -53,7 +56,7 @@ def encode_batch(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     """
     parts: list[bytes] = []
     for flag, body, properties in messages:
-        size = 22 + len(body) + len(properties)
+        size = BATCHED_SIZE_BYTES + len(body) + len(properties)
         try:
             parts += (
                 _HEAD.pack(size, 0, 0, flag, len(body)),

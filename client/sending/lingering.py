@@ -1,0 +1,173 @@
+"""Sends that wait a moment for others of their topic, to leave with them as one batch.
+
+Messages that name the same queue, or none, gather in a lane. It leaves when its time is up, when
+the batch is full, or when something comes that cannot join it, so a lane keeps the order of the
+calls. A batch is sent as a message is, tried again on other brokers too. One that a broker finds
+fault with is sent again message by message, so that each has its own outcome: one of them may be
+at fault, or that they are a batch.
+
+Who is cancelled before the batch has left is not in it. All that lingers has a caller who waits
+for it, and a lane holds one batch: nothing piles up here that would not do so elsewhere.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from rockhopper.client.errors import RequestRefusedError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.sending.group_sender import GroupSender
+from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy, utf8_size_bytes
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.names import is_retry_topic
+from rockhopper.protocol.store.message_codec import BATCHED_SIZE_BYTES, INNER_BATCH_COUNT_MAX
+
+# Nothing was stored, and what is wrong may be wrong with one message only, or with batches.
+_FAULTS = frozenset(
+    {int(ResponseCode.MESSAGE_ILLEGAL), int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)}
+)
+
+_Choice: TypeAlias = MessageQueue | int | None
+_Key: TypeAlias = tuple[str, _Choice]
+_Waiting: TypeAlias = list[tuple[OutgoingMessage, asyncio.Future[SendReceipt]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Linger:
+    """How long a producer lets sends wait for others to share a batch, and how large that gets.
+
+    With `wait_s=0` only those share one that are sent in the same turn of the event loop, such as
+    those of one asyncio.gather.
+    """
+
+    wait_s: float = 0.005
+    count_max: int = 1000
+    size_bytes_max: int = 256 * 1024
+
+    def __post_init__(self) -> None:
+        if self.wait_s < 0:
+            raise ValueError(f"wait_s is {self.wait_s}: nothing waits less than 0 s")
+        if not 1 <= self.count_max <= INNER_BATCH_COUNT_MAX:
+            raise ValueError(f"count_max is {self.count_max}: 1 to {INNER_BATCH_COUNT_MAX} will do")
+        if self.size_bytes_max < 1:
+            raise ValueError(f"size_bytes_max is {self.size_bytes_max}: 1 is the least")
+
+
+class _Lane(msgspec.Struct, eq=False):
+    """What lingers for one queue, or for any queue of a topic."""
+
+    choice: _Choice
+    timeout_s: float
+    began_s: float
+    timer: asyncio.Handle
+    waiting: _Waiting = []
+    size_bytes: int = 0
+
+
+class Lingering:
+    """The sends of one producer that linger, and the batches that they left in."""
+
+    def __init__(
+        self, linger: Linger, policy: OutgoingPolicy, sender: GroupSender, timeout_s: float
+    ) -> None:
+        self._linger = linger
+        self._policy = policy
+        self._sender = sender
+        self._timeout_s = timeout_s
+        self._size_bytes_max = min(linger.size_bytes_max, policy.batch_size_bytes_max)
+        self._lanes: dict[_Key, _Lane] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def send(
+        self, outgoing: OutgoingMessage, choice: _Choice, timeout_s: float | None
+    ) -> SendReceipt:
+        """Send a message together with others; by itself, behind them, if it cannot join any."""
+        self._sender.session.check_open()
+        topic, allowed_s = outgoing.topic, self._timeout_s if timeout_s is None else timeout_s
+        size_bytes = BATCHED_SIZE_BYTES + len(outgoing.body) + utf8_size_bytes(outgoing.properties)
+        goes_alone = size_bytes > self._size_bytes_max or outgoing.sys_flag or is_retry_topic(topic)
+        key = (topic, choice)
+        lane = self._lanes.get(key)
+        if lane is not None and (
+            goes_alone
+            or lane.timeout_s != allowed_s
+            or lane.size_bytes + size_bytes > self._size_bytes_max
+        ):
+            self._leave(key)
+            lane = None
+        if goes_alone:
+            await asyncio.sleep(0)  # the batches before it are written now
+            return (await self._sender.send(outgoing, [outgoing], choice, allowed_s))[0]
+        loop = self._sender.session.pool.loop
+        if lane is None:
+            timer = loop.call_later(min(self._linger.wait_s, allowed_s / 2), self._leave, key)
+            lane = self._lanes[key] = _Lane(choice, allowed_s, loop.time(), timer)
+        outcome: asyncio.Future[SendReceipt] = loop.create_future()
+        lane.waiting.append((outgoing, outcome))
+        lane.size_bytes += size_bytes
+        if len(lane.waiting) >= self._linger.count_max:
+            self._leave(key)
+        return await outcome
+
+    async def close(self) -> None:
+        """Let everything leave, and wait until it is stored or has failed."""
+        for key in list(self._lanes):
+            self._leave(key)
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _leave(self, key: _Key) -> None:
+        lane = self._lanes.pop(key)
+        lane.timer.cancel()
+        task = self._sender.session.pool.loop.create_task(self._deliver(lane, lane.waiting))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _deliver(self, lane: _Lane, waiting: _Waiting) -> None:
+        waiting = [each for each in waiting if not each[1].done()]  # the others are cancelled
+        if not waiting:
+            return
+        messages = [message for message, _ in waiting]
+        try:
+            outgoing = messages[0] if len(messages) == 1 else self._policy.join(messages)
+            receipts = await self._sender.send(
+                outgoing, messages, lane.choice, lane.timeout_s, lane.began_s
+            )
+            for (_, outcome), receipt in zip(waiting, receipts, strict=True):
+                if not outcome.done():
+                    outcome.set_result(receipt)
+        except Exception as error:
+            is_fault = isinstance(error, RequestRefusedError) and error.code in _FAULTS
+            if is_fault and len(waiting) > 1:
+                await asyncio.gather(*(self._deliver(lane, [each]) for each in waiting))
+                return
+            for _, outcome in waiting:
+                if not outcome.done():
+                    outcome.set_exception(_another(error))
+        finally:
+            for _, outcome in waiting:
+                outcome.cancel()  # if this task was: nobody is left waiting
+
+
+def goes_ahead(message: Message) -> bool:
+    """Whether a message has its own way, time or safety: it does not linger."""
+    return (
+        message.sharding_key is not None
+        or message.priority is not None
+        or message.is_delayed
+        or not message.wait_stored
+    )
+
+
+def _another(error: Exception) -> Exception:
+    """Return an error of its own for one of several who wait: a shared one collects tracebacks."""
+    kind = type(error)
+    another = kind.__new__(kind, *error.args)
+    another.__dict__.update(error.__dict__)
+    if hasattr(error, "__notes__"):
+        another.__notes__ = list(error.__notes__)
+    return another
