@@ -101,8 +101,8 @@ class GroupSender:
     async def route(self, topic: str) -> TopicRoute:
         """Return a route with queues to write to. Raises RouteNotFoundError."""
         self.session.check_open()
-        route = self._known(topic)
-        if route is None:
+        route = self.session.routes.known(topic)
+        if route is None or not route.write_queues:
             route = await self.session.routes.route(topic, for_sending=True)
         if not route.write_queues:
             raise RouteNotFoundError(
@@ -111,10 +111,6 @@ class GroupSender:
                 remedy="its brokers are down, slaves only, or its permissions are read-only",
             )
         return route
-
-    def _known(self, topic: str) -> TopicRoute | None:
-        route = self.session.routes.known(topic)
-        return route if route is not None and route.write_queues else None
 
     async def _send_oneway(
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None
@@ -139,7 +135,10 @@ class GroupSender:
         now_s = self.session.pool.loop.time
         started_s = now_s() if began_s is None else began_s
         deadline_s = started_s + allowed_s
-        route = self._known(outgoing.topic) or await self.route(outgoing.topic)
+        code = send_code(outgoing)
+        route = self.session.routes.known(outgoing.topic)
+        if route is None or not route.write_queues:
+            route = await self.route(outgoing.topic)
         failures: list[ClientError] = []
         failed_on: frozenset[str] = frozenset()
         while True:
@@ -152,14 +151,17 @@ class GroupSender:
             )
             left_s = deadline_s - now_s()
             if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
-                raise RequestTimeoutError(send_code(outgoing), _master(route, target), allowed_s)
+                raise RequestTimeoutError(code, _master(route, target), allowed_s)
             # With another broker to fall back on, one that hangs must not use up all the time.
             try_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
             try:
                 address = _master(route, target)
-                answer = await self._deliver(address, target, outgoing, try_s)
+                header_start = self._headers.begin(outgoing, target)
+                answer = await self.session.request_json(
+                    address, code, header_start, outgoing.body, try_s
+                )
                 if answer.code not in SENT_CODES:
-                    raise self.session.refusal(address, send_code(outgoing), answer)
+                    raise self.session.refusal(address, code, answer)
                 receipts = read_receipts(answer, messages, target, address)
                 if self.on_sent is not None:
                     self.on_sent(messages, receipts, answer, address, started_s)
@@ -175,14 +177,6 @@ class GroupSender:
             if pause_s:
                 await asyncio.sleep(pause_s)
             route = await self._route_after(failures[-1], outgoing.topic, route)
-
-    def _deliver(
-        self, address: str, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
-    ) -> Awaitable[Command]:
-        header_start = self._headers.begin(outgoing, target)
-        return self.session.request_json(
-            address, send_code(outgoing), header_start, outgoing.body, timeout_s
-        )
 
     async def _route_after(self, error: ClientError, topic: str, route: TopicRoute) -> TopicRoute:
         """Return the route to try again with: a fresh one if the broker does not have the topic."""
