@@ -1,9 +1,12 @@
-"""Short collections: what one of them found alive, and took long for, is not looked at again.
+"""Short collections: often, and what one found alive, and took long for, is not looked at again.
 
 Python's oldest generation holds every topic and every connection; with 100,000 topics to look at a
 collection stops the loop for a tenth of a second, again and again, and finds nothing. What is
 frozen is still freed when nobody refers to it any more; only cycles among it are not. Connections,
 the one thing that comes and goes in great numbers, leave none when they close.
+
+An object that is not in the processor's caches costs 0.4 us, so a pause under 5 ms may look at
+12,000 of them: what grows by a million objects has them looked at in pieces of that size.
 """
 
 import gc
@@ -12,6 +15,8 @@ from collections.abc import Callable, Mapping
 
 PAUSE_MAX_S = 0.002
 _OLDEST = 2
+THRESHOLDS = (700, 5, 1)
+"""Of gc.set_threshold: a collection of everything after 7,000 new objects, where those stay."""
 
 
 class ShortCollections:
@@ -20,16 +25,19 @@ class ShortCollections:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._began_s = 0.0
+        self._thresholds = gc.get_threshold()
 
     def start(self) -> None:
         """Freeze what there is, and begin to watch."""
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._noted)
 
     def stop(self) -> None:
         """Watch no more, and let everything be collected again."""
         if self._noted in gc.callbacks:
             gc.callbacks.remove(self._noted)
+            gc.set_threshold(*self._thresholds)
             gc.unfreeze()
 
     def _noted(self, phase: str, info: Mapping[str, int]) -> None:

@@ -8,6 +8,9 @@ import pytest
 from rockhopper.broker.loop.garbage import PAUSE_MAX_S, ShortCollections
 
 
+OBJECTS_MAX = 15_000
+
+
 class Watched(ShortCollections):
     """Under a clock of its own: a collection takes ``took_s``."""
 
@@ -59,6 +62,25 @@ def test_a_long_collection_freezes_what_it_found(watched: Watched) -> None:
     assert not is_frozen(kept)
     gc.collect()
     assert is_frozen(kept)
+
+
+def test_what_grows_is_looked_at_in_small_pieces(watched: Watched) -> None:
+    watched.took_s = 2 * PAUSE_MAX_S
+    looked_at = []
+
+    def note(phase: str, _info: object) -> None:
+        if phase == "start":
+            looked_at.append(len(gc.get_objects()))
+
+    gc.callbacks.append(note)
+    gc.enable()
+    kept: list[object] = []
+    for _ in range(200_000):
+        kept.append([])  # noqa: PERF401 - one by one, as topics come
+    gc.disable()
+    gc.callbacks.remove(note)
+    assert len(looked_at) > 100
+    assert max(looked_at) < OBJECTS_MAX
 
 
 def test_what_is_frozen_goes_with_its_last_reference(watched: Watched) -> None:
