@@ -201,12 +201,14 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     except StartError as error:
         click.echo(f"rockhopper-broker: {error}", err=True)
         return 1
+    collections = ShortCollections()
+    collections.start()
     log.info("serving", **service.facts())
     if parent is not None:
         await service.announce()
         parent.tell_serving(service.facts())
     # What is loaded by then stays: a collection need not look at it again.
-    loop.call_later(FREEZE_AFTER_S, ShortCollections().start)
+    loop.call_later(FREEZE_AFTER_S, collections.freeze)
     await _first_of(stopping.wait, service.failed.wait)
     if service.failed.is_set():
         log.error("stopping because the store has failed")
