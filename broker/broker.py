@@ -101,6 +101,7 @@ class Broker(ServingParts):
             self._ports.adopt("httpPort", http_socket)
         self._registration: Registration | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        self._sampling: asyncio.Task[None] | None = None
         self._undo = contextlib.AsyncExitStack()
         self._instance = uuid.uuid4().hex
         self._advertiser = Advertiser((), broker_ip1="", port=0, route_table="")
@@ -278,6 +279,8 @@ class Broker(ServingParts):
             ha_port=port + 1,
         )
         self._every(SAMPLE_INTERVAL_MS, self.expire)
+        self._every(SAMPLE_INTERVAL_MS, self._sample)
+        self._undo.callback(lambda: self._sampling and self._sampling.cancel())
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         self.stalls.start()
         self._undo.callback(self.stalls.stop)
@@ -338,6 +341,9 @@ class Broker(ServingParts):
             action()
 
         self._timers.append(loop.call_later(interval_ms / 1000, run))
+
+    def _sample(self) -> None:
+        self._sampling = asyncio.get_running_loop().create_task(self.sample())
 
     def _store_failed(self, error: StoreFailedError) -> None:
         if self.store.is_lost:

@@ -147,7 +147,7 @@ def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | Non
     labels = ("topic", "is_system")
     messages = _counter("rocketmq_messages_in_total", "Messages taken", *labels)
     size = _counter("rocketmq_throughput_in_total", "Bytes of records taken", *labels)
-    for index, (topic, traffic) in enumerate(stats.by_key("put").items()):
+    for index, (topic, traffic) in enumerate(stats.by_key("put")):
         is_system = _text(topics.is_system(topic))
         messages.add(traffic.messages, topic, is_system)
         size.add(traffic.bytes, topic, is_system)
@@ -162,7 +162,7 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
     labels = ("topic", "consumer_group", "is_retry", "is_system")
     messages = _counter("rocketmq_messages_out_total", "Messages handed out", *labels)
     size = _counter("rocketmq_throughput_out_total", "Bytes handed out", *labels)
-    for index, (key, traffic) in enumerate(stats.by_key("get").items()):
+    for index, (key, traffic) in enumerate(stats.by_key("get")):
         topic, _, group = key.partition("@")
         values = (
             topic,
@@ -179,7 +179,7 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
     dead = _counter(
         "rocketmq_send_to_dlq_messages_total", "Messages given up", "topic", "consumer_group"
     )
-    for key, traffic in stats.by_key("dead").items():
+    for key, traffic in stats.by_key("dead"):
         topic, _, group = key.partition("@")
         dead.add(traffic.messages, topic, group)
     yield dead

@@ -12,6 +12,7 @@ from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Parts
+from rockhopper.broker.loop.slices import in_slices
 from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
@@ -247,9 +248,12 @@ class ServingParts:
 
     def expire(self) -> None:
         """Forget who has gone silent, and what nobody came back for."""
-        if self.stats.sample():
-            self.store.put_times.begin_period()
         self.parts.expire()
+
+    async def sample(self) -> None:
+        """Take the samples of the statistics that are due."""
+        if await in_slices(self.stats.sample_in_steps()):
+            self.store.put_times.begin_period()
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)

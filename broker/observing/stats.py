@@ -5,18 +5,24 @@ group. Everything else is worked out from samples that a timer takes: every 10 s
 which come the rates over 10, 60 and 600 s; and for each Traffic what RocketMQ's StatsItem keeps, a
 sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day"). What
 has not moved since its last sample is passed over, so that ten thousand quiet topics cost nothing.
+
+There may be hundreds of thousands of them, so what looks at all goes in steps (loop/slices.py).
 """
 
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, TypeVar
 
 from rockhopper.protocol.names import LMQ_PREFIX, is_system_topic
 from rockhopper.protocol.store.light_queues import is_light
 
 SAMPLE_INTERVAL_MS = 10_000
 TPS_WINDOWS_S = (10, 60, 600)
+
+HISTORIES_PER_STEP = 2048
+
+_Result = TypeVar("_Result")
 
 _TOTALS_KEPT = TPS_WINDOWS_S[-1] * 1000 // SAMPLE_INTERVAL_MS + 1
 
@@ -244,7 +250,7 @@ class BrokerStats:
     def forget_topic(self, topic: str) -> None:
         """Drop the counters of a deleted topic; the totals keep what they counted."""
         prefix = f"{topic}@"
-        self._retire("put", [key for key in self.tables["put"] if key == topic])
+        self._retire("put", [topic] if topic in self.tables["put"] else [])
         for table in _GROUP_TABLES:
             self._retire(table, [key for key in self.tables[table] if key.startswith(prefix)])
 
@@ -266,10 +272,17 @@ class BrokerStats:
             retired.calls += traffic.calls
 
     def total(self, table: str) -> Traffic:
+        """``total_in_steps`` at once."""
+        return _at_once(self.total_in_steps(table))
+
+    def total_in_steps(self, table: str) -> Generator[None, None, Traffic]:
         """The sum over all keys of a table: ``put``, ``get``, ``back``, ``dead`` and so on."""
         retired = self._retired[table]
         messages, size_bytes, calls = retired.messages, retired.bytes, retired.calls
-        for history in self.tables[table].values():
+        # What is retired meanwhile is among these still.
+        for number, history in enumerate(tuple(self.tables[table].values()), 1):
+            if number % HISTORIES_PER_STEP == 0:
+                yield
             traffic = history.traffic
             messages += traffic.messages
             size_bytes += traffic.bytes
@@ -288,14 +301,14 @@ class BrokerStats:
                 rest.calls -= history.traffic.calls
         return rest
 
-    def _sum_up(self) -> None:
+    def _sum_up(self) -> Generator[None, None, None]:
         """Bring what is counted for the whole broker up to now."""
         totals = {
             "PRODUCER_REGISTER_TIME": self.producer_registrations,
             "CONSUMER_REGISTER_TIME": self.consumer_registrations,
         }
         for item, table in _BROKER_ITEMS.items():
-            total = totals[item] = self.total(table)
+            total = totals[item] = yield from self.total_in_steps(table)
             if table in ("put", "get"):
                 totals[item + _WITHOUT_SYSTEM] = self._without_system_topics(table, total)
         for item, total in totals.items():
@@ -304,17 +317,24 @@ class BrokerStats:
                 history = self._of_broker[item] = _History(Traffic(), self._now_ms())
             history.traffic = total
 
-    def by_key(self, table: str) -> dict[str, Traffic]:
+    def by_key(self, table: str) -> Iterator[tuple[str, Traffic]]:
         """Every counter of a table: by topic, or by ``topic@group``."""
-        return {key: history.traffic for key, history in self.tables[table].items()}
+        histories = self.tables[table]
+        for key in tuple(histories):
+            if (history := histories.get(key)) is not None:
+                yield key, history.traffic
 
     def sample(self) -> bool:
+        """``sample_in_steps`` at once."""
+        return _at_once(self.sample_in_steps())
+
+    def sample_in_steps(self) -> Generator[None, None, bool]:
         """Take the samples that are due; return whether another minute has begun.
 
-        The broker's timer calls it every 10 s.
+        The broker's timer asks for it every 10 s.
         """
         now_ms = self._now_ms()
-        self._sum_up()
+        yield from self._sum_up()
         totals = self._now(
             now_ms,
             self._of_broker["BROKER_PUT_NUMS"].traffic,
@@ -330,7 +350,9 @@ class BrokerStats:
         histories = [*self._latencies.values()]
         for table in tables:
             histories += table.values()
-        for history in histories:
+        for number, history in enumerate(histories, 1):
+            if number % HISTORIES_PER_STEP == 0:
+                yield
             for window in due:
                 history.sample(window, now_ms)
         self._roll_day(now_ms, totals)
@@ -342,9 +364,9 @@ class BrokerStats:
     def _now(self, now_ms: int, put: Traffic, got: Traffic) -> Totals:
         return Totals(now_ms, put.messages, got.messages, self.get_found, self.get_missed)
 
-    def totals(self) -> Totals:
-        """The sums that rates are made of, as they are now."""
-        return self._now(self._now_ms(), self.total("put"), self.total("get"))
+    def totals(self, put: Traffic | None = None, got: Traffic | None = None) -> Totals:
+        """The sums that rates are made of, as they are now; *put* and *got* are known totals."""
+        return self._now(self._now_ms(), put or self.total("put"), got or self.total("get"))
 
     @staticmethod
     def _local_day(now_ms: int) -> tuple[int, int]:
@@ -413,8 +435,14 @@ class BrokerStats:
         )
 
     def windows_of_broker(self, item: str) -> tuple[Window, Window, Window] | None:
-        """The same for what RocketMQ counts by the name of the cluster."""
-        self._sum_up()
+        """``windows_of_broker_in_steps`` at once."""
+        return _at_once(self.windows_of_broker_in_steps(item))
+
+    def windows_of_broker_in_steps(
+        self, item: str
+    ) -> Generator[None, None, tuple[Window, Window, Window] | None]:
+        """The windows of what RocketMQ counts by the name of the cluster."""
+        yield from self._sum_up()
         history = self._of_broker.get(item)
         if history is None or not history.traffic.calls:
             return None
@@ -445,3 +473,12 @@ class BrokerStats:
         """Messages per second that *group* pulls from *topic* over the last minute."""
         windows = self.windows("GROUP_GET_NUMS", f"{topic}@{group}")
         return windows[0].tps if windows is not None else 0.0
+
+
+def _at_once(steps: Generator[None, None, _Result]) -> _Result:
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: _Result = end.value
+    return result

@@ -8,6 +8,7 @@ import structlog
 
 from rockhopper.broker.access.errors import NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.loop.slices import in_slices
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.remoting.dispatcher import Request, Response
@@ -115,16 +116,20 @@ class BrokerAdminProcessors:
             self._steady_ms(),
             log_disk,
             queue_disk,
+            (
+                await in_slices(self._stats.total_in_steps("put")),
+                await in_slices(self._stats.total_in_steps("get")),
+            ),
         )
         return json_response(KVTable(info))
 
-    def view_stats(self, request: Request) -> Response:
+    async def view_stats(self, request: Request) -> Response:
         """315: messages or bytes of a topic, a topic and group, or all, in minute, hour and day."""
         fields = request.fields(ViewBrokerStatsDataRequest)
         stats = self._stats
         windows = stats.windows(fields.stats_name, fields.stats_key)
         if windows is None and fields.stats_key == self._config.cluster_name:
-            windows = stats.windows_of_broker(fields.stats_name)
+            windows = await in_slices(stats.windows_of_broker_in_steps(fields.stats_name))
         if windows is None:
             raise Refusal(
                 f"The stats <{fields.stats_name[:200]}> <{fields.stats_key[:200]}> not exist"

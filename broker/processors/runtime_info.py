@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from rockhopper.broker.later.delayed import DelayedDelivery
-from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.observing.stats import BrokerStats, Totals, Traffic
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put_times import PutTimes
@@ -65,13 +65,14 @@ def runtime_info(
     now_ms: int,
     log_disk: tuple[int, int, int],
     queue_disk: tuple[int, int, int],
+    totals: tuple[Traffic, Traffic],
 ) -> dict[str, str]:
-    """All keys; what ``disk_usage`` said of where commit log and consume queues are."""
+    """All keys; what ``disk_usage`` said of where log and queues are; what came and went."""
     info = dict.fromkeys(_ZERO_KEYS, "0")
     info.update({key: str(capacity) for key, capacity in _CAPACITIES.items()})
     info |= _identity(live, store, stats, now_ms)
-    info |= _rates(stats)
-    info |= _totals(stats, store.put_times)
+    info |= _rates(stats, stats.totals(*totals))
+    info |= _totals(stats, store.put_times, *totals)
     info |= _log_state(store, log_disk)
     info["consumeQueueDiskRatio"] = _disk_ratio(queue_disk)
     for level in range(1, delayed.levels.level_max + 1):
@@ -103,7 +104,7 @@ def _duration(seconds: int) -> str:
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
-def _rates(stats: BrokerStats) -> dict[str, str]:
+def _rates(stats: BrokerStats, now: Totals) -> dict[str, str]:
     names = {
         "putTps": "put_messages",
         "getTransferredTps": "get_messages",
@@ -113,15 +114,13 @@ def _rates(stats: BrokerStats) -> dict[str, str]:
         "getMissTps": "get_missed",
         "getTotalTps": "get_total",
     }
-    now = stats.totals()
     rates = {
         key: " ".join(f"{rate:.4f}" for rate in stats.tps(name, now)) for key, name in names.items()
     }
     return rates | {"timerDequeueTps": "0.0", "timerEnqueueTps": "0.0"}
 
 
-def _totals(stats: BrokerStats, times: PutTimes) -> dict[str, str]:
-    put, got = stats.total("put"), stats.total("get")
+def _totals(stats: BrokerStats, times: PutTimes, put: Traffic, got: Traffic) -> dict[str, str]:
     average = put.bytes / put.messages if put.messages else 0.0
     return {
         "msgGetTotalTodayMorning": str(stats.get_total_today_morning),

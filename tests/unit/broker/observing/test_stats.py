@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.observing.stats import HISTORIES_PER_STEP, SAMPLE_INTERVAL_MS, BrokerStats
 from tests.support.peers import Clock
 
 
@@ -90,7 +90,7 @@ def test_items_by_group_are_keyed_by_topic_and_group() -> None:
 def test_counters_are_the_same_object_each_time() -> None:
     stats = BrokerStats(now_ms=Clock())
     assert stats.put("orders") is stats.put("orders")
-    assert stats.by_key("put") == {"orders": stats.put("orders")}
+    assert dict(stats.by_key("put")) == {"orders": stats.put("orders")}
 
 
 def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
@@ -106,7 +106,7 @@ def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
     assert (stats.total("put").messages, stats.total("put").bytes) == (8, 80)
     assert stats.total("get").messages == 6
     stats.forget_group("billing")
-    assert stats.by_key("get") == {}
+    assert dict(stats.by_key("get")) == {}
     assert stats.total("get").messages == 6
 
 
@@ -193,3 +193,23 @@ def test_reading_is_timed_for_each_queue_and_its_end_is_remembered() -> None:
     stats.forget_topic("orders")
     assert stats.windows("GROUP_GET_LATENCY", "1@orders@billing") is None
     assert stats.pulled_offset("orders", "billing", 1) == 0
+
+
+def test_many_topics_are_sampled_and_summed_up_in_steps() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    for number in range(3 * HISTORIES_PER_STEP):
+        stats.put(f"topic-{number}").add(1, 10)
+    clock.advance(SAMPLE_INTERVAL_MS)
+    assert sum(1 for _ in stats.sample_in_steps()) == 6
+    minute, _, _ = stats.windows("TOPIC_PUT_NUMS", "topic-0") or pytest.fail("not counted")
+    assert minute.sum == 1
+    steps = stats.total_in_steps("put")
+    next(steps)
+    stats.forget_topic("topic-0")
+    stats.forget_topic(f"topic-{3 * HISTORIES_PER_STEP - 1}")
+    next(steps)
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value.messages == stats.total("put").messages == 3 * HISTORIES_PER_STEP
