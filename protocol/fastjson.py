@@ -12,16 +12,20 @@ by path are resolved.
 
 ``dumps`` writes keys in alphabetical order and leaves out fields that are None. Compact by
 default: RocketMQ's Go client splits some of it by hand and trips over blanks. ``pretty`` is the
-form of the config files: a tab for each level, no blank after a colon.
+form of the config files: a tab for each level, no blank after a colon. Long documents are written
+in a thread, and nothing that it asks of the interpreter at once is longer than a piece: a sort or
+a join of all would keep the event loop waiting.
 """
 
 import base64
+import heapq
 import json
 import math
 import re
 from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache, total_ordering
+from itertools import islice
 from json.encoder import encode_basestring as _quote
 from typing import Any
 
@@ -29,6 +33,7 @@ import msgspec
 
 from rockhopper.protocol.errors import MalformedBodyError
 
+PIECE = 4096
 _DEPTH_MAX = 64
 _decode_strict = msgspec.json.Decoder().decode
 _TOKEN = re.compile(
@@ -258,9 +263,9 @@ def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
         ValueError: a number is not finite.
         TypeError: a value is of another kind.
     """
-    out: list[str] = []
-    _Writer(out, raw_keys=raw_keys, pretty=pretty).write(value, 0)
-    return "".join(out)
+    writer = _Writer(raw_keys=raw_keys, pretty=pretty)
+    writer.write(value, 0)
+    return writer.text()
 
 
 class Written(str):
@@ -271,9 +276,9 @@ class Written(str):
 
 def written(value: object, depth: int) -> Written:
     """*value* as it stands in a pretty document, *depth* levels deep. Raises as ``dumps``."""
-    out: list[str] = []
-    _Writer(out, raw_keys=True, pretty=True).write(value, depth)
-    return Written("".join(out))
+    writer = _Writer(raw_keys=True, pretty=True)
+    writer.write(value, depth)
+    return Written(writer.text())
 
 
 def queue_text(queue: MessageQueueKey, value: object) -> str:
@@ -292,12 +297,22 @@ def array_of(items: Iterable[str]) -> Written:
 
 
 class _Writer:
-    """Appends the text of values to a list."""
+    """Appends the text of values to a list, which is joined as it grows."""
 
-    def __init__(self, out: list[str], *, raw_keys: bool, pretty: bool) -> None:
-        self._out = out
+    def __init__(self, *, raw_keys: bool, pretty: bool) -> None:
+        self._out: list[str] = []
+        self._joined: list[str] = []
         self._raw_keys = raw_keys
         self._pretty = pretty
+
+    def text(self) -> str:
+        """All that was written."""
+        return "".join((*self._joined, *self._out))
+
+    def _join(self) -> None:
+        if len(self._out) > PIECE:
+            self._joined.append("".join(self._out))
+            self._out.clear()
 
     def write(self, value: object, depth: int) -> None:
         if isinstance(value, str):
@@ -333,11 +348,10 @@ class _Writer:
 
     def _write_map(self, value: dict[Any, Any], depth: int) -> None:
         out = self._out
-        items = [item for item in value.items() if item[1] is not None]
+        items = _in_order([item for item in value.items() if item[1] is not None])
         if not items:
             out.append("{}")
             return
-        items.sort(key=_sort_key)
         # As fastjson does: a map whose keys are not strings starts on the line of its brace.
         breaks = self._pretty and isinstance(items[0][0], str)
         out.append("{")
@@ -349,6 +363,7 @@ class _Writer:
             out.append(self._key(key))
             out.append(":")
             self.write(item, depth + 1)
+            self._join()
         if self._pretty:
             self._break(depth)
         out.append("}")
@@ -364,6 +379,7 @@ class _Writer:
             if breaks:
                 self._break(depth + 1)
             self.write(item, depth + 1)
+            self._join()
         if breaks:
             self._break(depth)
         out.append("]")
@@ -379,6 +395,15 @@ class _Writer:
 
 
 _CONTAINERS = (dict, list, tuple, set, frozenset, MessageQueueKey, msgspec.Struct)
+
+
+def _in_order(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    if len(items) <= PIECE:
+        items.sort(key=_sort_key)
+        return items
+    left = iter(items)
+    pieces = iter(lambda: sorted(islice(left, PIECE), key=_sort_key), [])
+    return list(heapq.merge(*pieces, key=_sort_key))
 
 
 def _sort_key(item: tuple[Any, Any]) -> tuple[bool, Any]:

@@ -1,13 +1,24 @@
 """fastjson's dialect: keys that are no strings in and out, compact and pretty."""
 
 import json
+import sys
 from enum import Enum, IntEnum
+from types import FrameType
+from typing import Any
 
 import msgspec
 import pytest
 
 from rockhopper.protocol.errors import MalformedBodyError
-from rockhopper.protocol.fastjson import MessageQueueKey, array_of, dumps, loads, map_of, queue_text
+from rockhopper.protocol.fastjson import (
+    PIECE,
+    MessageQueueKey,
+    array_of,
+    dumps,
+    loads,
+    map_of,
+    queue_text,
+)
 
 Y = {"y": 1}
 QUEUE = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
@@ -247,3 +258,24 @@ def test_queue_key_is_a_value() -> None:
 def test_other_values_are_no_queues(value: object) -> None:
     with pytest.raises(MalformedBodyError):
         MessageQueueKey.parse(value)
+
+
+def test_of_long_documents_no_more_than_a_piece_is_sorted_or_joined_at_once() -> None:
+    lengths = []
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "c_call" and arg.__name__ == "sort":
+            lengths.append(len(arg.__self__))
+        elif event == "c_call" and arg.__name__ == "join":
+            written = frame.f_locals.get("out") or vars(frame.f_locals["self"])["_out"]
+            lengths.append(len(written))
+
+    names = [f"{number * 7919 % 20_000:05}" for number in range(20_000)]
+    document = {name: {0: 5} for name in names}
+    sys.setprofile(note)
+    try:
+        text = dumps(document)
+    finally:
+        sys.setprofile(None)
+    assert text == "{" + ",".join(f'"{name}":{{0:5}}' for name in sorted(names)) + "}"
+    assert 0 < max(lengths) < 2 * PIECE
