@@ -57,6 +57,8 @@ class ConsumerOffsetTable(JsonTable):
         # Resets that were pushed to clients: the offset and until when it is waited for.
         self._pushed: dict[tuple[str, int], tuple[int, int]] = {}
         self._offsets: dict[str, dict[int, int]] = {}
+        # So that what one group has is found without a walk through what all have.
+        self._topics_of: dict[str, set[str]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._version_step = version_step
         self._commits = 0
@@ -68,9 +70,8 @@ class ConsumerOffsetTable(JsonTable):
         offsets = {key: dict(queues) for key, queues in list(self._offsets.items())}
         topics_of: dict[str, list[str]] = {}
         for key in offsets:
-            topic, separator, group = key.partition(SEPARATOR)
-            if separator and SEPARATOR not in group:
-                topics_of.setdefault(group, []).append(topic)
+            if (parts := _topic_and_group(key)) is not None:
+                topics_of.setdefault(parts[1], []).append(parts[0])
         document: JsonObject = {"dataVersion": self.version.to_json(), "groupTopicMap": topics_of}
         if self._with_light_queues:
             light = {key: offsets.pop(key) for key in list(offsets) if _is_light_groups(key)}
@@ -96,7 +97,10 @@ class ConsumerOffsetTable(JsonTable):
             raise ValueError("its lmqOffsetTable is no JSON object")
         for key, offset in (light or {}).items():
             offsets[str(key)] = {LIGHT_QUEUE_ID: int(offset)}
-        self._offsets = offsets
+        self._offsets = {}
+        self._topics_of = {}
+        for key, queues in offsets.items():
+            self._queues_of(key).update(queues)
 
     def load(self) -> bool:
         """Read the file, then what was committed after it was written.
@@ -111,9 +115,9 @@ class ConsumerOffsetTable(JsonTable):
         self._file = None
         for key, queue_id, offset in changes:
             if queue_id < 0:
-                self._offsets.pop(key, None)
+                self._forget(key)
             else:
-                self._offsets.setdefault(key, {})[queue_id] = offset
+                self._queues_of(key)[queue_id] = offset
         if changes:
             log.info("commits since the last save read from the journal", commits=len(changes))
             self.mark_changed()
@@ -194,7 +198,7 @@ class ConsumerOffsetTable(JsonTable):
         if queues is None:
             if offset < 0 or (is_light(topic) and not self.is_known(topic, queue_id)):
                 return True
-            queues = self._offsets[key] = {}
+            queues = self._queues_of(key)
         known = queues.get(queue_id, -1)
         if offset == known or offset < 0:
             return True
@@ -226,7 +230,7 @@ class ConsumerOffsetTable(JsonTable):
         """Set an offset by an operator's wish; the next pull is told with ``take_reset``."""
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
-        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._queues_of(key)[queue_id] = offset
         self._moved(key, queue_id, offset)
 
     def pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
@@ -265,18 +269,36 @@ class ConsumerOffsetTable(JsonTable):
 
     def topics_of(self, group: str) -> list[str]:
         """The topics in which *group* has offsets."""
-        return sorted(topic for topic, owner, _ in self.entries() if owner == group)
+        return sorted(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have offsets in *topic*."""
-        return sorted(group for name, group, _ in self.entries() if name == topic)
+        return sorted(group for group, topics in self._topics_of.items() if topic in topics)
 
     def entries(self) -> Iterator[tuple[str, str, dict[int, int]]]:
         """(topic, group, {queue id: offset}); keys that are not ``topic@group`` are left out."""
-        for key, queues in list(self._offsets.items()):
-            topic, separator, group = key.partition(SEPARATOR)
-            if separator and SEPARATOR not in group:
-                yield topic, group, queues
+        for key in list(self._offsets):
+            queues, parts = self._offsets.get(key), _topic_and_group(key)
+            if parts is not None and queues is not None:
+                yield *parts, queues
+
+    def _queues_of(self, key: str) -> dict[int, int]:
+        """The offsets under *key*; empty ones where there are none yet."""
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+            if (parts := _topic_and_group(key)) is not None:
+                self._topics_of.setdefault(parts[1], set()).add(parts[0])
+        return queues
+
+    def _forget(self, key: str) -> None:
+        if self._offsets.pop(key, None) is None or (parts := _topic_and_group(key)) is None:
+            return
+        topic, group = parts
+        topics = self._topics_of[group]
+        topics.discard(topic)
+        if not topics:
+            del self._topics_of[group]
 
     def delete_topic(self, topic: str) -> int:
         """Forget every group's offsets in *topic*; return of how many groups."""
@@ -294,7 +316,7 @@ class ConsumerOffsetTable(JsonTable):
 
     def _delete(self, keys: list[str]) -> int:
         for key in keys:
-            self._offsets.pop(key, None)
+            self._forget(key)
             self._resets.pop(key, None)
         if keys and self.journal is not None:
             self.journal.drop(keys)
@@ -312,7 +334,7 @@ class ConsumerOffsetTable(JsonTable):
         if not self.queues(topic, target).keys() <= offsets.keys() and offsets:
             self._delete([key])
         for queue_id, offset in offsets.items():
-            self._offsets.setdefault(key, {})[queue_id] = offset
+            self._queues_of(key)[queue_id] = offset
             self._moved(key, queue_id, offset)
 
     def clamp(self, max_offset_of: Callable[[str, int], int]) -> int:
@@ -339,6 +361,12 @@ class ConsumerOffsetTable(JsonTable):
         if clamped:
             self._count_commit()
         return clamped
+
+
+def _topic_and_group(key: str) -> tuple[str, str] | None:
+    """What ``topic@group`` names; None for keys of another form."""
+    topic, separator, group = key.partition(SEPARATOR)
+    return (topic, group) if separator and SEPARATOR not in group else None
 
 
 def _is_light_groups(key: str) -> bool:

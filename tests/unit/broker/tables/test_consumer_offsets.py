@@ -169,3 +169,23 @@ def test_a_commit_that_changes_nothing_is_not_saved(offsets: ConsumerOffsetTable
     offsets.save()
     offsets.commit("T", "G", 0, 5)
     assert offsets.is_saved
+
+
+def test_what_a_group_or_topic_has_is_found_without_a_walk_through_all(
+    offsets: ConsumerOffsetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walk() -> None:
+        pytest.fail("all offsets were walked through")
+
+    monkeypatch.setattr(offsets, "entries", walk)
+    for topic, group in (("a", "g"), ("b", "g"), ("b", "h")):
+        offsets.commit(topic, group, 0, 1)
+    offsets.reset("c", "h", 0, 0)
+    offsets.copy_group("g", "i", "a")
+    assert [offsets.topics_of(group) for group in "ghi"] == [["a", "b"], ["b", "c"], ["a"]]
+    assert [offsets.groups_of(topic) for topic in "abc"] == [["g", "i"], ["g", "h"], ["h"]]
+    offsets.delete_topic("b")
+    offsets.delete_group("i")
+    assert [offsets.topics_of(group) for group in "ghi"] == [["a"], ["c"], []]
+    offsets.from_json({"offsetTable": {"b@g": {"0": 1}}})
+    assert [offsets.topics_of(group) for group in "gh"] == [["b"], []]
