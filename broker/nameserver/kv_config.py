@@ -22,8 +22,7 @@ class KeyValueTable(JsonTable):
         """The content of kvConfig.json."""
         return {
             "configTable": {
-                namespace: dict(list(values.items()))
-                for namespace, values in list(self._values.items())
+                namespace: values.copy() for namespace, values in self._values.copy().items()
             }
         }
 

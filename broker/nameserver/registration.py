@@ -94,7 +94,7 @@ class Registration:
         permission = self._config.live.broker_permission
         read_write = PERM_READ | PERM_WRITE
         mask = -1 if permission & read_write == read_write else permission
-        topics = {name: _masked(topic, mask) for name, topic in list(self._topics.configs.items())}
+        topics = {name: _masked(topic, mask) for name, topic in self._topics.configs.copy().items()}
         return fastjson.dumps(
             {
                 "filterServerList": [],
@@ -104,7 +104,7 @@ class Registration:
                     "topicConfigTable": topics,
                     "topicQueueMappingDetailMap": {},
                     "topicQueueMappingInfoMap": {
-                        name: static.info() for name, static in list(self._topics.mappings.items())
+                        name: static.info() for name, static in dict(self._topics.mappings).items()
                     },
                 },
             }

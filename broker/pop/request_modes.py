@@ -24,7 +24,7 @@ class MessageRequestModeTable(JsonTable):
     def to_json(self) -> JsonObject:
         """The content of messageRequestMode.json."""
         table: dict[str, dict[str, JsonObject]] = {}
-        for (topic, group), mode in list(self._modes.items()):
+        for (topic, group), mode in self._modes.copy().items():
             table.setdefault(topic, {})[group] = {
                 "consumerGroup": mode.consumer_group,
                 "mode": mode.mode,

@@ -45,7 +45,7 @@ class CheckedTable(JsonTable):
 
     def to_json(self) -> JsonObject:
         """The content of the file."""
-        entries = dict(list(self.entries.items()))
+        entries = self.entries.copy()
         return {
             "crc32": _checksum(entries),
             "dataVersion": self.version.to_json(),

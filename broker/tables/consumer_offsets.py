@@ -67,7 +67,7 @@ class ConsumerOffsetTable(JsonTable):
 
     def to_json(self) -> JsonObject:
         """The content of consumerOffset.json."""
-        offsets = {key: dict(queues) for key, queues in list(self._offsets.items())}
+        offsets = {key: dict(queues) for key, queues in self._offsets.copy().items()}
         topics_of: dict[str, list[str]] = {}
         for key in offsets:
             if (parts := _topic_and_group(key)) is not None:

@@ -85,7 +85,9 @@ class JsonTable(ABC):
     """Loading and saving; what the table holds is its subclass's business.
 
     Methods belong to the event loop's thread, except ``to_json``: the writing thread calls it too,
-    so it must copy each dict with ``list(d.items())``, which is atomic, before it walks through it.
+    so it must copy each dict with ``d.copy()``, which is atomic, before it walks through it. A list
+    of the items is not: a tuple is made of each, and the collection of garbage that this may begin
+    gives the loop its turn.
     """
 
     without = ""

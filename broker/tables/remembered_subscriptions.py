@@ -35,7 +35,7 @@ class RememberedSubscriptions(JsonTable):
 
     def to_json(self) -> JsonObject:
         """The content of the file. A group that has not come back yet stays in it."""
-        return {"groups": dict(list(self._now.items()))}
+        return {"groups": self._now.copy()}
 
     def from_json(self, document: JsonObject) -> None:
         """Take what was kept. Raises ValueError."""

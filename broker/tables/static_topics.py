@@ -215,7 +215,7 @@ class StaticTopicTable(JsonTable):
         return {
             "dataVersion": self.version.to_json(),
             "topicQueueMappingInfoMap": {
-                name: static.to_json() for name, static in list(self.mappings.items())
+                name: static.to_json() for name, static in self.mappings.copy().items()
             },
         }
 

@@ -152,10 +152,10 @@ class SubscriptionGroupTable(JsonTable):
         return {
             "dataVersion": self.version.to_json(),
             "forbiddenTable": {
-                group: dict(topics) for group, topics in list(self._forbidden.items())
+                group: dict(topics) for group, topics in self._forbidden.copy().items()
             },
             "subscriptionGroupTable": {
-                name: group.to_json() for name, group in list(self.groups.items())
+                name: group.to_json() for name, group in self.groups.copy().items()
             },
         }
 

@@ -53,7 +53,7 @@ class TopicIds(CheckedTable):
         *deletions* are (topic, commit log offset).
         """
         ends = dict(deletions)
-        for topic, (_, since) in list(self.entries.items()):
+        for topic, (_, since) in self.entries.copy().items():
             if topic not in topics or ends.get(topic, 0) > since:
                 log.warning("topic is another one than before", topic=topic)
                 self.forget(topic)

@@ -195,7 +195,7 @@ class TopicTable(JsonTable):
 
     def to_json(self) -> JsonObject:
         """The content of topics.json."""
-        topics = {name: topic.text() for name, topic in list(self.configs.items())}
+        topics = {name: topic.text() for name, topic in self.configs.copy().items()}
         return {"dataVersion": self.version.to_json(), "topicConfigTable": topics}
 
     def from_json(self, document: JsonObject) -> None:

@@ -1,5 +1,6 @@
 """ConsumerOffsetTable: commits, resets, RocketMQ's file, and what a power cut may not leave."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,25 @@ def test_what_a_group_or_topic_has_is_found_without_a_walk_through_all(
     assert [offsets.topics_of(group) for group in "ghi"] == [["a"], ["c"], []]
     offsets.from_json({"offsetTable": {"b@g": {"0": 1}}})
     assert [offsets.topics_of(group) for group in "gh"] == [["b"], []]
+
+
+def test_a_commit_in_the_midst_of_writing_does_not_fail_it(offsets: ConsumerOffsetTable) -> None:
+    for number in range(1000):
+        offsets.commit(f"topic-{number}", "g", 0, 1)
+    numbers = iter(range(1000, 1_000_000))
+
+    def commit(_phase: str, _info: object) -> None:
+        # A collection of garbage gives other threads their turn.
+        offsets.commit(f"topic-{next(numbers)}", "g", 0, 1)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(commit)
+    gc.set_threshold(10)
+    gc.enable()
+    try:
+        assert len(offsets.to_json()["offsetTable"]) >= 1000
+    finally:
+        gc.disable()
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(commit)
+        gc.enable()
