@@ -6,7 +6,7 @@ answer can use the topic.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -55,6 +55,8 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 LIST_LENGTH_MAX = 4096
 # Queues described between two looks at other requests.
 QUEUES_PER_TURN = 32
+# Topics checked, or put into the table.
+TOPICS_PER_TURN = 256
 
 
 @dataclass(eq=False, repr=False)
@@ -70,6 +72,8 @@ class TopicAdminProcessors:
     _stats: BrokerStats
     _pop: PopService
     _announce: Callable[[], Awaitable[None]]
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Between the check of a change and the change nobody else changes anything."""
 
     async def update_topic(self, request: Request) -> Response:
         """17: create a topic or replace its settings."""
@@ -87,7 +91,9 @@ class TopicAdminProcessors:
             sys_flag=fields.topic_sys_flag or 0,
             order=fields.order,
         )
-        await self._put([self._checked(wanted, changes)])
+        async with self._changing:
+            is_changed = await self._put([self._checked(wanted, changes)])
+        await self._settle(is_changed)
         return Response()
 
     async def update_topics(self, request: Request) -> Response:
@@ -95,7 +101,14 @@ class TopicAdminProcessors:
         configs = (await read_object(request.body)).get("topicConfigList")
         if not isinstance(configs, list) or len(configs) > LIST_LENGTH_MAX:
             raise Refusal(f"the body has no topicConfigList of at most {LIST_LENGTH_MAX} topics")
-        await self._put([self._from_json(value) for value in configs])
+        async with self._changing:
+            topics = []
+            for number, value in enumerate(configs, 1):
+                topics.append(self._from_json(value))
+                if number % TOPICS_PER_TURN == 0:
+                    await next_slice()
+            is_changed = await self._put(topics)
+        await self._settle(is_changed)
         return Response()
 
     def _from_json(self, value: Any) -> TopicConfig:
@@ -151,15 +164,22 @@ class TopicAdminProcessors:
         if self._config.live.validate_system_topic and self._topics.is_system(name):
             raise InvalidParameter(f"The topic[{name}] is conflict with system topic.")
 
-    async def _put(self, topics: list[TopicConfig]) -> None:
-        changed = [topic.name for topic in topics if self._topics.put(topic)]
+    async def _put(self, topics: list[TopicConfig]) -> bool:
+        """Put them into the table; return whether that changed anything."""
+        changed = []
+        for number, topic in enumerate(topics, 1):
+            if self._topics.put(topic):
+                changed.append(topic.name)
+            if number % TOPICS_PER_TURN == 0:
+                await next_slice()
         if changed:
             log.info("topics changed by an administrator", topics=changed[:20], count=len(changed))
-            await self._settle()
+        return bool(changed)
 
-    async def _settle(self) -> None:
-        await self._topics.saved()
-        await self._announce()
+    async def _settle(self, is_changed: bool = True) -> None:
+        if is_changed:
+            await self._topics.saved()
+            await self._announce()
 
     async def delete_topic(self, request: Request) -> Response:
         """215: forget a topic, its queues and every group's offsets in it.

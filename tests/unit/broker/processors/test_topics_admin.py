@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.processors.topics_admin import TOPICS_PER_TURN
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
@@ -154,6 +155,27 @@ async def test_list_of_topics_is_applied_though_one_is_unchanged(broker: ServedB
     topic = await described(broker, "b")
     assert (topic["readQueueNums"], topic["writeQueueNums"]) == (2, 16)
     assert topic["attributes"] == {"message.type": "FIFO"}
+
+
+async def test_other_requests_get_their_turn_while_many_topics_are_made(
+    broker: ServedBroker,
+) -> None:
+    most = before = len(broker.topics)
+    growths = []
+
+    async def watch() -> None:
+        nonlocal before
+        while True:
+            growths.append(len(broker.topics) - before)
+            before = len(broker.topics)
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    answer = await update_list(broker, *({"topicName": f"t{n}"} for n in range(2000)))
+    watching.cancel()
+    assert answer.code == ResponseCode.SUCCESS
+    assert len(broker.topics) == most + 2000
+    assert max(growths) == TOPICS_PER_TURN
 
 
 @pytest.mark.parametrize(
