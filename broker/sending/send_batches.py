@@ -25,6 +25,7 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSAC
 Messages = list[tuple[int, bytes, bytes]]
 
 _OWN_NAMES = tuple(name.encode() for name in OWN_PROPERTIES)
+_DELAYING_NAMES = tuple(name.encode() for name in DELAYING_PROPERTIES)
 
 
 def batch_of(body: bytes) -> tuple[bytes, Messages]:
@@ -49,6 +50,16 @@ def batch_of(body: bytes) -> tuple[bytes, Messages]:
         kept = join_properties(without_own_properties(properties))
         cleaned.append((flag, inner_body, kept.encode()))
     return encode_batch(cleaned), cleaned
+
+
+def is_any_delayed(body: bytes, messages: Messages) -> bool:
+    """Whether a message of the batch in *body* is not to be delivered at once.
+
+    Long properties are taken apart only where one of the names is in the batch at all.
+    """
+    if not any(name in body for name in _DELAYING_NAMES):
+        return False
+    return any(not DELAYING_PROPERTIES.isdisjoint(decode_properties(text)) for *_, text in messages)
 
 
 def inner_count(send: Send, topic: TopicConfig) -> int:

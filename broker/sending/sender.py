@@ -15,13 +15,18 @@ from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.sending.message_priority import queue_of_priority
-from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count
+from rockhopper.broker.sending.send_batches import (
+    batch_of,
+    check_inner_count,
+    inner_count,
+    is_any_delayed,
+)
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.send_request import Send, waits_for_disk
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
-from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES, DELAYING_PROPERTIES
+from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
@@ -265,9 +270,8 @@ class Sender:
         body, messages = batch_of(send.body)
         if topic.is_batch and outer.get(PROPERTY_UNIQUE_KEY):
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
-        for _, _, properties in messages:
-            if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
-                raise IllegalMessage("a message in a batch cannot be delayed: send it by itself")
+        if is_any_delayed(body, messages):
+            raise IllegalMessage("a message in a batch cannot be delayed: send it by itself")
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from rockhopper.broker.sending import send_batches
 from rockhopper.broker.store.files.errors import StoreFailedError
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
@@ -32,6 +35,23 @@ def topics(broker: ServedBroker) -> None:
     attributes = {"queue.type": "BatchCQ"}
     topic = TopicConfig("wrapped", read_queue_nums=1, write_queue_nums=1, attributes=attributes)
     broker.topics.put(topic)
+
+
+def test_properties_are_taken_apart_only_where_one_may_delay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded = mock.Mock(side_effect=decode_properties)
+    monkeypatch.setattr(send_batches, "decode_properties", decoded)
+    many = "".join(f"k{n}\x01v\x02" for n in range(4000)).encode()
+    for texts, is_delayed, count in (
+        ([many] * 3, False, 0),
+        ([many, b"a\x01DELAY\x02"], False, 2),
+        ([many, b"DELAY\x011\x02"], True, 2),
+    ):
+        messages = [(0, b"", text) for text in texts]
+        decoded.reset_mock()
+        assert send_batches.is_any_delayed(encode_batch(messages), messages) is is_delayed
+        assert decoded.call_count == count
 
 
 async def send(
