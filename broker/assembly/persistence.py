@@ -102,7 +102,11 @@ class Tables(Part):
         except CorruptFileError as error:
             # Nothing is lost that the next heartbeats do not bring.
             log.warning("what groups subscribed to is forgotten", reason=str(error))
-        self.topics.restore_from_queue_directories(queue_directories(self._layout))
+        self._restore_topics()
+
+    def _restore_topics(self) -> None:
+        found = queue_directories(self._layout, known=self.topics.configs)
+        self.topics.restore_from_queue_directories(found)
 
     def known_offsets(self) -> dict[tuple[str, int], int]:
         """The queues of all topics, and up to where consumers were given what is in them."""
@@ -119,7 +123,7 @@ class Tables(Part):
 
     def agree_with(self, store: MessageStore) -> None:
         """Correct what the recovered store contradicts, and add what every broker has."""
-        self.topics.restore_from_queue_directories(queue_directories(self._layout))
+        self._restore_topics()
         layout = self._layout
         deletions = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
         self.topic_ids.agree_with(self.topics, deletions)

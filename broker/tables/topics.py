@@ -4,7 +4,7 @@ RocketMQ: TopicConfigManager, TopicConfig, TopicAttributes. A TopicConfig is nev
 replaced, so the hot path may keep what it derived from one as long as ``get`` returns the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -422,13 +422,20 @@ def may_be_looked_up(name: str) -> bool:
     return not derived and not is_system_topic(name) and topic_error(name) is None
 
 
-def queue_directories(layout: StoreLayout) -> Iterable[tuple[str, int, bool]]:
-    """(topic, queue id, is BatchCQ) of each queue directory of a store that holds a file."""
+def queue_directories(
+    layout: StoreLayout, known: Container[str] = ()
+) -> Iterable[tuple[str, int, bool]]:
+    """(topic, queue id, is BatchCQ) of each queue directory of a store that holds a file.
+
+    Those of *known* topics are not looked into.
+    """
     for parent, is_batch in (
         (layout.consume_queues, False),
         (layout.batch_consume_queues, True),
     ):
         for topic_directory in _directories(parent):
+            if topic_directory.name in known:
+                continue
             for queue_directory in _directories(topic_directory):
                 if queue_directory.name.isdecimal() and any(queue_directory.iterdir()):
                     yield topic_directory.name, int(queue_directory.name), is_batch

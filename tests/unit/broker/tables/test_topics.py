@@ -243,5 +243,12 @@ def test_queues_on_disk_bring_unknown_topics_back(tmp_path: Path) -> None:
     assert known.read_queue_nums == 2
 
 
+def test_the_queues_of_a_known_topic_are_not_looked_at(tmp_path: Path) -> None:
+    make_queue(tmp_path, "consumequeue", "known", "1")
+    make_queue(tmp_path, "consumequeue", "orders", "0")
+    found = queue_directories(StoreLayout(tmp_path), known={"known": 1})
+    assert list(found) == [("orders", 0, False)]
+
+
 def test_a_store_without_queues_restores_nothing(tmp_path: Path) -> None:
     assert list(queue_directories(StoreLayout(tmp_path))) == []
