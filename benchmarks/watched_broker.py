@@ -1,0 +1,113 @@
+"""A broker that tells what keeps its event loop: ``python -m benchmarks.watched_broker -c …``.
+
+A timer looks every millisecond at three clocks of the loop's thread, and at the collector's pauses.
+Each line that it reads from standard input is answered with the worst since the line before, as
+JSON in milliseconds:
+
+    cpu    processor time of the loop's thread in one turn, and up to 1 ms of those before it
+    own    time on the wall, less what the thread waited for a core: what it computed, waited for
+           the disk, and for a thread of ours to hand over the interpreter
+    wall   time on the wall; on a busy machine others' turns are in it
+    gc     processor time of one pause of the garbage collector, in whichever thread
+
+The options are the broker's.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from rockhopper.broker import __main__ as daemon
+from rockhopper.broker.settings.config_file import LoadedConfig
+
+TICK_S = 0.001
+SLICE_S = 0.01
+"""Whatever is at work for longer is looked at, and named in the answer."""
+_NS = 1e9
+
+
+class Watch:
+    """The clocks of the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._schedule = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        self._pause_began_s = 0.0
+        self._turn = 0
+        self.worst: dict[str, float] = {}
+        self.what: list[tuple[float, str]] = []
+        self._seen = ""
+        self._last = self._read()
+        gc.callbacks.append(self._collecting)
+        threading.Thread(target=self._look, daemon=True).start()
+        loop.add_reader(sys.stdin.fileno(), self._answer)
+        self._tick()
+
+    def _read(self) -> dict[str, float]:
+        waited_s = int(os.pread(self._schedule, 100, 0).split()[1]) / _NS
+        wall_s = time.perf_counter()
+        return {"cpu": time.thread_time(), "own": wall_s - waited_s, "wall": wall_s}
+
+    def _tick(self) -> None:
+        self._turn += 1
+        now, last = self._read(), self._last
+        for name, value in now.items():
+            took_s = value - last[name] - (TICK_S if name != "cpu" else 0)
+            self.worst[name] = max(self.worst.get(name, 0.0), took_s)
+        if self._seen:
+            self.what.append((1e3 * (now["cpu"] - last["cpu"]), self._seen))
+            self._seen = ""
+        self._last = now
+        self._loop.call_later(TICK_S, self._tick)
+
+    def _collecting(self, phase: str, _info: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._pause_began_s = time.thread_time()
+        else:
+            took_s = time.thread_time() - self._pause_began_s
+            self.worst["gc"] = max(self.worst.get("gc", 0.0), took_s)
+
+    def _look(self) -> None:
+        """Note where the loop's thread is when a turn has lasted for long."""
+        looked_at = 0
+        while True:
+            time.sleep(SLICE_S / 4)
+            turn = self._turn
+            if turn != looked_at and time.perf_counter() - self._last["wall"] > SLICE_S:
+                looked_at = turn
+                frame = sys._current_frames().get(self._thread)
+                places = []
+                while frame is not None and frame.f_code is not Watch._tick.__code__:
+                    code = frame.f_code
+                    places.append(f"{os.path.basename(code.co_filename)}:{frame.f_lineno}")
+                    frame = frame.f_back
+                self._seen = " < ".join(places[:5])
+
+    def _answer(self) -> None:
+        if not sys.stdin.readline():
+            self._loop.remove_reader(sys.stdin.fileno())
+            return
+        found = {name: round(1e3 * value, 2) for name, value in self.worst.items()}
+        print(
+            json.dumps({"gc": 0.0} | found | {"what": sorted(self.what, reverse=True)}), flush=True
+        )
+        self.worst, self.what = {}, []
+        self._last = self._read()
+
+
+async def _serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
+    Watch(asyncio.get_running_loop())
+    return await serve(loaded, parent_http)
+
+
+serve = daemon.serve
+
+if __name__ == "__main__":
+    daemon.serve = _serve
+    daemon.main()
