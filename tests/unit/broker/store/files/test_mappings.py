@@ -159,5 +159,5 @@ def test_a_log_that_is_read_takes_no_more_descriptors_either(stores: Stores) -> 
         assert bodies(store) == bodies_sent
         assert store.opened.commit_log.written_offset > 10 * FILE_SIZE_BYTES
         flush(store)
-        # The newest file is open for writing as well.
-        assert len(open_files_in(stores.root / "commitlog")) <= 4 + 1
+        # The newest file is open for writing as well, and the next one while a thread makes it.
+        assert len(open_files_in(stores.root / "commitlog")) <= 4 + 2
