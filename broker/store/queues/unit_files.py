@@ -74,9 +74,18 @@ class UnitFiles(MappedFileQueue):
         return self.unit.unpack(self.read(position, position + self.unit.size))
 
     def first(self, start: int, end: int, is_behind: Callable[[Unit], bool]) -> int:
-        """The first position in [start, end] from which on *is_behind* holds of the units."""
+        """The first position in [start, end] from which on *is_behind* holds of the units.
+
+        Looked for near *start* first: most files are of queues with little in them.
+        """
         unit_size = self.unit.size
         low, high = 0, max(end - start, 0) // unit_size
+        reach = 1
+        while reach <= high:
+            if is_behind(self.unit_at(start + (reach - 1) * unit_size)):
+                high = reach - 1
+                break
+            low, reach = reach, 2 * reach
         while low < high:
             middle = (low + high) // 2
             if is_behind(self.unit_at(start + middle * unit_size)):

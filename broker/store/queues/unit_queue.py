@@ -265,6 +265,7 @@ class UnitQueue(MappedUnits):
         Units that point beyond *commit_log_max* are cut, and so is everything behind a unit that
         is damaged or missing: the log puts it back. Units that point below *trusted_below* were
         known to be on disk and are not read; after a clean stop that is *commit_log_max*.
+        What is mapped for that stays so until ``close``: there is more to look at.
         """
         self._forget_mapping()
         verified_from, end = find_end(self._files, self, commit_log_max, trusted_below)
@@ -274,7 +275,6 @@ class UnitQueue(MappedUnits):
         elif self.has_files:
             self._flushed = min(self._flushed, verified_from)
             self._note_change()
-        self._release()
 
     def _cut(self, end: int) -> None:
         """Drop the units from position *end* on, and set the offsets by those that stay."""

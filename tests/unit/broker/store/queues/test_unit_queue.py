@@ -223,9 +223,10 @@ def test_queue_is_dirty_after_a_crash_and_clean_after_a_clean_stop(tmp_path: Pat
     assert not after_stop.flush()
 
 
-def test_recovery_holds_no_descriptors(tmp_path: Path) -> None:
+def test_recovery_holds_no_descriptors_beyond_its_end(tmp_path: Path) -> None:
     directory = write_queue(tmp_path, *(units(*range(n, n + 5)) for n in (0, 5, 10)))
     queue = recovered(directory)
+    queue.close()
     assert not open_files_in(tmp_path)
     assert queue.max_offset == 15
 
