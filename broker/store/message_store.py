@@ -16,7 +16,7 @@ Everything here belongs to the event loop's thread. Three things run elsewhere: 
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 
 import structlog
 
@@ -138,6 +138,7 @@ class MessageStore(StoreReading):
         )
         self.scrub = ScrubService(scrub, self.mender, self._log, ScrubSettings.of(config), wall_ms)
         self._release_idle_at_s = 0.0
+        self._releasing: Iterator[int] | None = None
         # What is as old as one to two times TAIL_S is no longer in the log's tail.
         self._next_tail = self.reader.tail_start
         self._tail_until_s = 0.0
@@ -413,9 +414,11 @@ class MessageStore(StoreReading):
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S
             self.reader.tail_start, self._next_tail = self._next_tail, self._log.written_offset
-        if now_s >= self._release_idle_at_s:
+        if self._releasing is None and now_s >= self._release_idle_at_s:
             self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
-            self._queues.release_idle()
+            self._releasing = self._queues.release_idle()
+        if self._releasing is not None and next(self._releasing, None) is None:
+            self._releasing = None
             self.opened.mappings.forget_unmapped()
 
     def _wake_readers(self, queue: UnitQueue, tags_code: int) -> None:

@@ -11,6 +11,7 @@ Threads: everything belongs to the thread that appends, except ``flush_steps``.
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -26,6 +27,7 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 log = structlog.get_logger("broker.store")
 
 LEAST_PAGES = 2
+QUEUES_PER_PIECE = 5000
 
 
 class _Kind:
@@ -190,12 +192,14 @@ class ConsumeQueueTable:
         """How many queues have something to flush."""
         return len(self._dirty)
 
-    def release_idle(self) -> int:
-        """Unmap the queues that took no message since the last call; return how many.
+    def release_idle(self) -> Iterator[int]:
+        """Unmap the queues that took no message since the last call, some at a time: how many.
 
         A minute between calls is fine. For the thread that appends.
         """
-        return sum(queue.release_if_idle() for queue in self)
+        queues = iter(self)
+        while piece := list(islice(queues, QUEUES_PER_PIECE)):
+            yield sum(queue.release_if_idle() for queue in piece)
 
     def close(self) -> None:
         """Let go of all mappings. Flushes nothing."""

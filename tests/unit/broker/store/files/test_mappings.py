@@ -103,8 +103,8 @@ def test_files_that_went_for_other_reasons_are_not_counted(tmp_path: Path) -> No
         append(table, queue_id, 0)
     for _ in table.flush_steps(thorough=True):
         pass
-    table.release_idle()
-    table.release_idle()
+    for _ in range(2):
+        list(table.release_idle())
     assert mapped(tmp_path) == []
     append(table, 0, 1)
     append(table, 1, 1)

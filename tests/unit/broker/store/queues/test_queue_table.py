@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.queues import queue_table
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
@@ -178,14 +179,32 @@ def test_queue_with_little_to_flush_waits_and_is_not_forgotten(
     assert (len(synced), table.dirty_count) == (1, 0)
 
 
+def test_idle_queues_are_gone_through_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_table, "QUEUES_PER_PIECE", 4)
+    table = new_table(tmp_path)
+    for topic in "AB":
+        for queue_id in range(5):
+            append(table.get_or_create(topic, queue_id), 0)
+    flush(table, thorough=True)
+    assert list(table.release_idle()) == [0, 0, 0]
+    pieces = table.release_idle()
+    assert next(pieces) == 4
+    assert len(open_files_in(tmp_path)) == 6
+    table.delete_topic("B").remove()
+    assert list(pieces) == [1, 0]
+    assert not open_files_in(tmp_path)
+
+
 def test_idle_queues_give_their_descriptors_back(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     for queue_id in range(20):
         append(table.get_or_create("A", queue_id), 0)
     flush(table, thorough=True)
-    assert table.release_idle() == 0
+    assert sum(table.release_idle()) == 0
     append(table.get_or_create("A", 7), 1)
-    assert table.release_idle() == 19
+    assert list(table.release_idle()) == [19]
     assert len(open_files_in(tmp_path)) == 1
     table.close()
     assert not open_files_in(tmp_path)
