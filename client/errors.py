@@ -19,6 +19,8 @@
 An error that ends a send after several tries is the last one; the earlier ones hang on it as notes.
 """
 
+from typing import TypeVar
+
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 
 # What a producer tries again on another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).
@@ -143,3 +145,17 @@ class MessageNotFoundError(ClientError, LookupError):
 
 class ClientStateError(ClientError, RuntimeError):
     """The client is not open, or belongs to another process or event loop."""
+
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def another(error: _Error) -> _Error:
+    """An error of its own for one of several who wait: a shared one collects their tracebacks."""
+    kind = type(error)
+    copy = kind.__new__(kind, *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    if hasattr(error, "__notes__"):
+        copy.__notes__ = list(error.__notes__)
+    return copy

@@ -17,6 +17,7 @@ from rockhopper.client.errors import (
     ClientError,
     ClientStateError,
     RequestTimeoutError,
+    another,
 )
 from rockhopper.client.network.addresses import split_address
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
@@ -75,7 +76,10 @@ class ConnectionPool:
             attempt = asyncio.get_running_loop().create_task(self._dial(address))
             self._attempts[address] = attempt
             attempt.add_done_callback(lambda done: self._attempt_ended(address, done))
-        return await asyncio.shield(attempt)
+        try:
+            return await asyncio.shield(attempt)
+        except ClientError as error:
+            raise another(error) from error.__cause__
 
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer, whatever its code.

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rockhopper.client.errors import RequestRefusedError
+from rockhopper.client.errors import RequestRefusedError, another
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.sending.group_sender import GroupSender
@@ -147,7 +147,7 @@ class Lingering:
                 return
             for _, outcome in waiting:
                 if not outcome.done():
-                    outcome.set_exception(_another(error))
+                    outcome.set_exception(another(error))
         finally:
             for _, outcome in waiting:
                 outcome.cancel()  # if this task was: nobody is left waiting
@@ -161,13 +161,3 @@ def goes_ahead(message: Message) -> bool:
         or message.is_delayed
         or not message.wait_stored
     )
-
-
-def _another(error: Exception) -> Exception:
-    """Return an error of its own for one of several who wait: a shared one collects tracebacks."""
-    kind = type(error)
-    another = kind.__new__(kind, *error.args)
-    another.__dict__.update(error.__dict__)
-    if hasattr(error, "__notes__"):
-        another.__notes__ = list(error.__notes__)
-    return another

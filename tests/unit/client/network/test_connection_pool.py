@@ -172,3 +172,16 @@ async def test_a_pool_that_is_closed_while_it_dials_leaves_nothing_open() -> Non
             await asyncio.wait([connecting])
             async with asyncio.timeout(HANG_S):
                 await until(lambda: not server.connections)
+
+
+async def test_callers_that_share_a_failed_attempt_get_an_error_each() -> None:
+    pool = ConnectionPool()
+    attempts = [pool.connect("127.0.0.1:1") for _ in range(3)]
+    errors = await asyncio.gather(*attempts, return_exceptions=True)
+    assert len({id(error) for error in errors}) == 3
+    for error in errors:
+        assert isinstance(error, BrokerUnreachableError)
+        assert str(error) == str(errors[0])
+        assert (error.address, error.was_sent) == ("127.0.0.1:1", False)
+        assert isinstance(error.__cause__, ConnectionRefusedError)
+    await pool.close()
