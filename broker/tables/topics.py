@@ -303,8 +303,11 @@ class TopicTable(JsonTable):
             return None
         if self.is_system(name) or not may_be_looked_up(name):
             return None
-        queue_count = min(CLIENT_QUEUE_COUNT, self._live.default_topic_queue_nums)
-        return self._created_for_client(self._create(name, queue_count))
+        return self._created_for_client(self._create(name, self._queue_count_for_clients))
+
+    @property
+    def _queue_count_for_clients(self) -> int:
+        return min(CLIENT_QUEUE_COUNT, self._live.default_topic_queue_nums)
 
     def _is_wanted_trace_topic(self, name: str) -> bool:
         """Whether it is where clients send the traces that traceOn asks them for."""
@@ -388,7 +391,8 @@ class TopicTable(JsonTable):
         """Bring back topics that have queues on disk but are not known; return their names.
 
         *found* is (topic, queue id, is BatchCQ) for each queue directory that holds a file. The
-        highest queue id decides how many queues the topic gets.
+        highest queue id decides how many queues the topic gets; one that a client may have made by
+        its first sends, which a kill can let the table forget, gets as many as clients ask for.
         """
         queue_counts: dict[str, int] = {}
         batch: set[str] = set()
@@ -403,6 +407,8 @@ class TopicTable(JsonTable):
             if topic_error(name) is not None or queue_count > QUEUE_COUNT_MAX:
                 log.warning("queue directory is no topic", directory=name, queues=queue_count)
                 continue
+            if self.creates_on_send and name not in batch and may_be_looked_up(name):
+                queue_count = max(queue_count, self._queue_count_for_clients)
             self.put(
                 TopicConfig(
                     name,

@@ -243,6 +243,26 @@ def test_queues_on_disk_bring_unknown_topics_back(tmp_path: Path) -> None:
     assert known.read_queue_nums == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "counts"),
+    [
+        ({}, {"orders": 4, "wide": 6, "%RETRY%group": 1}),
+        ({"defaultTopicQueueNums": "2"}, {"orders": 2, "wide": 6, "%RETRY%group": 1}),
+        ({"autoCreateTopic": "off"}, {"orders": 1, "wide": 6, "%RETRY%group": 1}),
+    ],
+)
+def test_a_topic_that_a_kill_let_the_table_forget_has_the_queues_that_clients_know_of(
+    settings: dict[str, str], counts: dict[str, int], tmp_path: Path
+) -> None:
+    make_queue(tmp_path, "consumequeue", "orders", "0")
+    make_queue(tmp_path, "consumequeue", "wide", "5")
+    make_queue(tmp_path, "consumequeue", "%RETRY%group", "0")
+    topics = table(tmp_path, **settings)
+    topics.restore_from_queue_directories(queue_directories(StoreLayout(tmp_path)))
+    assert {name: topics.configs[name].write_queue_nums for name in counts} == counts
+    assert {name: topics.configs[name].read_queue_nums for name in counts} == counts
+
+
 def test_the_queues_of_a_known_topic_are_not_looked_at(tmp_path: Path) -> None:
     make_queue(tmp_path, "consumequeue", "known", "1")
     make_queue(tmp_path, "consumequeue", "orders", "0")
