@@ -13,7 +13,7 @@
 /* The letters that fields have in SEND_MESSAGE_V2, as bits. */
 #define BIT(letter) (1u << ((letter) - 'a'))
 #define NEEDED (BIT('a') | BIT('b') | BIT('e') | BIT('f') | BIT('g') | BIT('h'))
-#define NEEDED_V1 (NEEDED | BIT('c') | BIT('d'))
+#define NEEDED_OF_ALL (NEEDED | BIT('c') | BIT('d'))
 
 static const struct {
     const char *name;
@@ -89,12 +89,12 @@ static int start(SendHeader *read, int64_t code)
 {
     *read = (SendHeader){.topic = {NULL, 0}, .properties = {"", 0}};
     read->is_batch = code == CODE_BATCH;
+    read->has_long_names = code == CODE_SEND;
     return code == CODE_SEND || code == CODE_SEND_V2 || code == CODE_BATCH;
 }
 
-static int finish(SendHeader *read, int32_t code, int32_t flag, uint32_t seen)
+static int finish(SendHeader *read, int32_t flag, uint32_t needed, uint32_t seen)
 {
-    uint32_t needed = code == CODE_SEND ? NEEDED_V1 : NEEDED;
     read->is_oneway = (flag & FLAG_ONEWAY) != 0;
     return (flag & FLAG_RESPONSE) == 0 && (seen & needed) == needed;
 }
@@ -250,7 +250,7 @@ static int read_json(Span header, Scratch *scratch, SendHeader *read)
         return 0;
     if ((parts & (HAS_OPAQUE | HAS_FIELDS)) != (HAS_OPAQUE | HAS_FIELDS))
         return 0;
-    return finish(read, code, flag, seen);
+    return finish(read, flag, code == CODE_SEND ? NEEDED_OF_ALL : NEEDED, seen);
 }
 
 /* The stretch of *size* bytes at *p; 0 if it is not all there. */
@@ -292,7 +292,7 @@ static int read_binary(Span header, SendHeader *read)
             || !take_field(code, letter, value, &seen, read))
             return 0;
     }
-    return finish(read, code, flag, seen);
+    return finish(read, flag, code == CODE_SEND_V2 ? NEEDED : NEEDED_OF_ALL, seen);
 }
 
 int read_send_header(int64_t serialize_type, Span header, Scratch *scratch, SendHeader *read)

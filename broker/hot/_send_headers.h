@@ -16,7 +16,7 @@ typedef struct {
     Span group, topic, properties;
     int64_t born_time_ms;
     int32_t queue_id, sys_flag, flag, reconsume_times, opaque;
-    int is_batch, is_oneway;
+    int is_batch, is_oneway, has_long_names;
 } SendHeader;
 
 /* Room for properties that have escapes; they stay there until the next header. */

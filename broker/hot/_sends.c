@@ -599,6 +599,9 @@ static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
     int done = read_send_header(serialize_type, header, &pass->scratch, &send);
     if (done <= 0 || (send.sys_flag & INNER_BATCH_FLAGS) != 0 || body.size > pass->body_size_max)
         return done < 0 ? -1 : 0;
+    /* Python reads and writes them anew for these. */
+    if (send.has_long_names && !are_regular(send.properties))
+        return 0;
     done = find_topic(pass, send.topic);
     if (done <= 0 || send.queue_id < 0 || send.queue_id >= PyList_GET_SIZE(pass->tails))
         return done < 0 ? -1 : 0;

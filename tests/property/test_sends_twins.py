@@ -51,8 +51,14 @@ class Served(NamedTuple):
     failed: bool
 
 
-def first_version(asked: Asked) -> Asked:
+ODD = ["", "a\x01\x02", "junk\x02", "\x01b\x02", "a\x01b\x02", "\x02", "z"]
+"""What Python leaves out, or merges, when it reads properties and writes them anew."""
+
+
+def first_version(asked: Asked, odd: str) -> Asked:
     ext = {V1_NAMES.get(name, name): value for name, value in asked.ext.items()}
+    if "properties" in ext:
+        ext["properties"] += odd
     return asked._replace(code=10, ext=ext)
 
 
@@ -74,7 +80,7 @@ def frames(draw: st.DrawFn) -> list[Frame]:
         of_this_kind = usual_sends if draw(st.integers(0, 3)) else sends
         asked = draw(of_this_kind(batch=is_batch))
         if not is_batch and draw(st.booleans()):
-            asked = first_version(asked)
+            asked = first_version(asked, draw(st.sampled_from(ODD)))
         frame = (
             binary_frame(asked, opaque)
             if draw(st.booleans())

@@ -51,7 +51,7 @@ int append_keys(Keys *packed, uint32_t seed, Span unique_key, Span keys, int64_t
     return 0;
 }
 
-#define WAITING_NAMES_MAX 32
+#define PAIRS_MAX 32
 
 static const char *const special_names[] = {
     "CLUSTER", "DELAY", "DUP_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH",
@@ -101,23 +101,49 @@ static int is_among(Span name, const Span *names, int count)
     return 0;
 }
 
+/* What is left of properties, and the names that were read before. */
+typedef struct {
+    const char *p, *end;
+    Span names[PAIRS_MAX];
+    int count;
+} Pairs;
+
+/* The next pair; 0 if it would not look the same once it was read and written anew. */
+static int take_pair(Pairs *pairs, Span *name, Span *value)
+{
+    const char *p = pairs->p, *stop = memchr(p, 2, (size_t)(pairs->end - p));
+    if (stop == NULL)
+        stop = pairs->end;
+    const char *separator = memchr(p, 1, (size_t)(stop - p));
+    if (separator == NULL || separator == p || separator + 1 == stop || pairs->count == PAIRS_MAX)
+        return 0;
+    *name = (Span){p, separator - p};
+    *value = (Span){separator + 1, stop - separator - 1};
+    if (is_among(*name, pairs->names, pairs->count))
+        return 0;
+    pairs->names[pairs->count++] = *name;
+    pairs->p = stop + 1;
+    return 1;
+}
+
+int are_regular(Span properties)
+{
+    Pairs pairs = {.p = properties.data, .end = properties.data + properties.size};
+    Span name, value;
+    while (pairs.p < pairs.end)
+        if (!take_pair(&pairs, &name, &value))
+            return 0;
+    return 1;
+}
+
 int read_waiting(Span properties, Waiting *found)
 {
-    const char *p = properties.data, *end = p + properties.size;
-    Span names[WAITING_NAMES_MAX];
-    *found = (Waiting){{p, -1}, {p, -1}, {p, -1}};
-    for (int count = 0; p < end; count++) {
-        const char *stop = memchr(p, 2, (size_t)(end - p));
-        if (stop == NULL)
-            stop = end;
-        const char *separator = memchr(p, 1, (size_t)(stop - p));
-        if (separator == NULL || separator == p || separator + 1 == stop
-            || count == WAITING_NAMES_MAX)
+    Pairs pairs = {.p = properties.data, .end = properties.data + properties.size};
+    Span name, value;
+    *found = (Waiting){{pairs.p, -1}, {pairs.p, -1}, {pairs.p, -1}};
+    while (pairs.p < pairs.end) {
+        if (!take_pair(&pairs, &name, &value))
             return 0;
-        Span name = {p, separator - p}, value = {separator + 1, stop - separator - 1};
-        if (is_among(name, names, count))
-            return 0;
-        names[count] = name;
         if (is_text(name, "DELAY"))
             found->delay = value;
         else if (is_text(name, "TRAN_MSG"))
@@ -126,7 +152,6 @@ int read_waiting(Span properties, Waiting *found)
             found->group = value;
         else if (is_special(name) || is_of_transactions(name))
             return 0;
-        p = stop + 1;
     }
     return 1;
 }

@@ -31,14 +31,16 @@ typedef struct {
 
 Properties read_properties(const char *data, Py_ssize_t size);
 
+/* Whether properties look the same once they were read and written anew. */
+int are_regular(Span properties);
+
 /* What a message says that waits elsewhere before it comes to its topic: with a delay level, or as a
    half one. */
 typedef struct {
     Span delay, prepared, group;
 } Waiting;
 
-/* 0 if it says anything else that means more than itself, or if its properties would not look the
-   same once they were read and written anew. */
+/* 0 if it says anything else that means more than itself, or if its properties are not regular. */
 int read_waiting(Span properties, Waiting *found);
 
 /* Whether the properties of a half message, without the place that it is for, mean no more than that

@@ -492,6 +492,36 @@ def test_the_topic_is_named_that_nobody_admitted(code: int) -> None:
     assert one.ask(json_send(ext | wrong, code=code)) is None
 
 
+ODD = ["a\x01\x02", "junk\x02", "\x01b\x02", "a\x01b\x02a\x01c\x02", "a\x01b\x02\x02"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("kind", [JSON, BINARY])
+def test_odd_properties_with_long_names_are_read_and_written_anew_by_python(
+    odd: str, kind: int
+) -> None:
+    one = Pass()
+    for text in (odd + EXT["i"], EXT["i"] + odd):
+        long_names = V1 | {"properties": text}
+        head = header(long_names, 10) if kind == JSON else binary(long_names, 10)
+        assert one.take((kind, head, b"hello")) is None
+        short = EXT | {"i": text}
+        head = header(short) if kind == JSON else binary(short)
+        taken = one.take((kind, head, b"hello"))
+        assert taken is not None
+        assert odd.encode() in taken[1]
+
+
+@pytest.mark.parametrize("left_out", ["c", "d"])
+def test_a_batch_with_binary_headers_has_all_fields(left_out: str) -> None:
+    ext = {name: text for name, text in EXT.items() if name != left_out} | {"m": "true"}
+    body = encode_batch([(0, b"x", b"")])
+    one = Pass()
+    assert one.take((JSON, header(ext, 320), body)) is not None
+    assert one.take((BINARY, binary(ext, 320), body)) is None
+    assert one.take((BINARY, binary(EXT | {"m": "true"}, 320), body)) is not None
+
+
 def test_what_was_taken_is_counted() -> None:
     one, other = Traffic(), Traffic()
     one.messages = one.calls = one.bytes = 1 << 40
