@@ -3,8 +3,9 @@
 Every server runs in a process of its own on one core, the load generator on another. Cases are
 interleaved and repeated, since neighbours on a shared machine move figures from minute to minute:
 a round runs the echo, then every case against every server. Each round starts our broker
-afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes. With
---peers and --table the page cache is filled first, as on a machine that has been up for a while.
+afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes or, with
+--one-core, on the one that ours has. With --peers and --table the page cache is filled first, as on
+a machine that has been up for a while; what is read was brought into it before.
 
 Every run is kept under results/: `make bench-compare A=NAME B=NAME` tells two of them apart.
 """
@@ -39,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns 1 if any answer was wrong, 2 if it could not be run."""
     options = _parse(arguments)
     cases, kept = _chosen(options), list[Path]()
-    found = Results(_machine(), origin.here_and_now(_peer_version() if options.peers else ""))
+    found = Results(
+        _machine(options), origin.here_and_now(_peer_version() if options.peers else "")
+    )
     try:
         load.build_loadgen()
         with contextlib.ExitStack() as stack:
@@ -70,6 +73,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="how often (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="per run (default 3)")
     parser.add_argument("--peers", action="store_true", help="also run Apache's broker")
+    parser.add_argument("--one-core", action="store_true", help="Apache's has no more than ours")
     parser.add_argument(
         "--peer-warm-up", type=float, default=10.0, metavar="S", help="per case (default 10)"
     )
@@ -99,9 +103,11 @@ def _chosen(options: argparse.Namespace) -> list[Case]:
     return [*cases, *TABLE] if options.table else cases
 
 
-def _machine() -> str:
+def _machine(options: argparse.Namespace) -> str:
     server_core, load_core = load.cores()
     where = f"servers on core {server_core}, load on core {load_core}"
+    if options.peers and not options.one_core:
+        where += ", Apache's broker on all"
     if server_core == load_core:
         where = "ONE core for servers and load together: the ratios mean little"
     return (
@@ -211,9 +217,10 @@ def _start_peers(
     """Start Apache's broker for each setup, and run every case until it is compiled."""
     from benchmarks.peers import apache_broker  # only here: it needs the interop project
 
+    allowed = {load.cores()[0]} if options.one_core else os.sched_getaffinity(0)
     found = []
     for setup in sorted({case.setup for case in cases}):
-        peer = stack.enter_context(apache_broker(setup))
+        peer = stack.enter_context(apache_broker(setup, allowed))
         own = [case for case in cases if case.setup == setup and not case.half_of]
         found.append(peer)
         with _awake(peer):
@@ -234,6 +241,8 @@ def _load(server: Server, case: Case, seconds: float) -> Sample:
     if case.mode in READS:
         fill = replace(FILL, topic=case.topic, with_property=case.with_property)
         load.run(fill, server.port, server.pid, FILL_S)
+        if server.log:
+            memory.read_ahead(server.log)
     if case is not ECHO:
         topics.wait_until_dispatched(server.port)
     return load.run(case, server.port, server.pid, seconds)

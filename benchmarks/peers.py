@@ -1,6 +1,7 @@
 """The official Apache broker, to be measured beside ours: built and started by the interop project.
 
-It gets every core, a heap that it does not have to fight for, and its own defaults otherwise.
+It gets every core unless told otherwise, a heap that it does not have to fight for, and its own
+defaults otherwise.
 While another server is measured it stands still: its timers would cost that one CPU time.
 """
 
@@ -8,7 +9,7 @@ import contextlib
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from benchmarks import topics
@@ -33,8 +34,8 @@ JVM_OPTIONS = (
 
 
 @contextlib.contextmanager
-def apache_broker(setup: str) -> Iterator[Server]:
-    """Run Apache's broker with an empty store, which is removed at the end."""
+def apache_broker(setup: str, cores: Collection[int]) -> Iterator[Server]:
+    """Run Apache's broker on *cores* with an empty store, which is removed at the end."""
     settings = {
         **SETUPS[setup],
         "brokerName": "broker-a",  # as load generator and acknowledgements call it
@@ -48,14 +49,16 @@ def apache_broker(setup: str) -> Iterator[Server]:
                 settings=settings,
                 heap_mb=HEAP_MB,
                 jvm_options=JVM_OPTIONS,
-                cores=os.sched_getaffinity(0),
+                cores=cores,
             )
         except (apache.BuildError, ProcessError) as error:
             raise BenchError(str(error)) from error
         topics.prepare(running.broker_port)
         name = f"Apache {apache.version()}"
         try:
-            yield Server(name, running.broker_port, running.pid, setup=setup)
+            yield Server(
+                name, running.broker_port, running.pid, setup=setup, log=running.store / "commitlog"
+            )
         finally:
             running.kill()
 

@@ -31,6 +31,8 @@ class Server:
     """From spawning the process to the first accepted connection."""
     setup: str = ""
     namesrv_port: int = 0
+    log: Path | None = None
+    """The directory of its commit log."""
 
     def memory_mb(self) -> float:
         """Resident memory, mapped files included."""
@@ -101,6 +103,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
                     http_port,
                     start_s,
                     namesrv_port=namesrv_port,
+                    log=Path(store) / "commitlog",
                 )
         finally:
             conf.unlink()

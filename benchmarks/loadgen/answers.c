@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RECORD_SIZE_MIN = 91 };
+enum { RECORD_SIZE_MIN = 91, RECORD_HEAD_SIZE = 88 };
 
 uint32_t get32(const unsigned char *p) {
     uint32_t value;
@@ -87,11 +87,12 @@ int records_in(const unsigned char *p, const unsigned char *end) {
     return p == end ? count : -1;
 }
 
-/* How many of so many sound records the SQL expression of our pulls takes: a above 5. */
+/* How many of so many sound records the SQL expression of our pulls takes: a above 5. The offsets in a
+ * record's head may look like the name of a property. */
 int matches_in(const unsigned char *p, const unsigned char *end) {
     int count = 0;
     for (; p < end; p += get32(p)) {
-        const unsigned char *hit = memmem(p, get32(p), "\002a\001", 3);
+        const unsigned char *hit = memmem(p + RECORD_HEAD_SIZE, get32(p) - RECORD_HEAD_SIZE, "\002a\001", 3);
         count += hit && hit[3] > '5' && hit[3] <= '9';
     }
     return count;

@@ -217,6 +217,9 @@ async def test_a_half_message_is_committed_by_what_its_answer_says() -> None:
     assert len({end["transactionId"] for end in ends}) == len(ends)
 
 
+LOG_OFFSET_LIKE_A_PROPERTY = 0x02610100
+
+
 def a_filtering_broker(value: bytes) -> Answer:
     """Make a broker whose pulls bring a record with this property `a`, and only one."""
 
@@ -225,7 +228,10 @@ def a_filtering_broker(value: bytes) -> Answer:
         if offset is not None:
             ext = {"offset": offset + "0"}
             return frame({"code": 0, "opaque": request["opaque"], "extFields": ext})
-        record = struct.pack(">II", 100, 0xDAA320A7) + b"\2a\1" + value
+        head = struct.pack(">II20sQ", 100, 0xDAA320A7, b"", LOG_OFFSET_LIKE_A_PROPERTY).ljust(
+            91, b"\0"
+        )
+        record = head + b"\2a\1" + value
         return frame({"code": 0, "opaque": request["opaque"]}, record.ljust(100, b"\0"))
 
     return answer
