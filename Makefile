@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-cores bench-spark bench-stalls \
 	spark-demo spark-test wheel interop chaos chaos-long \
-	compose-up compose-down compose-test test-slow test-thorough test-timers mutants fuzz clean
+	compose-up compose-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 
 mutants: $(VENV)/.installed-test  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
+
+simulate: $(VENV)/.installed-test  ## live through 10,000 lives of replica sets (SEEDS=n FIRST=k)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) --budget-s $(or $(BUDGET_S),inf)
 
 fuzz: $(VENV)/.installed-test  ## fuzz the compiled functions under sanitizers for an hour (needs clang)
 	$(BIN)/python -m tests.fuzz

@@ -1,0 +1,1 @@
+"""Replication: who of a set's replicas leads, what is confirmed, and who may lead next."""

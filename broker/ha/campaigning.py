@@ -1,0 +1,95 @@
+"""When a replica asks for the mastership, and what it asks for.
+
+Any candidate of the stored in-sync set is safe, at any time: these rules only keep two of them from
+asking at once, and a master from being displaced that is there.
+"""
+
+from collections.abc import Callable
+
+from rockhopper.broker.ha.actions import Campaign
+from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, View
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+
+CONNECTIONS_REFUSED = 2
+
+
+class Campaigning:
+    """Decides when; belongs to one machine."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        timing: Timing,
+        min_in_sync: int,
+        began_at_ms: int,
+        spread: Callable[[], float],
+    ) -> None:
+        """*spread* gives a number between -1 and 1 each time."""
+        self.standing = standing
+        self._timing = timing
+        self._min_in_sync = min_in_sync
+        self._began_at_ms = began_at_ms
+        self._spread = spread
+        self._since_ms: int | None = None
+        self._pause_ms = 0.0
+
+    def is_due(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+        """Whether to ask now, a moment after it is possible: longer if others are better."""
+        if not self._is_possible(view, heard_at_ms, refusals, now_ms):
+            self._since_ms = None
+            return False
+        if self._since_ms is None:
+            self._since_ms = now_ms
+            spread_ms = self._timing.rank_spread_ms * (1 + self._spread())
+            self._pause_ms = self._timing.rank_ms * self._better(view) + spread_ms
+        return now_ms - self._since_ms >= self._pause_ms
+
+    def over(self) -> None:
+        """Begin to wait anew: somebody was asked."""
+        self._since_ms = None
+
+    def request(self, view: View, epoch: int) -> Campaign:
+        """What to ask the engine for, to lead under *epoch*."""
+        me, state = self.standing.me, view.state
+        if state is None:
+            first = SetState(0, me, frozenset({me}), self._min_in_sync)
+            return Campaign(first.elected(me, epoch, "first start", without_old=False), 0, None)
+        why = "displaced" if view.leader else "the lease was over"
+        state = state.elected(me, epoch, why, without_old=True)
+        return Campaign(state, view.version, view.leader)
+
+    def is_electable(self, state: SetState) -> bool:
+        """Whether this replica has all that was ever acknowledged."""
+        mine = self.standing
+        return mine.me in state.in_sync and mine.is_clean and not mine.is_fenced
+
+    def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+        if view.state is None:
+            waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
+            return waited and not self.standing.is_fenced and not self._better(view)
+        if not self.is_electable(view.state):
+            return False
+        if view.leader is None:
+            return now_ms - heard_at_ms >= self._timing.silence_ms
+        return view.leader.id == self.standing.me.id or self._is_dead(view, view.leader, refusals)
+
+    def _is_dead(self, view: View, leader: Leader, refusals: int) -> bool:
+        assert view.state is not None
+        return leader.id == view.state.master.id and refusals >= CONNECTIONS_REFUSED
+
+    def _better(self, view: View) -> int:
+        mine = self.standing
+        last_epoch = mine.epochs[-1].number if mine.epochs else 0
+        own = Announcement(
+            mine.me, mine.incarnation, last_epoch=last_epoch, log_end=mine.log_end
+        ).rank
+        others = [each for each in view.members.values() if each.replica.id != mine.me.id]
+        return sum(1 for each in others if self._counts(each.replica, view) and each.rank > own)
+
+    def _counts(self, replica: Replica, view: View) -> bool:
+        state = view.state
+        if state is None:
+            return True
+        is_gone = replica == state.master
+        return replica in state.in_sync and not is_gone

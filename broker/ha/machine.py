@@ -1,0 +1,405 @@
+"""The state machine of one replica: events in, actions out, no clock and no socket of its own.
+
+    JOINING -- learnt the state --> FOLLOWING -- the master is gone --> CANDIDATE -- won --> LEADING
+    CANDIDATE -- lost --> FOLLOWING        LEADING -- another master, a larger epoch --> FOLLOWING
+
+Safety rests on five rules, and on no clock:
+
+    acknowledge   what is confirmed is held by every in-sync set that may be stored (leading.py)
+    elect         only a clean member of the stored set, by one compare-and-swap (campaigning.py)
+    promise       a candidate stops acknowledging its old master, on disk, before it asks
+    fence         nobody takes anything from a master of a smaller epoch, and tells it
+    prefix        a follower acknowledges once its log is a part of the master's (following.py)
+
+Every method takes the time of a clock that never goes back, in milliseconds, and leaves what is to
+be done in ``actions``, in order.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from rockhopper.broker.ha.actions import (
+    Action,
+    Alter,
+    Campaign,
+    Close,
+    Confirm,
+    EnterEpoch,
+    Lead,
+    Promise,
+    Read,
+    Renew,
+    Resign,
+    Send,
+    Stream,
+)
+from rockhopper.broker.ha.campaigning import Campaigning
+from rockhopper.broker.ha.epochs import common_end, entered
+from rockhopper.broker.ha.following import Following
+from rockhopper.broker.ha.leading import Follower, MasterTerm
+from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, Welcome
+from rockhopper.broker.ha.replica_set import Outcome, Replica, View
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+
+RETRY_MS = 200
+
+
+class Role(Enum):
+    """What a replica is at the moment."""
+
+    JOINING = "joining"
+    FOLLOWING = "following"
+    CANDIDATE = "candidate"
+    LEADING = "leading"
+
+
+class Machine:
+    """One replica of a set."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        timing: Timing,
+        *,
+        min_in_sync: int,
+        now_ms: int,
+        spread: Callable[[], float],
+    ) -> None:
+        """Begin as a replica that knows nothing but its own disk."""
+        self.standing = standing
+        self.actions: list[Action] = []
+        self.role = Role.JOINING
+        self.view: View | None = None
+        self.term: MasterTerm | None = None
+        self.lease_until_ms = 0
+        self.following = Following(standing, timing, self.actions, now_ms)
+        self._timing = timing
+        self._campaigning = Campaigning(standing, timing, min_in_sync, now_ms, spread)
+        self._request: Campaign | None = None
+        """Of a candidate: what it asked for, once its promise is on disk."""
+        self._is_asked = False
+        self._epoch = 0
+        """Of a candidate: the one that it asks for."""
+        self._links: dict[int, Replica] = {}
+        self._read_at_ms = now_ms
+        self._try_at_ms = now_ms
+        self._renew_at_ms = now_ms
+        self._is_renewing = False
+        self._beat_at_ms = now_ms
+
+    # What the engine says.
+
+    def saw(self, view: View, now_ms: int) -> None:
+        """Take note of the set as the engine has it; an older view than the last is no news."""
+        self._read_at_ms = now_ms + self._timing.read_interval_ms
+        if self.view and view.version < self.view.version:
+            return
+        self.view = view
+        if view.state is None:
+            return
+        self.following.elected_epoch = max(self.following.elected_epoch, view.state.epoch)
+        if self.term:
+            self._saw_as_master(self.term, view, now_ms)
+        elif self.role is Role.CANDIDATE:
+            self._saw_as_candidate(view, now_ms)
+        elif self._is_elected(view):
+            self._take_office(view)
+        elif self.role is Role.JOINING:
+            self.role = Role.FOLLOWING
+
+    def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
+        assert view.state is not None
+        if view.state.epoch == term.epoch and view.state.master == self.standing.me:
+            term.saw(view.state, view.version)
+            self._confirm(term)
+        else:
+            self._resign(f"replica {view.state.master.id} leads epoch {view.state.epoch}", now_ms)
+
+    def _saw_as_candidate(self, view: View, now_ms: int) -> None:
+        if self._is_elected(view):
+            self._take_office(view)
+        elif self._request and view.version > self._request.version:
+            self._stand_back(now_ms)
+
+    def _is_elected(self, view: View) -> bool:
+        """Whether a request of this process won, of which it may have heard nothing."""
+        state, mine = view.state, self.standing
+        holds = view.leader is not None and view.leader.incarnation == mine.incarnation
+        return (
+            state is not None and holds and state.master == mine.me and state.epoch == mine.promise
+        )
+
+    def campaigned(self, outcome: Outcome, view: View | None, now_ms: int) -> None:
+        """Take office if the request won; *view* is what it made then."""
+        self._is_asked = False
+        if self.role is not Role.CANDIDATE:
+            return
+        if outcome is Outcome.DONE and view:
+            self.view = view
+            self._take_office(view)
+        elif outcome is Outcome.REFUSED:
+            self._stand_back(now_ms)
+        else:
+            self._try_at_ms = now_ms + RETRY_MS
+            self.actions.append(Read())
+
+    def altered(self, outcome: Outcome, version: int, now_ms: int) -> None:
+        """Take note of an alteration's outcome; *version* is the one that it made."""
+        if not self.term:
+            return
+        self.term.answered(outcome, version)
+        if outcome is not Outcome.DONE:
+            self._try_at_ms = now_ms + RETRY_MS
+            self.actions.append(Read())
+        self._confirm(self.term)
+
+    def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
+        """Trust the lease for two thirds of it, from when it was asked for."""
+        self._is_renewing = False
+        if outcome is Outcome.DONE:
+            self.lease_until_ms = asked_at_ms + self._timing.lease_usable_ms
+        elif outcome is Outcome.REFUSED:
+            self.actions.append(Read())
+
+    # What the disk says.
+
+    def promised(self, epoch: int, now_ms: int) -> None:
+        """Ask the engine, or begin to follow, now that the promise is on disk."""
+        if self.role is not Role.CANDIDATE:
+            self.following.promised(epoch)
+        elif epoch == self._epoch and self.view:
+            state = self.view.state
+            if (state and state.epoch >= epoch) or (
+                state and not self._campaigning.is_electable(state)
+            ):
+                self._stand_back(now_ms)
+            else:
+                self._ask(self._campaigning.request(self.view, epoch))
+
+    def entered(self, now_ms: int) -> None:
+        """Lead, now that the epoch is on disk."""
+        mine, view = self.standing, self.view
+        if self.role is not Role.CANDIDATE or not view or not self._is_elected(view):
+            return
+        assert view.state is not None
+        self.role = Role.LEADING
+        self.term = MasterTerm(
+            mine.me,
+            view.state,
+            view.version,
+            mine.log_end,
+            mine.held_offset,
+            mine.confirmed_offset,
+            now_ms,
+            self._timing,
+        )
+        self.lease_until_ms, self._renew_at_ms, self._is_renewing = now_ms, now_ms, False
+        self._try_at_ms = now_ms
+        self.actions.append(Lead(view.state.epoch))
+        self._confirm(self.term)
+
+    def log_is_cut(self, log_end: int) -> None:
+        """Begin to hold what the master has."""
+        self.standing.log_end = log_end
+        self.standing.held_offset = log_end
+        self.following.log_is_cut()
+
+    def noted_clean(self) -> None:
+        """Say so: the mark is gone from the disk."""
+        self.standing.is_clean = True
+        self.following.noted_clean()
+
+    def wrote(self, log_end: int, held_offset: int) -> None:
+        """Take note of how long the log is, and up to where it is held."""
+        self.standing.log_end, self.standing.held_offset = log_end, held_offset
+        if self.term:
+            self.term.held_offset = held_offset
+            self._confirm(self.term)
+        elif self.following.link is not None:
+            self.following.acknowledge()
+
+    # What other replicas say.
+
+    def takes(self, link: int, epoch: int) -> bool:
+        """Whether a frame of log from a master may be appended."""
+        return self.role is Role.FOLLOWING and self.following.takes(link, epoch)
+
+    def closed(self, link: int, now_ms: int) -> None:
+        """Take note of a connection that broke, from or to whomever."""
+        replica = self._links.pop(link, None)
+        follower = self.term.followers.get(replica) if self.term and replica else None
+        if follower and follower.link == link:
+            follower.link, follower.left_at_ms = None, now_ms
+        self.following.closed(link, now_ms)
+
+    def received(self, link: int, message: Message, now_ms: int) -> None:
+        """Handle what another replica said."""
+        if link == self.following.link:
+            self.following.received(message, now_ms)
+            return
+        if isinstance(message, Hello):
+            self._greeted(link, message, now_ms)
+        elif isinstance(message, Ack):
+            self._acknowledged(link, message, now_ms)
+        elif isinstance(message, Refused):
+            self._outrun(message.promise, now_ms)
+
+    def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
+        term, mine = self.term, self.standing
+        if term and hello.promise > term.epoch:
+            self._outrun(hello.promise, now_ms)
+            term = None
+        if not term:
+            self._send(link, Refused(mine.promise, "this replica is not the master"))
+            self.actions.append(Close(link))
+            return
+        before = term.followers.get(hello.replica)
+        if before and before.link is not None:
+            self.actions.append(Close(before.link))
+            self._links.pop(before.link, None)
+        term.followers[hello.replica] = Follower(
+            link, hello.incarnation, hello.is_clean, heard_at_ms=now_ms, moved_at_ms=now_ms
+        )
+        self._links[link] = hello.replica
+        common = common_end(hello.epochs, hello.log_end, mine.epochs, mine.log_end)
+        if common is None and hello.log_end == mine.log_start:
+            common = mine.log_start
+        self._send(
+            link,
+            Welcome(
+                term.epoch,
+                mine.epochs,
+                mine.log_start,
+                mine.log_end,
+                term.confirmed_offset,
+                common or 0,
+                seed=common is None or common < mine.log_start,
+            ),
+        )
+
+    def _acknowledged(self, link: int, ack: Ack, now_ms: int) -> None:
+        term, replica = self.term, self._links.get(link)
+        if not term or not replica or ack.epoch != term.epoch:
+            return
+        follower = term.followers[replica]
+        if ack.held_offset > self.standing.log_end:
+            self.actions.append(Close(link))
+            self.closed(link, now_ms)
+            return
+        follower.heard_at_ms, follower.is_clean = now_ms, ack.is_clean
+        if follower.held_offset < 0:
+            self.actions.append(Stream(link, ack.held_offset, term.epoch))
+        if ack.held_offset > follower.held_offset or ack.held_offset == self.standing.log_end:
+            follower.moved_at_ms = now_ms
+        follower.held_offset = max(follower.held_offset, ack.held_offset)
+        self._confirm(term)
+
+    # Time.
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due; to be called several times in each interval of ``Timing``."""
+        if now_ms >= self._read_at_ms:
+            self._read_at_ms = now_ms + self._timing.read_interval_ms
+            self.actions.append(Read())
+        if self.term:
+            self._tick_as_master(self.term, now_ms)
+        elif self.role is Role.CANDIDATE:
+            if self._request and not self._is_asked and now_ms >= self._try_at_ms:
+                self._ask(self._request)
+        elif not self.standing.is_fenced:
+            self._tick_as_follower(now_ms)
+
+    def takes_sends(self, now_ms: int) -> bool:
+        """Whether new messages may be stored: it leads, and what is stored can be confirmed."""
+        term = self.term
+        if not term or not term.state.is_complete:
+            return False
+        return now_ms < self.lease_until_ms or term.all_heard_within(
+            self._timing.silence_ms, now_ms
+        )
+
+    def _tick_as_master(self, term: MasterTerm, now_ms: int) -> None:
+        if now_ms >= self._renew_at_ms and not self._is_renewing:
+            self._renew_at_ms = now_ms + self._timing.renew_interval_ms
+            self._is_renewing = True
+            self.actions.append(Renew(term.version))
+        if now_ms >= self._beat_at_ms:
+            self._beat_at_ms = now_ms + self._timing.beat_interval_ms
+            self._beat(term, now_ms)
+        if now_ms >= self._try_at_ms and not term.is_asking and (state := term.proposal(now_ms)):
+            term.ask(state)
+            self.actions.append(Alter(state, term.version))
+
+    def _beat(self, term: MasterTerm, now_ms: int) -> None:
+        beat = Beat(term.epoch, term.confirmed_offset)
+        for follower in term.followers.values():
+            if follower.link is None:
+                continue
+            if now_ms - follower.heard_at_ms >= self._timing.connection_ms:
+                self.actions.append(Close(follower.link))
+                self.closed(follower.link, now_ms)
+            else:
+                self._send(follower.link, beat)
+
+    def _tick_as_follower(self, now_ms: int) -> None:
+        view, following = self.view, self.following
+        if not view:
+            return
+        if self._campaigning.is_due(view, following.heard_at_ms, following.refusals, now_ms):
+            self._campaign(view)
+        elif view.state and view.state.master != self.standing.me:
+            following.follow(view.state.master, now_ms)
+
+    # Roles.
+
+    def _campaign(self, view: View) -> None:
+        self.following.leave()
+        known = view.state.epoch if view.state else 0
+        self._epoch = max(known, self.standing.promise, self.following.larger_epoch) + 1
+        self.role, self._request, self._is_asked = Role.CANDIDATE, None, False
+        self.standing.promise = self._epoch
+        self.actions.append(Promise(self._epoch))
+
+    def _ask(self, request: Campaign) -> None:
+        self._request, self._is_asked = request, True
+        self.actions.append(request)
+
+    def _take_office(self, view: View) -> None:
+        assert view.state is not None
+        mine = self.standing
+        if mine.epochs and mine.epochs[-1].number == view.state.epoch:
+            return
+        self.following.leave()
+        self.role, self._request = Role.CANDIDATE, None
+        mine.epochs = entered(mine.epochs, view.state.epoch, mine.log_end)
+        self.actions.append(EnterEpoch(mine.epochs))
+
+    def _stand_back(self, now_ms: int) -> None:
+        self.role = Role.FOLLOWING if self.view and self.view.state else Role.JOINING
+        self._request = None
+        self._campaigning.over()
+        self.following.heard_at_ms = now_ms
+        self.actions.append(Read())
+
+    def _outrun(self, promise: int, now_ms: int) -> None:
+        self.following.larger_epoch = max(self.following.larger_epoch, promise)
+        if self.term and promise > self.term.epoch:
+            self._resign(f"a replica has promised epoch {promise}", now_ms)
+
+    def _resign(self, why: str, now_ms: int) -> None:
+        assert self.term
+        self.actions.append(Resign(self.term.epoch, why))
+        for link in self._links:
+            self.actions.append(Close(link))
+        self._links.clear()
+        self.term = None
+        self._stand_back(now_ms)
+
+    def _confirm(self, term: MasterTerm) -> None:
+        if term.confirm():
+            self.standing.confirmed_offset = term.confirmed_offset
+            self.actions.append(Confirm(term.confirmed_offset))
+
+    def _send(self, link: int, message: Message) -> None:
+        self.actions.append(Send(link, message))

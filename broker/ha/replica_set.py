@@ -1,0 +1,116 @@
+"""What the engine of consensus keeps of a replica set, and the changes of it that are allowed.
+
+The state of a set is one value that is only ever changed by compare-and-swap on its version: epoch,
+master and in-sync set change together. Everything here is a plain value without I/O.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
+
+HISTORY_MAX = 8
+
+
+class Replica(NamedTuple):
+    """A member: a machine with an empty or an exchanged disk is another one."""
+
+    id: int
+    store: str
+    """Made at random with the store's directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One election, for operators to read."""
+
+    epoch: int
+    master: Replica
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetState:
+    """The stored state of a set.
+
+    An answer says OK only when all of ``in_sync`` have the bytes, and only they may lead.
+    """
+
+    epoch: int
+    master: Replica
+    in_sync: frozenset[Replica]
+    min_in_sync: int
+    history: tuple[Term, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether enough replicas are in sync for messages to be acknowledged."""
+        return len(self.in_sync) >= self.min_in_sync
+
+    def elected(self, master: Replica, epoch: int, why: str, *, without_old: bool) -> "SetState":
+        """The state under a new master; the old one leaves if asked and the floor allows."""
+        in_sync = self.in_sync
+        if without_old and self.master != master and len(in_sync) > self.min_in_sync:
+            in_sync -= {self.master}
+        history = (*self.history, Term(epoch, master, why))[-HISTORY_MAX:]
+        return replace(self, epoch=epoch, master=master, in_sync=in_sync, history=history)
+
+    def changed(
+        self, *, joining: Replica | None = None, leaving: Replica | None = None
+    ) -> "SetState | None":
+        """The state with another set; None if it would be the same, or fall below the floor."""
+        in_sync = self.in_sync - {leaving} if leaving else self.in_sync
+        if joining:
+            in_sync = in_sync | {joining}
+        is_below = len(in_sync) < min(self.min_in_sync, len(self.in_sync))
+        if in_sync == self.in_sync or is_below or self.master not in in_sync:
+            return None
+        return replace(self, in_sync=in_sync)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who holds the lease; a process that was started anew has another incarnation."""
+
+    id: int
+    incarnation: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a running replica tells of itself, to whom it may concern."""
+
+    replica: Replica
+    incarnation: str
+    address: str = ""
+    ha_address: str = ""
+    last_epoch: int = 0
+    log_end: int = 0
+    is_clean: bool = True
+    priority: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """Larger is the better candidate; any order is safe."""
+        return self.last_epoch, self.log_end, self.priority, -self.replica.id
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All of a set at one moment, as the engine had it; the version of an absent state is 0."""
+
+    state: SetState | None
+    version: int
+    leader: Leader | None
+    members: Mapping[int, Announcement] = field(default_factory=dict)
+
+
+class Outcome(Enum):
+    """What became of a compare-and-swap."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The version was another one: nothing was changed, and never will be by this request."""
+    UNKNOWN = "unknown"
+    """The answer was lost: it may have happened, or happen yet."""

@@ -1,0 +1,31 @@
+"""What a replica knows of itself, and what of that is on its disk."""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.replica_set import Replica
+
+
+@dataclass(slots=True)
+class Standing:
+    """One replica, changed by its machine only.
+
+    On disk and synced before anything is done that rests on it: ``promise``, ``epochs`` and
+    ``is_clean``. ``confirmed_offset`` may be older after a start.
+    """
+
+    me: Replica
+    incarnation: str
+    promise: int = 0
+    """The largest epoch it has agreed to."""
+    epochs: tuple[Epoch, ...] = ()
+    is_clean: bool = True
+    """Whether it still has all that it ever acknowledged: not after a power cut."""
+    log_start: int = 0
+    log_end: int = 0
+    held_offset: int = 0
+    """Up to where the log is by this replica's kind of promise: written, or flushed."""
+    confirmed_offset: int = 0
+    """Up to where it knows the log to be confirmed."""
+    is_fenced: bool = False
+    """Whether its log contradicts what was confirmed: it takes no part until a person looks."""

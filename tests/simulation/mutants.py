@@ -1,0 +1,211 @@
+"""Each rule switched off: the simulator is worth something if it finds every one of them."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+from rockhopper.broker.ha import actions
+from rockhopper.broker.ha.campaigning import Campaigning
+from rockhopper.broker.ha.following import Following
+from rockhopper.broker.ha.leading import MasterTerm
+from rockhopper.broker.ha.machine import Machine, Role
+from rockhopper.broker.ha.messages import Hello, Welcome
+from rockhopper.broker.ha.replica_set import Replica, SetState
+from rockhopper.broker.ha.standing import Standing
+from tests.simulation.replica import Disk, Node
+from tests.simulation.world import World
+
+Mutant = Callable[[ExitStack], None]
+
+
+def _patch(stack: ExitStack, owner: type, name: str, by: Any) -> None:
+    stack.enter_context(patch.object(owner, name, by))
+
+
+def the_master_alone_confirms(stack: ExitStack) -> None:
+    _patch(stack, MasterTerm, "required", property(lambda term: frozenset({term.me})))
+
+
+def any_one_follower_confirms(stack: ExitStack) -> None:
+    def confirm(term: MasterTerm) -> bool:
+        held = [
+            term.followers[each].held_offset for each in term.required if each in term.followers
+        ]
+        confirmed = min(term.held_offset, max(held, default=-1))
+        if not term.state.is_complete or confirmed <= term.confirmed_offset:
+            return False
+        term.confirmed_offset = confirmed
+        return True
+
+    _patch(stack, MasterTerm, "confirm", confirm)
+
+
+def a_leaving_member_is_not_waited_for(stack: ExitStack) -> None:
+    def required(term: MasterTerm) -> frozenset[Replica]:
+        return term.asked.in_sync if term.asked else term.state.in_sync
+
+    _patch(stack, MasterTerm, "required", property(required))
+
+
+def a_joining_member_is_not_waited_for(stack: ExitStack) -> None:
+    _patch(stack, MasterTerm, "required", property(lambda term: term.state.in_sync))
+
+
+def an_unknown_outcome_is_a_refusal(stack: ExitStack) -> None:
+    answered = MasterTerm.answered
+
+    def forget(term: MasterTerm, outcome: Any, version: int) -> None:
+        answered(term, outcome, version)
+        term.asked = None
+
+    _patch(stack, MasterTerm, "answered", forget)
+
+
+def anybody_is_electable(stack: ExitStack) -> None:
+    def is_electable(campaigning: Campaigning, state: SetState) -> bool:
+        return _standing(campaigning).is_clean
+
+    _patch(stack, Campaigning, "is_electable", is_electable)
+
+
+def who_lost_its_memory_is_electable(stack: ExitStack) -> None:
+    def is_electable(campaigning: Campaigning, state: SetState) -> bool:
+        return _standing(campaigning).me in state.in_sync
+
+    _patch(stack, Campaigning, "is_electable", is_electable)
+
+
+def another_disk_is_the_same_replica(stack: ExitStack) -> None:
+    def is_electable(campaigning: Campaigning, state: SetState) -> bool:
+        mine = _standing(campaigning)
+        return mine.is_clean and mine.me.id in {each.id for each in state.in_sync}
+
+    _patch(stack, Campaigning, "is_electable", is_electable)
+
+
+def a_backup_is_not_noticed(stack: ExitStack) -> None:
+    from tests.simulation.engine import FakeEngine
+
+    _patch(stack, FakeEngine, "count_start", lambda *_: True)
+
+
+def a_promise_is_forgotten(stack: ExitStack) -> None:
+    """It is in memory only, and following goes on meanwhile."""
+
+    def promise(world: World, node: Node, machine: Machine, action: actions.Promise) -> None:
+        world.after(1, world.call, node, node.incarnation, lambda m: m.promised(action.epoch, 0))
+
+    _patch(stack, World, "_promise", promise)
+
+
+def a_candidate_asks_before_its_promise_is_on_disk(stack: ExitStack) -> None:
+    promise = World._promise
+
+    def later(world: World, node: Node, machine: Machine, action: actions.Promise) -> None:
+        if node.machine and node.machine.role is Role.CANDIDATE:
+            world.after(
+                1, world.call, node, node.incarnation, lambda m: m.promised(action.epoch, 0)
+            )
+        else:
+            promise(world, node, machine, action)
+
+    _patch(stack, World, "_promise", later)
+
+
+def a_smaller_epoch_is_followed(stack: ExitStack) -> None:
+    """And its master is not told of the larger one."""
+
+    def hello(replica: Replica, incarnation: str, promise: int, *rest: Any) -> Hello:
+        return Hello(replica, incarnation, 0, *rest)
+
+    stack.enter_context(patch("rockhopper.broker.ha.following.Hello", hello))
+    _patch(stack, Following, "_least_epoch", PropertyMock(return_value=0))
+    _patch(stack, Following, "takes", lambda following, link, epoch: link == following.link)
+
+
+def nothing_is_cut(stack: ExitStack) -> None:
+    def cut(following: Following, welcome: Welcome) -> None:
+        following.out.append(actions.Cut(1 << 60, welcome.epochs, seed=False))
+
+    _patch(stack, Following, "_cut", cut)
+
+
+def a_set_falls_below_its_floor(stack: ExitStack) -> None:
+    changed = SetState.changed
+
+    def without_floor(state: SetState, **who: Any) -> SetState | None:
+        found = changed(replace(state, min_in_sync=0), **who)
+        return replace(found, min_in_sync=state.min_in_sync) if found else None
+
+    _patch(stack, SetState, "changed", without_floor)
+
+
+def the_tail_is_shown_before_it_is_confirmed(stack: ExitStack) -> None:
+    _patch(stack, MasterTerm, "is_settled", property(lambda term: True))
+
+
+def the_tail_is_not_counted_in_queue_offsets(stack: ExitStack) -> None:
+    lead = World._lead
+
+    def from_confirmed(world: World, node: Node, machine: Machine, action: actions.Lead) -> None:
+        lead(world, node, machine, action)
+        log = node.disk.log[: machine.standing.confirmed_offset]
+        node.next_queue_offset = log[-1].queue_offset + 1 if log else 0
+
+    _patch(stack, World, "_lead", from_confirmed)
+
+
+def an_epoch_is_not_on_disk_before_its_data(stack: ExitStack) -> None:
+    def enter(world: World, node: Node, machine: Machine, action: actions.EnterEpoch) -> None:
+        world.after(
+            1, world.call, node, node.incarnation, lambda m: m.entered(node.now(world.now_ms))
+        )
+
+    _patch(stack, World, "_enter_epoch", enter)
+
+
+def a_log_is_thrown_away_without_a_mark(stack: ExitStack) -> None:
+    _patch(stack, Disk, "mark_unclean", lambda disk: None)
+
+
+def an_older_connection_still_counts(stack: ExitStack) -> None:
+    """A follower that lost its tail is believed what it said before."""
+    greeted = Machine._greeted
+
+    def keep(machine: Machine, link: int, hello: Any, now_ms: int) -> None:
+        before = machine.term.followers.get(hello.replica) if machine.term else None
+        held = before.held_offset if before else -1
+        greeted(machine, link, hello, now_ms)
+        if machine.term and (after := machine.term.followers.get(hello.replica)):
+            after.held_offset = max(held, hello.log_end)
+
+    _patch(stack, Machine, "_greeted", keep)
+
+
+def _standing(campaigning: Campaigning) -> Standing:
+    return campaigning.standing
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    the_master_alone_confirms,
+    any_one_follower_confirms,
+    a_leaving_member_is_not_waited_for,
+    a_joining_member_is_not_waited_for,
+    an_unknown_outcome_is_a_refusal,
+    anybody_is_electable,
+    who_lost_its_memory_is_electable,
+    another_disk_is_the_same_replica,
+    a_backup_is_not_noticed,
+    a_promise_is_forgotten,
+    a_candidate_asks_before_its_promise_is_on_disk,
+    a_smaller_epoch_is_followed,
+    nothing_is_cut,
+    a_set_falls_below_its_floor,
+    the_tail_is_shown_before_it_is_confirmed,
+    the_tail_is_not_counted_in_queue_offsets,
+    an_epoch_is_not_on_disk_before_its_data,
+    a_log_is_thrown_away_without_a_mark,
+    an_older_connection_still_counts,
+)

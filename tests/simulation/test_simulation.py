@@ -1,0 +1,49 @@
+"""Some lives of a replica set; `make simulate` lives through thousands."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from tests.simulation import faults
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.rules import Violation
+from tests.simulation.scenarios import SCENARIOS
+
+LIVES = 150
+SCENES = 20
+LIVES_OF_A_MUTANT = 400
+
+
+@pytest.mark.parametrize("first", range(0, LIVES, 50))
+def test_no_life_breaks_a_rule(first: int) -> None:
+    acknowledged = sum(faults.run(seed).rules.acknowledged for seed in range(first, first + 50))
+    assert acknowledged > 50 * 100
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_scenario_breaks_a_rule(scenario: object) -> None:
+    assert callable(scenario)
+    for seed in range(SCENES):
+        scenario(seed)
+
+
+def test_a_life_is_the_same_each_time() -> None:
+    first, second = faults.run(7), faults.run(7)
+    assert first.rules.truth == second.rules.truth
+    assert first.engine.state == second.engine.state
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_rule_that_is_switched_off_is_missed(mutant: Mutant) -> None:
+    with ExitStack() as stack:
+        mutant(stack)
+        with pytest.raises(Violation):
+            _live()
+
+
+def _live() -> None:
+    for seed in range(LIVES_OF_A_MUTANT):
+        if seed < SCENES:
+            for scenario in SCENARIOS:
+                scenario(seed)
+        faults.run(seed)

@@ -1,0 +1,141 @@
+"""One replica's roles; what must hold for all of them together is tests/simulation's."""
+
+from rockhopper.broker.ha import actions
+from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.machine import Machine, Role
+from rockhopper.broker.ha.messages import Ack, Hello, Refused, Welcome
+from rockhopper.broker.ha.replica_set import Leader, Outcome, Replica, SetState, View
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+
+A, B = Replica(1, "s1"), Replica(2, "s2")
+TIMING = Timing()
+
+
+class Rig:
+    """Replica 1 with a log of 100 bytes, which begins with epoch 1."""
+
+    def __init__(self) -> None:
+        standing = Standing(A, "i1", 1, (Epoch(1, 0),), log_end=100, held_offset=100)
+        self.machine = Machine(standing, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
+
+    def taken(self) -> list[actions.Action]:
+        taken, self.machine.actions[:] = list(self.machine.actions), []
+        return taken
+
+    def lead(self, in_sync: frozenset[Replica] = frozenset({A})) -> "Rig":
+        """Be elected for epoch 2."""
+        machine = self.machine
+        machine.saw(View(SetState(1, A, in_sync, 1), 5, None), 0)
+        machine.tick(TIMING.silence_ms)
+        assert actions.Promise(2) in self.taken()
+        machine.promised(2, TIMING.silence_ms)
+        (request,) = self.taken()
+        assert isinstance(request, actions.Campaign)
+        elected = View(request.state, 6, Leader(1, "i1", 2))
+        machine.campaigned(Outcome.DONE, elected, TIMING.silence_ms)
+        assert self.taken() == [actions.EnterEpoch((Epoch(1, 0), Epoch(2, 100)))]
+        assert machine.role is Role.CANDIDATE
+        machine.entered(TIMING.silence_ms)
+        return self
+
+    def greet(self, link: int = 7, promise: int = 1, log_end: int = 100) -> None:
+        hello = Hello(B, "i2", promise, True, 0, log_end, (Epoch(1, 0),))
+        self.machine.received(link, hello, 1000)
+
+
+def test_a_candidate_asks_when_its_promise_is_on_disk_and_leads_when_its_epoch_is() -> None:
+    rig = Rig().lead()
+    assert rig.taken() == [actions.Lead(2), actions.Confirm(100)]
+    assert rig.machine.role is Role.LEADING
+
+
+def test_a_candidate_that_lost_follows() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
+    rig.machine.tick(TIMING.silence_ms)
+    rig.machine.promised(2, 1000)
+    rig.machine.campaigned(Outcome.REFUSED, None, 1000)
+    assert rig.machine.role is Role.FOLLOWING
+
+
+def test_an_unknown_outcome_is_asked_for_again_and_found_out_by_reading() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
+    rig.machine.tick(TIMING.silence_ms)
+    rig.machine.promised(2, 1000)
+    request = rig.taken()[-1]
+    assert isinstance(request, actions.Campaign)
+    rig.machine.campaigned(Outcome.UNKNOWN, None, 1000)
+    assert rig.taken() == [actions.Read()]
+    rig.machine.tick(1300)
+    assert request in rig.taken()
+    rig.machine.saw(View(request.state, 6, Leader(1, "i1", 2)), 1400)
+    assert isinstance(rig.taken()[-1], actions.EnterEpoch)
+
+
+def test_a_follower_is_welcomed_and_gets_the_log_from_what_it_holds() -> None:
+    rig = Rig().lead()
+    rig.taken()
+    rig.greet(log_end=90)
+    (welcome,) = rig.taken()
+    assert isinstance(welcome, actions.Send)
+    assert isinstance(welcome.message, Welcome)
+    assert (welcome.message.common_end, welcome.message.seed) == (90, False)
+    rig.machine.received(7, Ack(2, 90, True), 1000)
+    assert rig.taken() == [actions.Stream(7, 90, 2)]
+
+
+def test_an_acknowledgement_beyond_the_log_closes_the_connection() -> None:
+    rig = Rig().lead()
+    rig.greet()
+    rig.taken()
+    rig.machine.received(7, Ack(2, 101, True), 1000)
+    assert rig.taken() == [actions.Close(7)]
+
+
+def test_a_master_steps_down_at_a_larger_promise_and_asks_for_a_larger_one_yet() -> None:
+    rig = Rig().lead()
+    rig.taken()
+    rig.greet(promise=8)
+    resign, *_, refused, closed = rig.taken()
+    assert resign == actions.Resign(2, "a replica has promised epoch 8")
+    assert isinstance(refused, actions.Send)
+    assert isinstance(refused.message, Refused)
+    assert closed == actions.Close(7)
+    rig.machine.tick(1100)
+    assert actions.Promise(9) in rig.taken()
+
+
+def test_a_master_steps_down_when_another_is_elected() -> None:
+    rig = Rig().lead()
+    rig.taken()
+    rig.machine.saw(View(SetState(3, B, frozenset({A, B}), 1), 9, Leader(2, "i2", 3)), 1500)
+    assert actions.Resign(2, "replica 2 leads epoch 3") in rig.taken()
+    assert rig.machine.role is Role.FOLLOWING
+
+
+def test_an_older_view_is_no_news() -> None:
+    rig = Rig().lead()
+    rig.taken()
+    rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 1500)
+    assert rig.machine.role is Role.LEADING
+
+
+def test_a_master_without_a_lease_goes_on_while_all_others_answer() -> None:
+    rig = Rig().lead(frozenset({A, B}))
+    rig.greet()
+    rig.machine.received(7, Ack(2, 100, True), 1000)
+    assert rig.machine.takes_sends(1000 + TIMING.silence_ms)
+    assert not rig.machine.takes_sends(1001 + TIMING.silence_ms)
+    rig.machine.renewed(Outcome.DONE, 2000)
+    assert rig.machine.takes_sends(2000 + TIMING.lease_usable_ms - 1)
+
+
+def test_a_replica_that_is_not_the_master_says_so() -> None:
+    rig = Rig()
+    rig.greet()
+    assert rig.taken() == [
+        actions.Send(7, Refused(1, "this replica is not the master")),
+        actions.Close(7),
+    ]
