@@ -38,8 +38,8 @@ def main() -> int:
                 break
     elapsed_s = time.monotonic() - started
     print(
-        f"{lived:,} of {options.seeds:,} seeds, {broken} broken, {acknowledged:,} messages acknowledged, "
-        f"{elapsed_s:.0f} s"
+        f"{lived:,} of {options.seeds:,} seeds, {broken} broken, "
+        f"{acknowledged:,} messages acknowledged, {elapsed_s:.0f} s"
     )
     return int(broken > 0)
 
