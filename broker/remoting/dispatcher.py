@@ -30,6 +30,7 @@ from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
+    NotReplicatedError,
     RecordTooLargeError,
     StoreBusyError,
     StoreError,
@@ -216,12 +217,14 @@ def field_error_code(error: FieldError) -> int:
 
 
 def unconfirmed_code(error: StoreError) -> int:
-    """The code for a message that is in the log, but not confirmed by the disk because of *error*.
+    """The code for a message that is in the log, but not confirmed because of *error*.
 
     Java producers take a timeout for sent, and send again elsewhere when the disk has failed.
     """
     if isinstance(error, StoreFailedError):
         return ResponseCode.SERVICE_NOT_AVAILABLE
+    if isinstance(error, NotReplicatedError):
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT
     return ResponseCode.FLUSH_DISK_TIMEOUT
 
 

@@ -26,7 +26,6 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.store.files.errors import (
-    StoreBusyError,
     StoreError,
     StoreFailedError,
     TooManyOpenFilesError,
@@ -184,13 +183,14 @@ class FlushService:
 
 
 class ParkedAnswers:
-    """Answers to producers that wait for the disk, in the order of what they wait for.
+    """Answers to producers that wait for the log to be safe, in the order of what they wait for.
 
-    One that waits longer than *timeout_ms* is released with a StoreBusyError: its message is in
-    the log, and perhaps on disk. Belongs to the event loop's thread.
+    One that waits longer than *timeout_ms* is released with what *why_not* gives for the offset:
+    its message is in the log, and perhaps safe. Belongs to the event loop's thread.
     """
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, why_not: Callable[[int], StoreError]) -> None:
+        self._why_not = why_not
         self._timeout_s = timeout_ms / 1000
         self._parked: deque[tuple[int, float, Release]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -199,14 +199,14 @@ class ParkedAnswers:
         return len(self._parked)
 
     def park(self, end_offset: int, release: Release) -> None:
-        """Call *release* once the log is durable up to *end_offset*, or with why it is not."""
+        """Call *release* once the log is released up to *end_offset*, or with why it is not."""
         loop = asyncio.get_running_loop()
         self._parked.append((end_offset, loop.time() + self._timeout_s, release))
         if self._timer is None:
             self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire)
 
     async def wait(self, end_offset: int) -> None:
-        """Wait until the log is durable up to *end_offset*.
+        """Wait until the log is released up to *end_offset*.
 
         Raises:
             StoreError: the flush failed or took too long; the message is in the log all the same.
@@ -239,7 +239,8 @@ class ParkedAnswers:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         while self._parked and self._parked[0][1] <= now_s:
-            self._parked.popleft()[2](StoreBusyError("the disk did not confirm the flush in time"))
+            end_offset, _, release = self._parked.popleft()
+            release(self._why_not(end_offset))
         again = bool(self._parked)
         self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire) if again else None
 

@@ -6,31 +6,29 @@ Writing takes three steps, so that the messages of one read of a socket cost one
     store.stage(...)                any number of times: builds records, hands out queue offsets
     store.commit()                  one write, then dispatch to consume queues and index
 
-A record is *safe* when it may be acknowledged: once it is written, under SYNC_FLUSH once it is on
-disk. ``when_safe`` is the one way to wait for that. Under SYNC_FLUSH dispatch waits as well, or a
-power cut could leave consumer offsets beyond the end of the log.
+A record is *safe* when it may be acknowledged and shown (safe_point.py): once it is written, under
+SYNC_FLUSH once it is on disk, and with replicas once they have it. ``when_safe`` is the one way to
+wait for that.
 
 Everything here belongs to the event loop's thread. Three things run elsewhere: fsync
 (flush.py), making the next file, and deleting old ones (retention.py).
 """
 
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 
 import structlog
 
-from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.store.derived_flush import DerivedFlush
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
-    StoreBusyError,
     StoreError,
     StoreFailedError,
 )
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
-from rockhopper.broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
+from rockhopper.broker.store.flush import FlushService, FlushWork
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
@@ -41,6 +39,7 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.retention import RetentionService
+from rockhopper.broker.store.safe_point import SafePoint
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from rockhopper.broker.store.staging import Staging
 from rockhopper.broker.store.store_reading import StoreReading
@@ -84,8 +83,6 @@ class MessageStore(StoreReading):
         self.stage_plain = self.staging.stage_plain
         self.stage_batch = self.staging.stage_batch
         self.forget_unused = self.staging.forget_unused
-        self._awaiting_flush: deque[tuple[int, Staged]] = deque()
-        self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
         self._reput = ReputService(self.catch_up)
         self._dispatch = Dispatch(
             opened.commit_log,
@@ -105,8 +102,6 @@ class MessageStore(StoreReading):
         self.derived_flush = DerivedFlush(opened, self._dispatch)
         # Recovery has dispatched and synced everything up to here.
         self._log.flushed_time_ms = self._dispatch.store_time_ms
-        self.written_is_safe = config.flush_disk_type is not FlushDiskType.SYNC
-        """Whether nobody has to wait for what is in the log; else ``safe_offset`` says how far."""
         self.failure: StoreFailedError | None = None
         # Whether the directory may belong to somebody else by now.
         self.is_lost = False
@@ -124,6 +119,11 @@ class MessageStore(StoreReading):
             on_failure=self.fail,
             on_shortage=lambda _shortage: opened.mappings.make_room(),
         )
+        self.safe_point = SafePoint(config, self._log, self._dispatch, self.flush_service.request)
+        self.when_safe = self.safe_point.when
+        self.safe = self.safe_point.wait
+        self.flushed = self.safe_point.wait_for_disk
+        self.has_dispatched = self.safe_point.has_dispatched
         self._retention: RetentionService | None = None
         self.mender.on_mended = self._wake_readers
         scrub = Scrub(
@@ -211,7 +211,7 @@ class MessageStore(StoreReading):
         After a failed fsync nothing is flushed and ``abort`` stays, so that the next start reads
         from disk what is really there.
         """
-        self._parked.close()
+        self.safe_point.close()
         self.release()
         if self._retention is not None:
             await self._retention.stop()
@@ -264,14 +264,7 @@ class MessageStore(StoreReading):
             raise DiskFullError(self.disk_full_reason)
         if self._dispatch.behind is not None:
             raise self._dispatch.behind
-        if not self.written_is_safe and (
-            self._log.written_offset - self._log.flushed_offset
-            > self._config.flush_waiting_bytes_max
-        ):
-            raise StoreBusyError(
-                f"[PC_SYNCHRONIZED]broker busy, start flow control for a while: more than "
-                f"{self._config.flush_waiting_bytes_max >> 20} MiB wait for the disk"
-            )
+        self.safe_point.check_waiting()
 
     @property
     def is_writable(self) -> bool:
@@ -307,14 +300,8 @@ class MessageStore(StoreReading):
         return self._log.written_offset
 
     def _hand_on(self, staged: Staged | None) -> None:
-        """Dispatch what was written, or wait with that until it is on disk."""
-        if staged is None:
-            return
-        if not self.written_is_safe:
-            self._awaiting_flush.append((self._log.store_time_ms, staged))
-            self.flush_service.request()
-        elif self._dispatch.behind is None:
-            self._dispatch.dispatch(staged, self._log.store_time_ms)
+        if staged is not None:
+            self.safe_point.hand_on(staged)
 
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
@@ -343,44 +330,14 @@ class MessageStore(StoreReading):
         return PutResult(log_offset, queue_offset, end, self._log.store_time_ms)
 
     @property
+    def written_is_safe(self) -> bool:
+        """Whether nobody has to wait for what is in the log; else ``safe_offset`` says how far."""
+        return self.safe_point.is_what_is_written
+
+    @property
     def safe_offset(self) -> int:
         """Messages in front of this commit log offset may be acknowledged."""
-        return self._log.written_offset if self.written_is_safe else self._log.flushed_offset
-
-    def when_safe(self, end_offset: int, release: Release) -> None:
-        """Call *release* when messages in front of *end_offset* may be acknowledged, perhaps now.
-
-        It gets None, or why they may not: the flush failed or takes too long. They are in the log
-        all the same.
-        """
-        if end_offset <= self.safe_offset:
-            release(None)
-        elif self.failure is not None:
-            release(self.failure)
-        else:
-            self._parked.park(end_offset, release)
-
-    async def safe(self, end_offset: int) -> None:
-        """Return when messages in front of *end_offset* may be acknowledged.
-
-        Raises:
-            StoreError: the flush failed or took too long; they are in the log all the same.
-        """
-        if end_offset <= self.safe_offset:
-            return
-        if self.failure is not None:
-            raise self.failure
-        await self._parked.wait(end_offset)
-
-    async def flushed(self, end_offset: int) -> None:
-        """Have the log flushed at once, and return when it is durable up to *end_offset*.
-
-        Raises:
-            StoreError: the flush failed or took too long; the log has the messages all the same.
-        """
-        if end_offset > self._log.flushed_offset:
-            self.flush_service.request()
-            await self._parked.wait(end_offset)
+        return self.safe_point.offset
 
     def catch_up(self) -> bool:
         """Dispatch a bounded piece of what is left behind; return whether there is more to do.
@@ -390,26 +347,8 @@ class MessageStore(StoreReading):
         """
         return self._dispatch.catch_up(self.safe_offset)
 
-    def has_dispatched(self, end_offset: int) -> bool:
-        """Whether all messages in front of a commit log offset are in their queues."""
-        awaiting = self._awaiting_flush
-        return self._dispatch.behind is None and (
-            not awaiting or awaiting[0][1].start >= end_offset
-        )
-
     def _flushed(self, offset: int) -> None:
-        """Dispatch and answer what *offset* covers. One answer that fails must not stop others."""
-        awaiting = self._awaiting_flush
-        while awaiting and awaiting[0][1].end <= offset:
-            store_time_ms, staged = awaiting.popleft()
-            # The reput coroutine may have been there before, if dispatch was behind.
-            if staged.start < self._dispatch.offset:
-                staged = staged.split_at(self._dispatch.offset)
-            if staged.runs and self._dispatch.behind is None:
-                self._dispatch.dispatch(staged, store_time_ms)
-        self._parked.release(offset)
-        if awaiting or self._parked:
-            self.flush_service.request()
+        self.safe_point.flushed(offset)
         now_s = time.monotonic()
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S
@@ -431,7 +370,7 @@ class MessageStore(StoreReading):
             return
         self.failure = error
         log.critical("the store has stopped taking messages", reason=str(error))
-        self._parked.fail(error)
+        self.safe_point.fail(error)
         self.on_failure(error)
 
     def look_after_files(self) -> None:

@@ -27,6 +27,7 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
+from rockhopper.broker.store.files.watch import StoreWatch
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
@@ -45,7 +46,6 @@ from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings
-from rockhopper.broker.store.watch import StoreWatch
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 

@@ -8,7 +8,8 @@ StoreError
 ├── DiskFullError         no room for another file; nothing was stored
 ├── StoreFailedError      an fsync failed: what is on disk is unknown until a restart reads it
 ├── RecordTooLargeError   no commit log file could ever hold the record
-├── StoreBusyError        too much is waiting to be flushed; try again
+├── StoreBusyError        too much is waiting to become safe; try again
+├── NotReplicatedError    it is written, and not confirmed by all that must hold it
 ├── TooManyOpenFilesError no file descriptor is free; an OSError as well
 ├── QueueGapError         a consume queue was given an offset beyond its end
 └── QueueConflictError    a consume queue already holds another message at the offset
@@ -70,7 +71,11 @@ class RecordTooLargeError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Too much is waiting to be flushed; nothing was stored, and the sender may try again."""
+    """Too much is waiting to become safe, or something waited too long; try again."""
+
+
+class NotReplicatedError(StoreError):
+    """The message is in the log of its master; not all that must hold it have said so in time."""
 
 
 class TooManyOpenFilesError(StoreError, OSError):

@@ -399,7 +399,7 @@ async def test_what_the_disk_did_not_confirm_is_answered_with_all_fields(
 ) -> None:
     general = "UNIQ_KEY\x01AB\x02POP_CK\x01x\x02"
     sync_broker.serve([send(1), send(2, kind=BINARY), batch(3, b"x"), send(4, properties=general)])
-    sync_broker.served.store._parked.fail(error)
+    sync_broker.served.store.safe_point.fail(error)
     answers = [command for command, _ in sync_broker.answers()]
     assert [(answer.opaque, answer.code) for answer in answers] == [(n, code) for n in (1, 2, 3, 4)]
     assert {answer.remark for answer in answers} == {str(error)}

@@ -218,7 +218,7 @@ async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Sto
 def test_an_answer_that_waits_too_long_is_given_with_a_reason() -> None:
     loop = SteppedLoop()
     released: list[tuple[int, str]] = []
-    parked = ParkedAnswers(5000)
+    parked = ParkedAnswers(5000, lambda end: StoreBusyError(f"not up to {end}"))
 
     async def park(number: int) -> None:
         parked.park(number, lambda error: released.append((number, str(error))))
@@ -229,7 +229,7 @@ def test_an_answer_that_waits_too_long_is_given_with_a_reason() -> None:
     loop.advance(4.9 - EXPIRY_INTERVAL_S)
     assert released == []
     loop.advance(EXPIRY_INTERVAL_S)
-    assert released == [(1, "the disk did not confirm the flush in time")]
+    assert released == [(1, "not up to 1")]
     loop.advance(EXPIRY_INTERVAL_S)
     assert [number for number, _ in released] == [1, 2]
     assert len(parked) == 0

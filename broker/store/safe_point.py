@@ -1,0 +1,176 @@
+"""The safe point: up to where messages may be acknowledged and shown.
+
+    ASYNC_FLUSH   what is written
+    SYNC_FLUSH    what is on disk
+    replicated    of that, what the replicas have confirmed as well
+
+What lies behind it is in the log, and waits here: answers to be sent, and what is to be dispatched.
+Nobody sees it before: under SYNC_FLUSH a power cut could leave consumer offsets beyond the end of
+the log, and a replica set could take back what a consumer saw.
+
+Belongs to the event loop's thread.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
+from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.files.errors import (
+    NotReplicatedError,
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+)
+from rockhopper.broker.store.flush import ParkedAnswers, Release
+from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.queues.queue_tail import Staged
+
+
+class SafePoint:
+    """Knows how far it is, and what waits for it."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        dispatch: Dispatch,
+        request_flush: Callable[[], None],
+    ) -> None:
+        """*request_flush* has the log flushed as soon as possible."""
+        self._log = log
+        self._dispatch = dispatch
+        self._request_flush = request_flush
+        self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
+        self._waiting_bytes_max = config.flush_waiting_bytes_max
+        self._confirmed_offset: int | None = None
+        self._undispatched: deque[tuple[int, Staged]] = deque()
+        self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
+        self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
+        self.is_what_is_written = not self._is_sync
+        """Whether nobody has to wait for what is in the log."""
+        self.failure: StoreFailedError | None = None
+
+    @property
+    def offset(self) -> int:
+        """Messages in front of this commit log offset may be acknowledged."""
+        held_offset = self._log.flushed_offset if self._is_sync else self._log.written_offset
+        confirmed_offset = self._confirmed_offset
+        return held_offset if confirmed_offset is None else min(held_offset, confirmed_offset)
+
+    def replicate(self, confirmed_offset: int) -> None:
+        """From now on what is safe is besides what ``confirm`` was called with."""
+        self._confirmed_offset = confirmed_offset
+        self.is_what_is_written = False
+
+    def stand_alone(self) -> None:
+        """Wait for replicas no more; what waited for them only is released."""
+        self._confirmed_offset = None
+        self.is_what_is_written = not self._is_sync
+        self.moved()
+
+    def confirm(self, confirmed_offset: int) -> None:
+        """Take note that all that must hold the log do so up to there; it never goes back."""
+        if self._confirmed_offset is not None and confirmed_offset > self._confirmed_offset:
+            self._confirmed_offset = confirmed_offset
+            self.moved()
+
+    def check_waiting(self) -> None:
+        """Raise StoreBusyError if too much waits already."""
+        waiting_bytes = self._log.written_offset - self.offset
+        if not self.is_what_is_written and waiting_bytes > self._waiting_bytes_max:
+            raise StoreBusyError(
+                f"[PC_SYNCHRONIZED]broker busy, start flow control for a while: more than "
+                f"{self._waiting_bytes_max >> 20} MiB wait for {self._what_is_behind()}"
+            )
+
+    def hand_on(self, staged: Staged) -> None:
+        """Dispatch what was written, or wait with that until it is safe."""
+        if not self.is_what_is_written:
+            self._undispatched.append((self._log.store_time_ms, staged))
+            if self._is_sync:
+                self._request_flush()
+        elif self._dispatch.behind is None:
+            self._dispatch.dispatch(staged, self._log.store_time_ms)
+
+    def when(self, end_offset: int, release: Release) -> None:
+        """Call *release* when messages in front of *end_offset* are safe, perhaps now.
+
+        It gets None, or why they are not: they are in the log all the same.
+        """
+        if end_offset <= self.offset:
+            release(None)
+        elif self.failure is not None:
+            release(self.failure)
+        else:
+            self._parked.park(end_offset, release)
+
+    async def wait(self, end_offset: int) -> None:
+        """Return when messages in front of *end_offset* are safe.
+
+        Raises:
+            StoreError: they are not; they are in the log all the same.
+        """
+        if end_offset <= self.offset:
+            return
+        if self.failure is not None:
+            raise self.failure
+        await self._parked.wait(end_offset)
+
+    async def wait_for_disk(self, end_offset: int) -> None:
+        """Have the log flushed at once, and return when it is durable up to *end_offset*.
+
+        Raises:
+            StoreError: the flush failed or took too long; the log has the messages all the same.
+        """
+        if end_offset > self._log.flushed_offset:
+            self._request_flush()
+            await self._until_durable.wait(end_offset)
+
+    def has_dispatched(self, end_offset: int) -> bool:
+        """Whether all messages in front of a commit log offset are in their queues."""
+        waiting = self._undispatched
+        return self._dispatch.behind is None and (not waiting or waiting[0][1].start >= end_offset)
+
+    def flushed(self, offset: int) -> None:
+        """Take note of how far the log is on disk."""
+        self._until_durable.release(offset)
+        self.moved()
+        if self._until_durable or (self._is_sync and self._log.written_offset > offset):
+            self._request_flush()
+
+    def moved(self) -> None:
+        """Dispatch and answer what is safe now. One answer that fails must not stop others."""
+        offset = self.offset
+        waiting = self._undispatched
+        while waiting and waiting[0][1].end <= offset:
+            store_time_ms, staged = waiting.popleft()
+            # The reput coroutine may have been there before, if dispatch was behind.
+            if staged.start < self._dispatch.offset:
+                staged = staged.split_at(self._dispatch.offset)
+            if staged.runs and self._dispatch.behind is None:
+                self._dispatch.dispatch(staged, store_time_ms)
+        self._parked.release(offset)
+
+    def fail(self, error: StoreFailedError) -> None:
+        """Answer everything that waits, now and later, with *error*."""
+        self.failure = error
+        self._parked.fail(error)
+        self._until_durable.fail(error)
+
+    def close(self) -> None:
+        """Stop watching the time."""
+        self._parked.close()
+        self._until_durable.close()
+
+    def _what_is_behind(self) -> str:
+        is_flushed = not self._is_sync or self._log.flushed_offset >= self._log.written_offset
+        return "replicas" if self._confirmed_offset is not None and is_flushed else "the disk"
+
+    def _why_not(self, end_offset: int) -> StoreError:
+        """Why what ends there was not safe in time."""
+        if self._confirmed_offset is not None and self._log.flushed_offset >= end_offset:
+            return NotReplicatedError("the replicas did not confirm the message in time")
+        if self._confirmed_offset is not None and not self._is_sync:
+            return NotReplicatedError("the replicas did not confirm the message in time")
+        return StoreBusyError("the disk did not confirm the flush in time")

@@ -1,0 +1,123 @@
+"""What is safe: written, on disk, and with replicas what they have confirmed of that."""
+
+import pytest
+
+from rockhopper.broker.settings.store_config import FlushDiskType
+from rockhopper.broker.store.files.errors import (
+    NotReplicatedError,
+    StoreBusyError,
+    StoreError,
+)
+from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S
+from rockhopper.broker.store.message_store import MessageStore
+from tests.support.open_stores import Stores, bodies, flush, put
+from tests.support.stepped_loop import SteppedLoop
+
+SYNC = FlushDiskType.SYNC
+
+
+def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
+    first = put(store, b"first").end_offset
+    store.safe_point.replicate(first)
+    second = put(store, b"second").end_offset
+    assert (store.written_is_safe, store.safe_offset) == (False, first)
+    assert bodies(store) == [b"first"]
+    assert not store.has_dispatched(second)
+    store.safe_point.confirm(second)
+    assert store.safe_offset == second
+    assert bodies(store) == [b"first", b"second"]
+    assert store.has_dispatched(second)
+
+
+async def test_answers_wait_for_what_is_confirmed(store: MessageStore) -> None:
+    store.safe_point.replicate(0)
+    got: list[StoreError | None] = []
+    ends = [put(store).end_offset for _ in range(3)]
+    for end in ends:
+        store.when_safe(end, got.append)
+    store.safe_point.confirm(ends[1])
+    assert got == [None, None]
+    store.safe_point.confirm(ends[0])
+    assert store.safe_offset == ends[1]
+
+
+async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
+    stores: Stores,
+) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    store.safe_point.replicate(0)
+    end = put(store).end_offset
+    store.safe_point.confirm(end)
+    assert store.safe_offset == 0
+    flush(store)
+    assert store.safe_offset == end
+    assert bodies(store) == [b"hello"]
+
+
+async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    store.safe_point.replicate(0)
+    end = put(store).end_offset
+    flush(store)
+    assert store.safe_offset == 0
+    store.safe_point.confirm(end)
+    assert store.safe_offset == end
+
+
+async def test_a_store_that_stands_alone_again_shows_what_it_has(store: MessageStore) -> None:
+    store.safe_point.replicate(0)
+    got: list[StoreError | None] = []
+    store.when_safe(put(store).end_offset, got.append)
+    store.safe_point.stand_alone()
+    assert got == [None]
+    assert bodies(store) == [b"hello"]
+    assert store.written_is_safe
+
+
+async def test_waiting_for_the_disk_is_not_waiting_for_replicas(stores: Stores) -> None:
+    store = await stores.start(flush_interval_ms=3_600_000)
+    store.safe_point.replicate(0)
+    end = put(store).end_offset
+    await store.flushed(end)
+    assert store.flushed_offset == end
+    assert store.safe_offset == 0
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("sync", "on_disk", "error", "said"),
+    [
+        (False, False, NotReplicatedError, "the replicas did not confirm the message in time"),
+        (True, True, NotReplicatedError, "the replicas did not confirm the message in time"),
+        (True, False, StoreBusyError, "the disk did not confirm the flush in time"),
+    ],
+)
+def test_who_waits_in_vain_is_told_for_what(
+    stores: Stores, sync: bool, on_disk: bool, error: type[StoreError], said: str
+) -> None:
+    loop = SteppedLoop()
+    disk = SYNC if sync else FlushDiskType.ASYNC
+    store = stores.open(sync_flush_timeout_ms=1000, flush_disk_type=disk)
+    store.safe_point.replicate(0)
+    end = put(store).end_offset
+    if on_disk:
+        flush(store)
+    got: list[StoreError | None] = []
+
+    async def wait() -> None:
+        store.when_safe(end, got.append)
+
+    loop.run(wait())
+    for _ in range(3):
+        loop.advance(EXPIRY_INTERVAL_S)
+    assert [(type(each), str(each)) for each in got] == [(error, said)]
+    store.safe_point.close()
+    loop.close()
+
+
+def test_too_much_that_waits_is_refused_with_what_it_waits_for(stores: Stores) -> None:
+    store = stores.open(flush_waiting_bytes_max=1 << 20, commit_log_file_size_bytes=4 << 20)
+    store.safe_point.replicate(0)
+    put(store, bytes(1 << 20))
+    with pytest.raises(StoreBusyError, match="more than 1 MiB wait for replicas"):
+        put(store)
