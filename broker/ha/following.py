@@ -156,10 +156,7 @@ class Following:
         return max(self.standing.promise, self.elected_epoch)
 
     def _has_caught_up(self) -> bool:
-        return (
-            self._welcome is not None
-            and self.standing.held_offset >= self._welcome.confirmed_offset
-        )
+        return self._welcome is not None and self.standing.held_offset >= self._welcome.whole_offset
 
     def _welcomed(self, welcome: Welcome) -> None:
         if welcome.epoch < self._least_epoch:

@@ -272,7 +272,7 @@ class Machine:
                 mine.epochs,
                 mine.log_start,
                 mine.log_end,
-                term.confirmed_offset,
+                max(term.confirmed_offset, term.start_offset),
                 common or 0,
                 seed=common is None or common < mine.log_start,
             ),

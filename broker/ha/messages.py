@@ -33,7 +33,9 @@ class Welcome:
     epochs: tuple[Epoch, ...]
     log_start: int
     log_end: int
-    confirmed_offset: int
+    whole_offset: int
+    """Who holds so much has all that was ever confirmed. A new master does not know how far that
+    went: no further than its log when it was elected."""
     common_end: int
     """Where the follower's log stops being the master's; what is behind is to be cut."""
     seed: bool = False

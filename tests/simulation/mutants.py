@@ -184,6 +184,16 @@ def an_older_connection_still_counts(stack: ExitStack) -> None:
     _patch(stack, Machine, "_greeted", keep)
 
 
+def a_new_master_tells_what_it_knows_to_be_confirmed(stack: ExitStack) -> None:
+    """Which is less than was confirmed: a replica that lost its tail takes itself for whole."""
+    welcomed = Following._welcomed
+
+    def believe(following: Following, welcome: Welcome) -> None:
+        welcomed(following, replace(welcome, whole_offset=welcome.common_end))
+
+    _patch(stack, Following, "_welcomed", believe)
+
+
 def _standing(campaigning: Campaigning) -> Standing:
     return campaigning.standing
 
@@ -208,4 +218,5 @@ MUTANTS: tuple[Mutant, ...] = (
     an_epoch_is_not_on_disk_before_its_data,
     a_log_is_thrown_away_without_a_mark,
     an_older_connection_still_counts,
+    a_new_master_tells_what_it_knows_to_be_confirmed,
 )

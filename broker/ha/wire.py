@@ -1,0 +1,297 @@
+"""The bytes between replicas of a set, on the HA port. All integers are big-endian.
+
+    HELLO      "RHHA" · version 2 · flags 2 (0) · size 4 · JSON · nonce 16        follower -> master
+    CHALLENGE  1 · 0 · 0 · 0 · nonce 16 · proof 32                                master -> follower
+    PROOF      2 · 0 · 0 · 0 · proof 32                                           follower -> master
+    WELCOME    3 · 0 · 0 · 0 · size 4 · JSON                                      master -> follower
+    DATA       4 · 0 · 0 · 0 · size 4 · epoch 8 · log offset 8 · confirmed 8 · crc32 4 · log bytes
+    ACK        5 · flags 1 (bit 0: clean) · 0 · 0 · epoch 8 · held offset 8       follower -> master
+    REFUSED    6 · 0 · 0 · 0 · size 4 · JSON                                      both
+
+A HELLO begins with 0x52; RocketMQ's two dialects begin with 0x00. A DATA of size 0 is a beat. Size
+is that of what follows the fixed part: JSON or log bytes. Those of one DATA lie in one epoch and
+in one log file.
+
+With a secret, a master answers a HELLO with a CHALLENGE and a follower that with its PROOF, before
+anything else: HMAC-SHA256 under the secret over "master" or "follower", the HELLO, and the master's
+nonce. Each side has added a nonce, so a recorded proof is worth nothing. Without one, both are left
+out.
+"""
+
+import hmac
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+from zlib import crc32
+
+from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, Welcome
+from rockhopper.broker.ha.replica_set import Replica
+
+MAGIC = b"RHHA"
+VERSION = 1
+NONCE_SIZE_BYTES = 16
+PROOF_SIZE_BYTES = 32
+JSON_SIZE_BYTES_MAX = 1 << 18
+DATA_SIZE_BYTES_MAX = 4 << 20
+CLEAN = 1
+
+_HELLO = struct.Struct(">4sHHI")
+_SIZED = struct.Struct(">BxxxI")
+_DATA = struct.Struct(">BxxxIqqqI")
+_ACK = struct.Struct(">BBxxqq")
+_CHALLENGE = struct.Struct(f">Bxxx{NONCE_SIZE_BYTES}s{PROOF_SIZE_BYTES}s")
+_PROOF = struct.Struct(f">Bxxx{PROOF_SIZE_BYTES}s")
+_TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, 5: _ACK, 6: _SIZED}
+
+
+class WireError(Exception):
+    """A peer sent what no replica sends; str() says what, and the connection is to be closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """A HELLO as it came: what a proof is made over."""
+
+    hello: Hello
+    cluster: str
+    broker: str
+    log_file_size_bytes: int
+    signed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """A master's proof of the secret, and its nonce."""
+
+    nonce: bytes
+    proof: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A follower's proof of the secret."""
+
+    proof: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A piece of log, whole and checked; its head says what is confirmed, as a beat does."""
+
+    beat: Beat
+    log_offset: int
+    log_bytes: bytes
+
+
+Frame = Greeting | Challenge | Proof | Welcome | Data | Beat | Ack | Refused
+
+
+def greeting(
+    hello: Hello, *, cluster: str, broker: str, log_file_size_bytes: int, nonce: bytes
+) -> bytes:
+    """A HELLO; *nonce* has NONCE_SIZE_BYTES."""
+    document = asdict(hello)
+    document["cluster"], document["broker"] = cluster, broker
+    document["log_file_size_bytes"] = log_file_size_bytes
+    text = _json(document)
+    return _HELLO.pack(MAGIC, VERSION, 0, len(text)) + text + nonce
+
+
+def challenge(secret: bytes, signed: bytes, nonce: bytes) -> bytes:
+    """The answer to the HELLO *signed*."""
+    return _CHALLENGE.pack(1, nonce, prove(secret, b"master", signed, nonce))
+
+
+def proof(secret: bytes, signed: bytes, nonce: bytes) -> bytes:
+    """The answer to a challenge with *nonce*."""
+    return _PROOF.pack(2, prove(secret, b"follower", signed, nonce))
+
+
+def prove(secret: bytes, who: bytes, signed: bytes, nonce: bytes) -> bytes:
+    """What only who knows the secret can say of this connection."""
+    return hmac.digest(secret, who + signed + nonce, "sha256")
+
+
+def encode(message: Message) -> bytes:
+    """All messages of the machine but a Hello, which takes more than the machine knows."""
+    match message:
+        case Ack():
+            flags = CLEAN if message.is_clean else 0
+            return _ACK.pack(5, flags, message.epoch, message.held_offset)
+        case Beat():
+            return data_head(message, 0, b"")
+        case Welcome():
+            text = _json(asdict(message))
+            return _SIZED.pack(3, len(text)) + text
+        case Refused():
+            text = _json(asdict(message))
+            return _SIZED.pack(6, len(text)) + text
+        case Hello():
+            raise TypeError("a Hello is sent as a greeting")
+
+
+def data_head(beat: Beat, log_offset: int, log_bytes: bytes) -> bytes:
+    """What goes in front of *log_bytes*."""
+    crc = crc32(log_bytes)
+    return _DATA.pack(4, len(log_bytes), beat.epoch, log_offset, beat.confirmed_offset, crc)
+
+
+class Decoder:
+    """Frames from bytes as they come. Nothing is kept of a frame beyond its stated limits."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that *data* completes.
+
+        Raises:
+            WireError: what came is no frame.
+        """
+        self._buffer += data
+        while self._buffer:
+            found = self._hello() if self._buffer[0] == MAGIC[0] else self._typed()
+            if found is None:
+                return
+            frame, size = found
+            del self._buffer[:size]
+            yield frame
+
+    def _hello(self) -> tuple[Frame, int] | None:
+        buffer = self._buffer
+        if not MAGIC.startswith(buffer[:4]):
+            raise WireError(f"{bytes(buffer[:4])!r} is not how a replica greets")
+        if len(buffer) < _HELLO.size:
+            return None
+        _, version, _, size = _HELLO.unpack_from(buffer)
+        if version != VERSION:
+            raise WireError(f"version {version} of the replication protocol; here it is {VERSION}")
+        _check_size(size, JSON_SIZE_BYTES_MAX)
+        end = _HELLO.size + size
+        if len(buffer) < end + NONCE_SIZE_BYTES:
+            return None
+        signed = bytes(buffer[: end + NONCE_SIZE_BYTES])
+        return _greeting_of(signed[_HELLO.size : end], signed), len(signed)
+
+    def _typed(self) -> tuple[Frame, int] | None:
+        buffer = self._buffer
+        head = _TYPES.get(buffer[0])
+        if head is None:
+            raise WireError(f"a frame of type {buffer[0]}")
+        if len(buffer) < head.size:
+            return None
+        size = 0
+        if head is _SIZED or head is _DATA:
+            size = int.from_bytes(buffer[4:8], "big")
+            _check_size(size, DATA_SIZE_BYTES_MAX if head is _DATA else JSON_SIZE_BYTES_MAX)
+        if len(buffer) < head.size + size:
+            return None
+        body = bytes(buffer[head.size : head.size + size])
+        return _frame_of(head.unpack_from(buffer), body), head.size + size
+
+
+def _check_size(size: int, size_max: int) -> None:
+    if size > size_max:
+        raise WireError(f"a frame of {size:,} bytes; {size_max:,} are allowed")
+
+
+def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
+    match head:
+        case (1, nonce, proof_of_master):
+            return Challenge(nonce, proof_of_master)
+        case (2, proof_of_follower):
+            return Proof(proof_of_follower)
+        case (3, _):
+            return _welcome_of(body)
+        case (4, size, epoch, log_offset, confirmed_offset, crc):
+            beat = Beat(epoch, confirmed_offset)
+            if not size:
+                return beat
+            if crc32(body) != crc:
+                raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
+            return Data(beat, log_offset, body)
+        case (5, flags, epoch, held_offset):
+            return Ack(epoch, held_offset, bool(flags & CLEAN))
+        case _:
+            return _refused_of(body)
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise WireError(f"JSON that cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise WireError("JSON that is no object")
+    return document
+
+
+class _Fields:
+    """The fields of a JSON object, each of its type."""
+
+    def __init__(self, text: bytes) -> None:
+        self._document = _document(text)
+
+    def get(self, name: str, kind: type) -> Any:
+        value = self._document.get(name)
+        if type(value) is not kind:
+            raise WireError(f"{name} is {str(value)[:100]!r}")
+        return value
+
+    def epochs(self) -> tuple[Epoch, ...]:
+        entries = self.get("epochs", list)
+        for entry in entries:
+            if type(entry) is not list or [type(each) for each in entry] != [int, int]:
+                raise WireError(f"epochs has {str(entry)[:100]}")
+        return tuple(Epoch(*entry) for entry in entries)
+
+    def replica(self) -> Replica:
+        match self.get("replica", list):
+            case [int(number), str(store)]:
+                return Replica(number, store)
+        raise WireError("replica is not an id and a store")
+
+
+def _greeting_of(text: bytes, signed: bytes) -> Greeting:
+    fields = _Fields(text)
+    hello = Hello(
+        replica=fields.replica(),
+        incarnation=fields.get("incarnation", str),
+        promise=fields.get("promise", int),
+        is_clean=fields.get("is_clean", bool),
+        confirmed_offset=fields.get("confirmed_offset", int),
+        log_end=fields.get("log_end", int),
+        epochs=fields.epochs(),
+    )
+    return Greeting(
+        hello,
+        fields.get("cluster", str),
+        fields.get("broker", str),
+        fields.get("log_file_size_bytes", int),
+        signed,
+    )
+
+
+def _welcome_of(text: bytes) -> Welcome:
+    fields = _Fields(text)
+    return Welcome(
+        epoch=fields.get("epoch", int),
+        epochs=fields.epochs(),
+        log_start=fields.get("log_start", int),
+        log_end=fields.get("log_end", int),
+        whole_offset=fields.get("whole_offset", int),
+        common_end=fields.get("common_end", int),
+        seed=fields.get("seed", bool),
+    )
+
+
+def _refused_of(text: bytes) -> Refused:
+    fields = _Fields(text)
+    return Refused(promise=fields.get("promise", int), why=fields.get("why", str))
