@@ -1,0 +1,151 @@
+"""What a replica must not forget: `<root>/rockhopper/ha/`, small files that are replaced whole.
+
+    replica.json    {"store": <32 hex digits>, "starts": n, "boot": <the machine's boot id>}
+    promise.json    {"promise": epoch}
+    epochs.json     {"epochs": [[epoch, start offset], ...]}
+    unclean.json    {"log_end": n, "why": ...}: something that was acknowledged may be missing
+    cutting.json    {"end": n}: the log is being cut there; a start that finds it does it again
+    confirmed.json  {"confirmed": n}: as of some moment, for comparison
+
+Each is a line of JSON and a line with its CRC-32 (checked_line.py), synced before whoever asked
+goes on. One that is damaged is no reason to guess: who has forgotten what it promised may follow a
+master that was deposed. It is refused, with the way out: without the directory the replica is a new
+one, under another store id, and in nobody's in-sync set.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.store.files import checked_line, disk
+from rockhopper.broker.store.files.errors import CorruptFileError
+
+POWER_CUT = "the machine was started anew while this replica ran"
+RESTORED = "the engine knows of a later start: this is a copy of an older time"
+SEEDING = "its log is being replaced by its master's"
+
+
+class Keeping:
+    """The directory of one replica. Everything blocks for the disk."""
+
+    def __init__(self, directory: Path) -> None:
+        """Make the directory and the replica's identity, or read what there is.
+
+        Raises:
+            CorruptFileError: a file in it is damaged.
+            OSError: it cannot be made or read.
+        """
+        disk.make_directories_durably(directory)
+        self._directory = directory
+        identity = self._read("replica.json") or {"store": secrets.token_hex(16), "starts": 0}
+        self.store = self._field("replica.json", identity, "store", str)
+        self.starts: int = self._field("replica.json", identity, "starts", int)
+        self._boot = str(identity.get("boot", ""))
+        self.promise: int = self._value("promise.json", "promise", 0)
+        self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
+        self.cutting: int | None = self._value("cutting.json", "end", None)
+        self.epochs = tuple(Epoch(*entry) for entry in self._value("epochs.json", "epochs", []))
+        unclean = self._read("unclean.json") or {}
+        self.unclean_because: str = str(unclean.get("why", ""))
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing that was acknowledged may be missing."""
+        return not self.unclean_because
+
+    def count_start(self, boot: str, log_end: int, *, may_have_lost: bool) -> int:
+        """Begin a run under the machine's *boot*; return which one of this store it is.
+
+        *may_have_lost*: the last run did not end by itself, and acknowledged what was not on disk.
+        If the machine was started anew since, its memory is gone.
+        """
+        if may_have_lost and self._boot and boot != self._boot:
+            self.note_unclean(log_end, POWER_CUT)
+        self.starts, self._boot = self.starts + 1, boot
+        identity = {"store": self.store, "starts": self.starts, "boot": boot}
+        self._write("replica.json", identity)
+        return self.starts
+
+    def note_promise(self, promise: int) -> None:
+        """Never follow a smaller epoch again."""
+        self._write("promise.json", {"promise": promise})
+        self.promise = promise
+
+    def note_epochs(self, epochs: tuple[Epoch, ...]) -> None:
+        """Replace the table of epochs."""
+        self._write("epochs.json", {"epochs": [list(epoch) for epoch in epochs]})
+        self.epochs = epochs
+
+    def note_unclean(self, log_end: int, why: str) -> None:
+        """Take no part in elections until a master says that all is here again."""
+        self._write("unclean.json", {"log_end": log_end, "why": why})
+        self.unclean_because = why
+
+    def note_clean(self) -> None:
+        """Take part again."""
+        self._remove("unclean.json")
+        self.unclean_because = ""
+
+    def note_cutting(self, end_offset: int) -> None:
+        """Be about to cut the log there."""
+        self._write("cutting.json", {"end": end_offset})
+        self.cutting = end_offset
+
+    def note_cut(self) -> None:
+        """Have cut it."""
+        self._remove("cutting.json")
+        self.cutting = None
+
+    def note_confirmed(self, offset: int) -> None:
+        """Remember it for comparison with a master that knows another log."""
+        self._write("confirmed.json", {"confirmed": offset})
+        self.confirmed_offset = offset
+
+    def _remove(self, name: str) -> None:
+        (self._directory / name).unlink(missing_ok=True)
+        disk.sync_directory(self._directory)
+
+    def _write(self, name: str, document: dict[str, Any]) -> None:
+        disk.write_atomically(self._directory / name, checked_line.encode(document))
+
+    def _value(self, name: str, field: str, default: Any) -> Any:
+        document = self._read(name)
+        if document is None:
+            return default
+        return self._field(name, document, field, list if default == [] else int)
+
+    def _field(self, name: str, document: dict[str, Any], field: str, kind: type) -> Any:
+        value = document.get(field)
+        if type(value) is not kind:
+            raise self._damaged(name, f"its {field} is {str(value)[:50]!r}")
+        return value
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            document = checked_line.decode((self._directory / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise self._damaged(name, str(error)) from None
+        if not isinstance(document, dict):
+            raise self._damaged(name, "it holds no object")
+        return document
+
+    def _damaged(self, name: str, what: str) -> CorruptFileError:
+        return CorruptFileError(
+            self._directory / name,
+            f"damaged: {what}. What this replica promised is not known; move {self._directory} "
+            "aside: it is a new replica then, which its set seeds anew",
+        )
+
+
+def boot_id() -> str:
+    """What differs after each start of the machine, or of another one; empty if nothing tells."""
+    found = []
+    for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
+        try:
+            found.append(Path(path).read_text().strip())
+        except OSError:
+            continue
+    return "/".join(found)
