@@ -45,7 +45,7 @@ class World:
         self.now_ms = 0.0
         self.rules = Rules()
         self.network = Network(self.random)
-        self.engine = FakeEngine(self.random, self.timing.lease_ms)
+        self.engine = FakeEngine(self.timing.lease_ms, random=self.random)
         self.links: dict[int, Link] = {}
         self.nodes: dict[int, Node] = {}
         self.alarms: list[str] = []

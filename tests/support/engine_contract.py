@@ -1,0 +1,235 @@
+"""What every engine of consensus keeps, whichever it is; their test modules run all of it.
+
+A subclass named ``Test...`` gives the fixture ``pair``.
+"""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rockhopper.broker.ha import actions
+from rockhopper.broker.ha.actions import Alter, Campaign
+from rockhopper.broker.ha.engine import Engine
+from rockhopper.broker.ha.machine import Machine, Role
+from rockhopper.broker.ha.replica_set import (
+    Announcement,
+    Leader,
+    Outcome,
+    Replica,
+    SetState,
+    Term,
+    View,
+)
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+
+A, B = Replica(1, "a1b2"), Replica(2, "c3d4")
+LEADER_A, LEADER_B = Leader(1, "first", 1), Leader(2, "second", 2)
+STATE = SetState(1, A, frozenset({A, B}), 1, (Term(1, A, "first start"),))
+FIRST = Campaign(STATE, 0, None)
+TIMING = Timing()
+MEMBER = Announcement(B, "second", "h2:10911", "h2:10912", 4, 1 << 40, False, -3)
+
+
+class Pair(Protocol):
+    """Two replicas' engines of one set that nobody has used yet."""
+
+    one: Engine
+    two: Engine
+
+    async def lose_leases(self) -> None:
+        """Return when all leases are over."""
+
+
+async def won(pair: Pair, request: Campaign = FIRST, leader: Leader = LEADER_A) -> View:
+    """Let the first replica win."""
+    outcome, view = await pair.one.campaign(request, leader)
+    assert outcome is Outcome.DONE
+    assert view is not None
+    return view
+
+
+def over(view: View) -> Campaign:
+    """What the second replica asks for, to displace the leader of *view*."""
+    assert view.state
+    state = view.state.elected(B, view.state.epoch + 1, "displaced", without_old=True)
+    return Campaign(state, view.version, view.leader)
+
+
+class EngineContract:
+    """The tests."""
+
+    async def test_a_set_that_nobody_has_made_is_empty(self, pair: Pair) -> None:
+        assert await pair.one.read() == View(None, 0, None, {})
+
+    async def test_a_campaign_makes_state_and_lease_together(self, pair: Pair) -> None:
+        view = await won(pair)
+        assert (view.state, view.leader) == (STATE, LEADER_A)
+        assert view.version > 0
+        assert await pair.two.read() == view
+
+    async def test_of_two_campaigns_at_once_one_wins(self, pair: Pair) -> None:
+        rival = Campaign(replace(STATE, master=B), 0, None)
+        outcomes = await asyncio.gather(
+            pair.one.campaign(FIRST, LEADER_A), pair.two.campaign(rival, LEADER_B)
+        )
+        assert {outcome for outcome, _ in outcomes} == {Outcome.DONE, Outcome.REFUSED}
+        view = next(view for outcome, view in outcomes if outcome is Outcome.DONE)
+        assert await pair.one.read() == view
+
+    async def test_a_leader_is_displaced_only_by_name(self, pair: Pair) -> None:
+        view = await won(pair)
+        assert await pair.two.read() == view
+        asked = over(view)
+        for displaced in (None, replace(LEADER_A, incarnation="an earlier one")):
+            outcome, _ = await pair.two.campaign(replace(asked, displaced=displaced), LEADER_B)
+            assert outcome is Outcome.REFUSED
+        outcome, after = await pair.two.campaign(asked, LEADER_B)
+        assert outcome is Outcome.DONE
+        assert after
+        assert (after.state, after.leader) == (asked.state, LEADER_B)
+        assert await pair.one.renew(LEADER_A, view.version) is Outcome.REFUSED
+
+    async def test_whom_a_candidate_displaces_may_have_gone_already(self, pair: Pair) -> None:
+        view = await won(pair)
+        await pair.two.read()
+        await pair.one.resign(LEADER_A)
+        outcome, _ = await pair.two.campaign(over(view), LEADER_B)
+        assert outcome is Outcome.DONE
+
+    async def test_an_alteration_is_done_once_for_each_version(self, pair: Pair) -> None:
+        view = await won(pair)
+        smaller = replace(STATE, in_sync=frozenset({A}))
+        outcome, version = await pair.one.alter(Alter(smaller, view.version))
+        assert outcome is Outcome.DONE
+        assert version > view.version
+        assert await pair.one.alter(Alter(STATE, view.version)) == (Outcome.REFUSED, 0)
+        assert await pair.two.read() == View(smaller, version, LEADER_A)
+        outcome, _ = await pair.two.campaign(over(view), LEADER_B)
+        assert outcome is Outcome.REFUSED
+
+    async def test_a_lease_is_renewed_by_who_has_it(self, pair: Pair) -> None:
+        view = await won(pair)
+        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await pair.two.renew(LEADER_B, view.version) is Outcome.REFUSED
+        assert await pair.two.read() == view
+
+    async def test_a_lost_lease_is_given_again_while_nobody_was_elected(self, pair: Pair) -> None:
+        view = await won(pair)
+        await pair.lose_leases()
+        assert await pair.two.read() == replace(view, leader=None)
+        assert await pair.one.renew(LEADER_A, view.version + 1) is Outcome.REFUSED
+        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await pair.two.read() == view
+
+    async def test_a_lost_lease_is_not_given_to_who_was_replaced(self, pair: Pair) -> None:
+        view = await won(pair)
+        await pair.lose_leases()
+        outcome, after = await pair.two.campaign(replace(over(view), displaced=None), LEADER_B)
+        assert outcome is Outcome.DONE
+        assert await pair.one.renew(LEADER_A, view.version) is Outcome.REFUSED
+        assert await pair.one.read() == after
+
+    async def test_members_are_announced_and_forgotten(self, pair: Pair) -> None:
+        await pair.two.announce(replace(MEMBER, log_end=7))
+        await pair.two.announce(MEMBER)
+        assert (await pair.one.read()).members == {2: MEMBER}
+        await pair.lose_leases()
+        assert (await pair.one.read()).members == {}
+        await pair.two.announce(MEMBER)
+        assert (await pair.one.read()).members == {2: MEMBER}
+
+    async def test_starts_are_counted_for_each_store(self, pair: Pair) -> None:
+        assert await pair.one.count_start(A, 1)
+        assert await pair.one.count_start(A, 4)
+        assert not await pair.two.count_start(A, 4)
+        assert not await pair.one.count_start(A, 3)
+        assert await pair.one.count_start(Replica(1, "another"), 1)
+        assert not await pair.one.count_start(A, 4 - 1)
+        assert await pair.two.read() == View(None, 0, None)
+
+    async def test_who_resigns_gives_back_no_lease_but_his(self, pair: Pair) -> None:
+        view = await won(pair)
+        await pair.two.resign(LEADER_B)
+        assert await pair.two.read() == view
+        await pair.one.resign(LEADER_A)
+        assert await pair.two.read() == replace(view, leader=None)
+
+    async def test_a_watch_tells_what_there_is_and_what_changes(self, pair: Pair) -> None:
+        async with aclosing(pair.two.watch()) as views:
+            assert await anext(views) == View(None, 0, None)
+            view = await won(pair)
+            assert await anext(views) == view
+            await pair.two.announce(MEMBER)
+            assert await anext(views) == replace(view, members={2: MEMBER})
+            await pair.one.resign(LEADER_A)
+            assert (await anext(views)).leader is None
+
+    async def test_a_watch_ends_with_its_engine(self, pair: Pair) -> None:
+        views = pair.two.watch()
+        await anext(views)
+        last = asyncio.ensure_future(anext(views, None))
+        await asyncio.sleep(0)
+        await pair.two.close()
+        assert await last is None
+
+    async def test_a_machine_is_elected_and_replaced(self, pair: Pair) -> None:
+        first, second = Played(A, pair.one), Played(B, pair.two)
+        first.machine.saw(await pair.one.read(), 0)
+        await first.play(TIMING.first_start_ms)
+        await first.play(TIMING.first_start_ms + 100)
+        assert first.machine.role is Role.LEADING
+        assert first.machine.takes_sends(first.machine.lease_until_ms - 1)
+
+        view = await pair.one.read()
+        assert view.state
+        both = replace(view.state, in_sync=frozenset({A, B}))
+        assert (await pair.one.alter(Alter(both, view.version)))[0] is Outcome.DONE
+        await pair.one.resign(Leader(A.id, first.incarnation, both.epoch))
+        second.machine.saw(await pair.two.read(), 20_000)
+        await second.play(20_000)
+        await second.play(20_500)
+        assert second.machine.role is Role.LEADING
+        first.machine.saw(await pair.one.read(), 20_500)
+        assert first.machine.term is None
+        assert first.machine.view == second.machine.view
+
+
+@dataclass
+class Played:
+    """A machine whose disk does what it asks at once, and whose network is not there."""
+
+    me: Replica
+    engine: Engine
+
+    def __post_init__(self) -> None:
+        """Start it, with an empty log."""
+        self.incarnation = f"start of {self.me.id}"
+        standing = Standing(self.me, self.incarnation)
+        self.machine = Machine(standing, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
+
+    async def play(self, now_ms: int) -> None:
+        """Tick, and do what is asked until nothing more is."""
+        self.machine.tick(now_ms)
+        while self.machine.actions:
+            await self._do(self.machine.actions.pop(0), now_ms)
+
+    async def _do(self, action: actions.Action, now_ms: int) -> None:
+        machine = self.machine
+        match action:
+            case actions.Read():
+                machine.saw(await self.engine.read(), now_ms)
+            case actions.Promise(epoch):
+                machine.promised(epoch, now_ms)
+            case actions.EnterEpoch():
+                machine.entered(now_ms)
+            case actions.Campaign(state):
+                leader = Leader(self.me.id, self.incarnation, state.epoch)
+                machine.campaigned(*await self.engine.campaign(action, leader), now_ms)
+            case actions.Alter():
+                machine.altered(*await self.engine.alter(action), now_ms)
+            case actions.Renew(version):
+                assert machine.term
+                leader = Leader(self.me.id, self.incarnation, machine.term.epoch)
+                machine.renewed(await self.engine.renew(leader, version), now_ms)
