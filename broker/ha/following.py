@@ -72,17 +72,19 @@ class Following:
             self.out.append(Close(link))
             return
         self.link, self._link_heard_at_ms, self.refusals = link, now_ms, 0
+        self._say(self.hello())
+
+    def hello(self) -> Hello:
+        """What this replica greets a master with."""
         mine = self.standing
-        self._say(
-            Hello(
-                mine.me,
-                mine.incarnation,
-                mine.promise,
-                mine.is_clean,
-                mine.confirmed_offset,
-                mine.log_end,
-                mine.epochs,
-            )
+        return Hello(
+            mine.me,
+            mine.incarnation,
+            mine.promise,
+            mine.is_clean,
+            mine.confirmed_offset,
+            mine.log_end,
+            mine.epochs,
         )
 
     def not_opened(self, now_ms: int, *, is_refused: bool) -> None:

@@ -180,7 +180,10 @@ class Machine:
     def entered(self, now_ms: int) -> None:
         """Lead, now that the epoch is on disk."""
         mine, view = self.standing, self.view
-        if self.role is not Role.CANDIDATE or not view or not self._is_elected(view):
+        if self.role is not Role.CANDIDATE or not view:
+            return
+        if not self._is_elected(view):
+            self._stand_back(now_ms)
             return
         assert view.state is not None
         self.role = Role.LEADING

@@ -59,6 +59,20 @@ def test_a_candidate_that_lost_follows() -> None:
     assert rig.machine.role is Role.FOLLOWING
 
 
+def test_a_candidate_that_is_overtaken_before_its_epoch_is_on_disk_follows() -> None:
+    rig = Rig()
+    machine = rig.machine
+    machine.saw(View(SetState(1, A, frozenset({A, B}), 1), 5, None), 0)
+    machine.tick(TIMING.silence_ms)
+    machine.promised(2, 1000)
+    request = rig.taken()[-1]
+    assert isinstance(request, actions.Campaign)
+    machine.campaigned(Outcome.DONE, View(request.state, 6, Leader(1, "i1", 2)), 1000)
+    machine.saw(View(SetState(3, B, frozenset({A, B}), 1), 7, Leader(2, "i2", 3)), 1000)
+    machine.entered(1000)
+    assert machine.role is Role.FOLLOWING
+
+
 def test_an_unknown_outcome_is_asked_for_again_and_found_out_by_reading() -> None:
     rig = Rig()
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)

@@ -1,0 +1,483 @@
+"""A replica that runs: it feeds its machine with what happens, and does what the machine asks.
+
+Everything that the machine is told comes in the event loop's thread. What must be on disk before it
+goes on is written in a thread of its own, one after the other; requests to the engine are tasks.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import uniform
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.ha import actions, wire
+from rockhopper.broker.ha.engine import Engine, EngineError
+from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
+from rockhopper.broker.ha.machine import Machine
+from rockhopper.broker.ha.messages import Beat, Hello, Refused
+from rockhopper.broker.ha.replica_set import Announcement, Leader, Outcome, Replica
+from rockhopper.broker.ha.running.links import Link, Links, SetFacts
+from rockhopper.broker.ha.running.replica_log import ReplicaLog
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+from rockhopper.broker.ha.wire import WireError
+from rockhopper.broker.store.files.errors import StoreError
+
+log = structlog.get_logger("broker.ha")
+
+TICK_S = 0.05
+ANNOUNCE_INTERVAL_S = 2.0
+FRAME_SIZE_BYTES = 256 << 10
+ENGINE_PAUSE_S = 0.5
+
+
+def now_ms() -> int:
+    """Of a clock that never goes back, and goes on while the machine sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock) // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who is told, in the event loop's thread."""
+
+    lead: Callable[[int], None]
+    """Begin a master's work, in this epoch."""
+    resign: Callable[[str], None]
+    """End it, for this reason."""
+    confirmed: Callable[[int], None]
+    """What is in front of this offset may be shown and acknowledged."""
+    alarm: Callable[[str], None]
+    """A person must see this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which replica of which set this is."""
+
+    id: int
+    facts: SetFacts
+    min_in_sync: int
+    address: str
+    """Where clients reach it."""
+    host: str = "0.0.0.0"
+    ha_port: int = 0
+    ha_host: str = "127.0.0.1"
+    """Where the other replicas reach it."""
+    priority: int = 0
+
+
+class RunningReplica:
+    """One replica of a set, from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        replica_log: ReplicaLog,
+        keeping: Keeping,
+        engine: Engine,
+        listeners: Listeners,
+        timing: Timing | None = None,
+        now: Callable[[], int] = now_ms,
+    ) -> None:
+        """*keeping* has counted this start already."""
+        self.ha_address = ""
+        self._membership = membership
+        self._log = replica_log
+        self._keeping = keeping
+        self._engine = engine
+        self._listeners = listeners
+        self._timing = timing or Timing()
+        self._now_ms = now
+        self._links = Links(membership.facts)
+        self._open: dict[int, Link] = {}
+        self._streams: dict[int, _Stream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._disk = ThreadPoolExecutor(1, "replica-disk")
+        self._me = Replica(membership.id, keeping.store)
+        self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
+        self._server: asyncio.Server | None = None
+        self._is_closing = False
+        self._machine: Machine | None = None
+
+    @property
+    def machine(self) -> Machine:
+        """What decides; there from ``start`` on."""
+        assert self._machine is not None
+        return self._machine
+
+    @property
+    def takes_sends(self) -> bool:
+        """Whether new messages may be stored."""
+        return self._machine is not None and self._machine.takes_sends(self._now_ms())
+
+    async def start(self) -> None:
+        """Listen, finish a cut that a crash has stopped, and begin to take part.
+
+        Raises:
+            OSError: the port cannot be opened.
+        """
+        membership, keeping = self._membership, self._keeping
+        if keeping.cutting is not None:
+            await self._in_thread(self._cut_to, keeping.cutting, keeping.epochs)
+        self._server = await asyncio.start_server(
+            self._accepted, membership.host, membership.ha_port
+        )
+        port = self._server.sockets[0].getsockname()[1]
+        self.ha_address = f"{membership.ha_host}:{port}"
+        self._machine = Machine(
+            Standing(
+                self._me,
+                self._incarnation,
+                promise=keeping.promise,
+                epochs=keeping.epochs,
+                is_clean=keeping.is_clean,
+                log_start=self._log.start_offset,
+                log_end=self._log.end_offset,
+                held_offset=self._log.held_offset,
+                confirmed_offset=min(keeping.confirmed_offset, self._log.end_offset),
+            ),
+            self._timing,
+            min_in_sync=membership.min_in_sync,
+            now_ms=self._now_ms(),
+            spread=lambda: uniform(-1, 1),
+        )
+        self._spawn(self._take_part())
+
+    async def close(self) -> None:
+        """Give back the lease, close every connection, and end."""
+        self._is_closing = True
+        if self._server:
+            self._server.close()
+        for link in self._open.values():
+            link.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._machine and (term := self._machine.term):
+            with contextlib.suppress(EngineError):
+                await self._engine.resign(Leader(self._me.id, self._incarnation, term.epoch))
+        self._keep_confirmed()
+        self._disk.shutdown(wait=True)
+        await self._engine.close()
+
+    def wrote(self) -> None:
+        """Tell the machine how far the log is; a master's followers get what is new."""
+        self.machine.wrote(self._log.end_offset, self._log.held_offset)
+        self._perform()
+        for stream in self._streams.values():
+            stream.more.set()
+
+    # Taking part.
+
+    async def _take_part(self) -> None:
+        await self._tell_of_start()
+        for each in (self._watch(), self._announce(), self._tick()):
+            self._spawn(each)
+
+    async def _tell_of_start(self) -> None:
+        keeping = self._keeping
+        while True:
+            try:
+                is_latest = await self._engine.count_start(self._me, keeping.starts)
+                break
+            except EngineError as error:
+                log.warning("the engine does not answer", reason=str(error))
+                await asyncio.sleep(ENGINE_PAUSE_S)
+        if not is_latest and keeping.is_clean:
+            await self._in_thread(keeping.note_unclean, self._log.end_offset, RESTORED)
+            self.machine.standing.is_clean = False
+
+    async def _watch(self) -> None:
+        async for view in self._engine.watch():
+            self.machine.saw(view, self._now_ms())
+            self._perform()
+
+    async def _tick(self) -> None:
+        while True:
+            self.machine.tick(self._now_ms())
+            self._perform()
+            await asyncio.sleep(TICK_S)
+
+    async def _announce(self) -> None:
+        while True:
+            standing, epochs = self.machine.standing, self.machine.standing.epochs
+            member = Announcement(
+                self._me,
+                self._incarnation,
+                address=self._membership.address,
+                ha_address=self.ha_address,
+                last_epoch=epochs[-1].number if epochs else 0,
+                log_end=standing.log_end,
+                is_clean=standing.is_clean,
+                priority=self._membership.priority,
+            )
+            try:
+                await self._engine.announce(member)
+            except EngineError as error:
+                log.warning("the engine does not answer", reason=str(error))
+            self._keep_confirmed()
+            await asyncio.sleep(ANNOUNCE_INTERVAL_S)
+
+    def _keep_confirmed(self) -> None:
+        if self._machine is None:
+            return
+        confirmed = self._machine.standing.confirmed_offset
+        if confirmed != self._keeping.confirmed_offset:
+            self._disk.submit(self._keeping.note_confirmed, confirmed)
+
+    # Connections.
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            link, decoder, hello = await self._links.greeted(reader, writer)
+        except (WireError, OSError, TimeoutError) as error:
+            log.warning("a peer was refused", reason=str(error) or "it did not greet in time")
+            return
+        if why := self._why_not(hello):
+            link.send(wire.encode(Refused(0, why)))
+            link.close()
+            log.warning("a peer was refused", peer=link.peer, reason=why)
+            return
+        self._open[link.number] = link
+        self.machine.received(link.number, hello, self._now_ms())
+        self._perform()
+        await self._serve(link, decoder)
+
+    def _why_not(self, hello: Hello) -> str:
+        """Why a replica that has greeted rightly is not taken; empty if it is."""
+        if hello.replica.id == self._me.id:
+            return f"two replicas have the id {self._me.id} (haReplicaId)"
+        if self._membership.facts.secret:
+            return ""
+        view = self.machine.view
+        announced = {member.incarnation for member in view.members.values()} if view else set()
+        if hello.incarnation in announced:
+            return ""
+        return "without a secret (haSecretFile) only who has announced itself is taken"
+
+    async def _connect(self, replica_id: int) -> None:
+        view = self.machine.view
+        member = view.members.get(replica_id) if view else None
+        following = self.machine.following
+        try:
+            if member is None:
+                raise WireError("it has not announced itself")
+            link, decoder = await self._links.greet(member.ha_address, self._hello)
+        except ConnectionRefusedError:
+            following.not_opened(self._now_ms(), is_refused=True)
+            self._perform()
+            return
+        except (WireError, OSError, TimeoutError) as error:
+            log.info("the master is not reached", id=replica_id, reason=str(error) or "no answer")
+            following.not_opened(self._now_ms(), is_refused=False)
+            self._perform()
+            return
+        self._open[link.number] = link
+        following.opened(link.number, replica_id, self._now_ms())
+        self._perform()
+        await self._serve(link, decoder)
+
+    def _hello(self) -> Hello:
+        return self.machine.following.hello()
+
+    async def _serve(self, link: Link, decoder: wire.Decoder) -> None:
+        try:
+            await link.frames(decoder, lambda frame: self._received(link, frame))
+        except WireError as error:
+            log.warning("a replica sent what none sends", peer=link.peer, reason=str(error))
+        except OSError:
+            pass  # it went away: what the machine is told now
+        finally:
+            link.close()
+            if self._open.pop(link.number, None) and not self._is_closing:
+                self.machine.closed(link.number, self._now_ms())
+                self._perform()
+
+    def _received(self, link: Link, frame: wire.Frame) -> None:
+        if link.number not in self._open:
+            return
+        match frame:
+            case wire.Data():
+                self._take(link, frame)
+            case wire.Greeting() | wire.Challenge() | wire.Proof():
+                raise WireError("a greeting in the middle of a conversation")
+            case _:
+                self.machine.received(link.number, frame, self._now_ms())
+        self._perform()
+
+    def _take(self, link: Link, data: wire.Data) -> None:
+        if not self.machine.takes(link.number, data.beat.epoch):
+            return
+        if data.log_offset != self._log.end_offset:
+            raise WireError(
+                f"log bytes for {data.log_offset:,}, and the log ends at {self._log.end_offset:,}"
+            )
+        try:
+            self._log.append(data.log_offset, data.log_bytes)
+        except StoreError as error:
+            log.error("the master's log cannot be appended", reason=str(error))
+            link.close()
+            return
+        self.machine.wrote(self._log.end_offset, self._log.held_offset)
+        self.machine.received(link.number, data.beat, self._now_ms())
+
+    # Actions.
+
+    def _perform(self) -> None:
+        todo = self.machine.actions
+        while todo:
+            taken, todo[:] = list(todo), []
+            for action in taken:
+                self._do(action)
+
+    def _do(self, action: actions.Action) -> None:
+        match action:
+            case actions.Send():
+                if (link := self._open.get(action.link)) and not isinstance(action.message, Hello):
+                    link.send(wire.encode(action.message))
+            case actions.Close():
+                if link := self._open.pop(action.link, None):
+                    link.close()
+            case actions.Confirm():
+                self._listeners.confirmed(action.offset)
+            case actions.Lead() | actions.Resign() | actions.Alarm():
+                self._change_role(action)
+            case actions.Open():
+                self._spawn(self._connect(action.replica_id))
+            case actions.Stream():
+                self._spawn(self._stream(action))
+            case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
+                self._spawn(self._ask(action))
+            case _:
+                self._spawn(self._keep(action))
+
+    def _change_role(self, action: actions.Lead | actions.Resign | actions.Alarm) -> None:
+        match action:
+            case actions.Lead():
+                log.info("this replica leads", id=self._me.id, epoch=action.epoch)
+                self._listeners.lead(action.epoch)
+            case actions.Resign():
+                log.warning("this replica leads no more", epoch=action.epoch, reason=action.why)
+                self._listeners.resign(action.why)
+            case actions.Alarm():
+                log.critical("a person must look at this replica", reason=action.text)
+                self._listeners.alarm(action.text)
+
+    async def _ask(
+        self, action: actions.Campaign | actions.Alter | actions.Renew | actions.Read
+    ) -> None:
+        machine, engine, asked_at_ms = self.machine, self._engine, self._now_ms()
+        match action:
+            case actions.Campaign():
+                me = Leader(self._me.id, self._incarnation, action.state.epoch)
+                outcome, view = await engine.campaign(action, me)
+                machine.campaigned(outcome, view, self._now_ms())
+            case actions.Alter():
+                outcome, version = await engine.alter(action)
+                machine.altered(outcome, version, self._now_ms())
+            case actions.Renew():
+                epoch = machine.term.epoch if machine.term else 0
+                me = Leader(self._me.id, self._incarnation, epoch)
+                outcome = await engine.renew(me, action.version) if epoch else Outcome.REFUSED
+                machine.renewed(outcome, asked_at_ms)
+            case actions.Read():
+                try:
+                    machine.saw(await engine.read(), self._now_ms())
+                except EngineError as error:
+                    log.warning("the engine does not answer", reason=str(error))
+        self._perform()
+
+    async def _keep(
+        self, action: actions.Promise | actions.EnterEpoch | actions.Cut | actions.NoteClean
+    ) -> None:
+        machine, keeping = self.machine, self._keeping
+        match action:
+            case actions.Promise():
+                await self._in_thread(keeping.note_promise, action.epoch)
+                machine.promised(action.epoch, self._now_ms())
+            case actions.EnterEpoch():
+                await self._in_thread(keeping.note_epochs, action.epochs)
+                machine.entered(self._now_ms())
+            case actions.Cut(seed=True):
+                await self._in_thread(self._begin_at, action.end_offset, action.epochs)
+                machine.standing.is_clean = False
+                self._is_cut(action.epochs)
+            case actions.Cut():
+                if action.end_offset < self._log.end_offset:
+                    await self._in_thread(self._cut_to, action.end_offset, action.epochs)
+                else:
+                    await self._in_thread(keeping.note_epochs, action.epochs)
+                self._is_cut(action.epochs)
+            case actions.NoteClean():
+                await self._in_thread(keeping.note_clean)
+                machine.noted_clean()
+        self._perform()
+
+    def _is_cut(self, epochs: tuple[Epoch, ...]) -> None:
+        standing = self.machine.standing
+        standing.epochs, standing.log_start = epochs, self._log.start_offset
+        self.machine.log_is_cut(self._log.end_offset)
+
+    def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
+        self._keeping.note_cutting(end_offset)
+        self._log.cut(end_offset)
+        self._keeping.note_epochs(epochs)
+        self._keeping.note_cut()
+
+    def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
+        self._keeping.note_unclean(self._log.end_offset, SEEDING)
+        self._log.begin_at(offset)
+        self._keeping.note_epochs(epochs)
+
+    async def _stream(self, action: actions.Stream) -> None:
+        link = self._open.get(action.link)
+        if link is None:
+            return
+        stream = self._streams[action.link] = _Stream(action.start_offset)
+        try:
+            while not link.is_closing and (term := self.machine.term):
+                if term.epoch != action.epoch:
+                    return
+                stream.more.clear()
+                data = self._log.read(stream.offset, FRAME_SIZE_BYTES)
+                if not data:
+                    await stream.more.wait()
+                    continue
+                beat = Beat(term.epoch, term.confirmed_offset)
+                link.send(wire.data_head(beat, stream.offset, data), data)
+                stream.offset += len(data)
+                await link.drain()
+        finally:
+            self._streams.pop(action.link, None)
+
+    # Tasks.
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._listeners.alarm(f"replication has stopped: {error!r}")
+            log.critical("replication has stopped", exc_info=error)
+
+    async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._disk, function, *arguments)
+
+
+class _Stream:
+    """How far a follower was sent the log."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.more = asyncio.Event()

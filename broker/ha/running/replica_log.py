@@ -1,0 +1,39 @@
+"""The log of a replica, as replication needs it: offsets, and bytes as they stand in the files."""
+
+from typing import Protocol
+
+
+class ReplicaLog(Protocol):
+    """A commit log that is appended to by a master's own work, or by what its master sends.
+
+    Belongs to the event loop's thread, but for ``cut`` and ``begin_at``, which block for the disk
+    and are called in a thread while nothing else touches the log.
+    """
+
+    @property
+    def start_offset(self) -> int:
+        """The first byte that there is."""
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last byte that there is."""
+
+    @property
+    def held_offset(self) -> int:
+        """Up to where it is by this replica's kind of promise: written, or flushed."""
+
+    def read(self, offset: int, size_bytes_max: int) -> bytes:
+        """What stands there, of one file of the log; nothing at the end."""
+
+    def append(self, offset: int, data: bytes) -> None:
+        """Append a master's bytes at the end, which is *offset*.
+
+        Raises:
+            StoreError: they are not in the log, or not all of them; ``end_offset`` says.
+        """
+
+    def cut(self, end_offset: int) -> None:
+        """Take away what is behind, aside, so that no start can take it for records again."""
+
+    def begin_at(self, offset: int) -> None:
+        """Have nothing but a log that begins there; what there was goes aside."""

@@ -1,0 +1,138 @@
+"""A replica set in one process: real connections and files, logs and an engine in memory."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rockhopper.broker.ha.engine import MemoryEngine, MemorySet
+from rockhopper.broker.ha.keeping import Keeping
+from rockhopper.broker.ha.running.links import SetFacts
+from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica, now_ms
+from rockhopper.broker.ha.timing import Timing
+from tests.support.turns import until
+
+FILE_SIZE_BYTES = 4096
+QUICK = Timing(
+    lease_ms=600,
+    beat_interval_ms=50,
+    silence_ms=200,
+    gone_ms=150,
+    catch_up_ms=600,
+    connection_ms=500,
+    reconnect_ms=50,
+    rank_ms=60,
+    rank_spread_ms=20,
+    first_start_ms=100,
+    read_interval_ms=200,
+)
+
+
+@dataclass
+class MemoryLog:
+    """Bytes of a log, from an offset on."""
+
+    start_offset: int = 0
+    data: bytearray = field(default_factory=bytearray)
+
+    @property
+    def end_offset(self) -> int:
+        return self.start_offset + len(self.data)
+
+    @property
+    def held_offset(self) -> int:
+        return self.end_offset
+
+    def read(self, offset: int, size_bytes_max: int) -> bytes:
+        of_file = FILE_SIZE_BYTES - offset % FILE_SIZE_BYTES
+        position = offset - self.start_offset
+        return bytes(self.data[position : position + min(size_bytes_max, of_file)])
+
+    def append(self, offset: int, data: bytes) -> None:
+        assert offset == self.end_offset
+        self.data += data
+
+    def cut(self, end_offset: int) -> None:
+        del self.data[end_offset - self.start_offset :]
+
+    def begin_at(self, offset: int) -> None:
+        self.start_offset, self.data = offset, bytearray()
+
+
+class Member:
+    """One replica of the rig, which can be stopped and started again on its disk."""
+
+    def __init__(self, number: int, root: Path, memory: MemorySet, facts: SetFacts) -> None:
+        self.number = number
+        self.log = MemoryLog()
+        self.told: list[object] = []
+        self.confirmed = 0
+        self.facts = facts
+        self.min_in_sync = 1
+        self._root = root
+        self._memory = memory
+        self.replica: RunningReplica | None = None
+
+    async def start(self) -> None:
+        keeping = Keeping(self._root)
+        keeping.count_start("boot", self.log.end_offset, may_have_lost=False)
+        self.replica = RunningReplica(
+            Membership(
+                self.number, self.facts, self.min_in_sync, f"b{self.number}:1", host="127.0.0.1"
+            ),
+            self.log,
+            keeping,
+            MemoryEngine(self._memory, now_ms),
+            Listeners(self.told.append, self.told.append, self._confirm, self.told.append),
+            QUICK,
+        )
+        await self.replica.start()
+
+    async def stop(self) -> None:
+        if self.replica:
+            replica, self.replica = self.replica, None
+            await replica.close()
+
+    @property
+    def leads(self) -> bool:
+        return self.replica is not None and self.replica.takes_sends
+
+    def write(self, data: bytes) -> int:
+        """Append as a master does; return the end."""
+        assert self.replica
+        self.log.data += data
+        self.replica.wrote()
+        return self.log.end_offset
+
+    def _confirm(self, offset: int) -> None:
+        self.confirmed = offset
+
+
+class ReplicaRig:
+    """Some replicas and what they share."""
+
+    def __init__(self, root: Path, count: int = 3, secret: bytes = b"secret") -> None:
+        self.memory = MemorySet(QUICK.lease_ms)
+        self.facts = SetFacts("DefaultCluster", "broker-a", FILE_SIZE_BYTES, secret)
+        self.members = [
+            Member(number, root / str(number), self.memory, self.facts)
+            for number in range(1, count + 1)
+        ]
+
+    async def __aenter__(self) -> "ReplicaRig":
+        for member in self.members:
+            await member.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*[member.stop() for member in self.members])
+
+    async def master(self) -> Member:
+        """Wait for somebody to lead."""
+        await until(lambda: any(member.leads for member in self.members))
+        return next(member for member in self.members if member.leads)
+
+    async def complete(self, count: int) -> None:
+        """Wait until so many are in sync."""
+        await until(
+            lambda: self.memory.state is not None and len(self.memory.state.in_sync) == count
+        )

@@ -1,0 +1,114 @@
+"""Replicas that run: real connections, files of their own, one engine."""
+
+import asyncio
+from pathlib import Path
+
+from rockhopper.broker.ha import wire
+from rockhopper.broker.ha.keeping import SEEDING, Keeping
+from rockhopper.broker.ha.messages import Hello, Refused
+from rockhopper.broker.ha.replica_set import Replica
+from rockhopper.broker.ha.running.links import Links
+from tests.support.replica_rig import ReplicaRig
+from tests.support.turns import until
+
+
+async def test_what_is_confirmed_is_on_every_replica(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path) as rig:
+        master = await rig.master()
+        await rig.complete(3)
+        end = master.write(bytes(range(256)) * 50)
+        await until(lambda: master.confirmed == end)
+        assert all(member.log.data == master.log.data for member in rig.members)
+        await until(lambda: all(member.confirmed == end for member in rig.members))
+
+
+async def test_another_leads_when_the_master_stops_and_it_follows_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with ReplicaRig(tmp_path) as rig:
+        old = await rig.master()
+        await rig.complete(3)
+        end = old.write(b"before")
+        await until(lambda: old.confirmed == end)
+        await old.stop()
+        new = await rig.master()
+        assert new is not old
+        old.log.data += b"never confirmed"
+        end = new.write(b", and after")
+        await until(lambda: new.confirmed == end)
+        await old.start()
+        await rig.complete(3)
+        assert all(member.log.data == b"before, and after" for member in rig.members)
+        assert Keeping(tmp_path / str(old.number)).cutting is None
+
+
+async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> None:
+    rig = ReplicaRig(tmp_path, 2)
+    first, second = rig.members
+    first.log.begin_at(8192)
+    async with rig:
+        master = await rig.master()
+        assert master is first
+        end = master.write(b"x" * 5000)
+        await rig.complete(2)
+        await until(lambda: second.confirmed == end)
+        assert (second.log.start_offset, second.log.data) == (8192, master.log.data)
+        keeping = Keeping(tmp_path / "2")
+        await until(lambda: Keeping(tmp_path / "2").is_clean)
+        assert keeping.unclean_because in ("", SEEDING)
+
+
+async def test_a_cut_that_a_crash_has_stopped_is_done_at_the_start(tmp_path: Path) -> None:
+    rig = ReplicaRig(tmp_path, 1)
+    (only,) = rig.members
+    only.log.data += b"kept, and not"
+    Keeping(tmp_path / "1").note_cutting(4)
+    async with rig:
+        assert only.log.data == b"kept"
+        assert Keeping(tmp_path / "1").cutting is None
+
+
+async def test_who_does_not_know_the_secret_gets_nothing(tmp_path: Path) -> None:
+    rig = ReplicaRig(tmp_path, 2)
+    first, second = rig.members
+    second.facts = type(rig.facts)("DefaultCluster", "broker-a", 4096, b"another")
+    async with rig:
+        master = await rig.master()
+        other = second if master is first else first
+        master.write(b"secret")
+        assert other.replica
+        tried = asyncio.Event()
+        other.replica.machine.following.not_opened = (  # type: ignore[method-assign]
+            lambda *_, **__: tried.set()
+        )
+        await tried.wait()
+        assert other.log.data == b""
+        assert rig.memory.state is not None
+        assert len(rig.memory.state.in_sync) == 1
+
+
+async def test_without_a_secret_a_stranger_gets_nothing(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2, secret=b"") as rig:
+        await rig.complete(2)
+        master = await rig.master()
+        assert master.replica
+        hello = Hello(Replica(9, "stranger"), "i9", 0, True, 0, 0, ())
+        link, decoder = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
+        said: list[wire.Frame] = []
+        await link.frames(decoder, said.append)
+        link.close()
+        (refused,) = said
+        assert isinstance(refused, Refused)
+        assert "announced" in refused.why
+
+
+async def test_an_id_that_is_taken_is_told(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 1) as rig:
+        master = await rig.master()
+        assert master.replica
+        hello = Hello(Replica(1, "another disk"), "i1", 0, True, 0, 0, ())
+        link, decoder = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
+        said: list[wire.Frame] = []
+        await link.frames(decoder, said.append)
+        link.close()
+        assert said == [Refused(0, "two replicas have the id 1 (haReplicaId)")]
