@@ -103,6 +103,8 @@ class MessageStore(StoreReading):
         # Recovery has dispatched and synced everything up to here.
         self._log.flushed_time_ms = self._dispatch.store_time_ms
         self.failure: StoreFailedError | None = None
+        # Up to where a follower knows the topics of the messages; None for all others.
+        self._follows_to: int | None = None
         # Whether the directory may belong to somebody else by now.
         self.is_lost = False
         self.disk_full_reason: str | None = None
@@ -229,6 +231,7 @@ class MessageStore(StoreReading):
         self.opened.close(clean=self.failure is None and self._dispatch.behind is None)
 
     def _finish(self) -> None:
+        self._log.drop_torn()
         self._flushed(self._log.flush())
         try:
             while self.catch_up():
@@ -345,10 +348,48 @@ class MessageStore(StoreReading):
         Raises:
             StoreError, OSError: dispatch stands still at ``dispatched_offset``.
         """
-        return self._dispatch.catch_up(self.safe_offset)
+        bound = self.safe_offset
+        if self._follows_to is not None:
+            bound = min(bound, self._follows_to)
+        return self._dispatch.catch_up(bound)
+
+    @property
+    def received_offset(self) -> int:
+        """Where the next bytes of a master's log belong, of a store that follows one."""
+        return self._log.received_offset
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """Append bytes of a master's log as they come; they wait for ``follow_to``.
+
+        A kill leaves what came up to then, but for a record that was cut in two.
+
+        Raises:
+            LogMismatchError: they do not go on with what is there.
+            StoreError: ``received_offset`` says how much of them is in the log.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self.disk_full_reason is not None:
+            raise DiskFullError(self.disk_full_reason)
+        self._log.append_raw(offset, data)
+
+    def follow_to(self, end_offset: int, min_offset: int) -> None:
+        """Let messages in front of *end_offset* into their queues, once they are on disk.
+
+        From the first call on nothing expires but files in front of *min_offset*, the start of the
+        master's log. A store that follows is opened with SYNC_FLUSH, so that no unit outlives its
+        record.
+        """
+        self._follows_to = end_offset
+        self._log.store_time_ms = self._dispatch.store_time_ms
+        if self._retention is not None:
+            self._retention.delete_before = min_offset
+        self._reput.wake()
 
     def _flushed(self, offset: int) -> None:
         self.safe_point.flushed(offset)
+        if self._follows_to is not None:
+            self._reput.wake()
         now_s = time.monotonic()
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S

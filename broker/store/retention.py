@@ -152,6 +152,8 @@ class RetentionService:
         self._on_disk_full = on_disk_full
         self.disk_usage = _disk_usage
         """Gives the used and usable bytes of the disk that holds a path."""
+        self.delete_before: int | None = None
+        """Of a store that follows another: files that end here at the latest go, and no others."""
         self._is_full = False
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times_ms: dict[int, int] = {}
@@ -214,7 +216,7 @@ class RetentionService:
             self._settings.delete_when, self._wall_ms()
         )
         self.asked.clear()
-        if verdict.is_pressed or is_time:
+        if self.delete_before is not None or verdict.is_pressed or is_time:
             hard = verdict.is_pressed_hard and self._settings.clean_forcibly
             deleted = await self._delete_commit_log_files(regardless_of_age=hard)
         if self._files.min_offset != self._followed_min_offset:
@@ -259,12 +261,15 @@ class RetentionService:
 
     async def _delete_commit_log_files(self, *, regardless_of_age: bool) -> int:
         candidates = self._files.files[:-1]
-        count = expired_count(
-            map(self._last_time_ms, candidates),
-            self._now_ms(),
-            self._settings,
-            regardless_of_age=regardless_of_age,
-        )
+        if self.delete_before is not None:
+            count = sum(file.end_offset <= self.delete_before for file in candidates)
+        else:
+            count = expired_count(
+                map(self._last_time_ms, candidates),
+                self._now_ms(),
+                self._settings,
+                regardless_of_age=regardless_of_age,
+            )
         for number, file in enumerate(candidates[:count]):
             if number:
                 await asyncio.sleep(self._settings.delete_interval_ms / 1000)

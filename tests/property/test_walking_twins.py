@@ -1,5 +1,6 @@
 """The compiled walk over plain records finds what the Python one finds, in any bytes."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -96,6 +97,26 @@ def test_any_log_is_walked_alike(
     same(bytes(log[:end]), 0, end, base_offset, check_crc)
 
 
+@given(
+    sizes=st.lists(st.sampled_from([8, 91, 92, 300]), max_size=8),
+    magics=st.lists(st.sampled_from([0xDAA320A7, 0xDAA320AB, 0xCBD43194, 0]), min_size=8),
+    cut=st.integers(0, 400),
+    position=st.sampled_from([0, 0, 91]),
+)
+def test_the_end_of_what_is_whole_is_the_same(
+    sizes: list[int], magics: list[int], cut: int, position: int
+) -> None:
+    log = b"".join(
+        struct.pack(">II", size, magic).ljust(size, b"x")
+        for size, magic in zip(sizes, magics, strict=False)
+    )
+    end = max(0, len(log) - cut)
+    for data in (log, log[:end]):
+        found = compiled.whole_end(data, position, end)
+        assert found == walking.whole_end(data, position, end)
+        assert found <= max(position, end)
+
+
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3)), max_size=60))
 @example([(number, 0) for number in range(400)] * 2)
 def test_many_queues_are_told_apart(places: list[tuple[int, int]]) -> None:
@@ -117,3 +138,8 @@ def test_many_queues_are_told_apart(places: list[tuple[int, int]]) -> None:
 def test_offsets_that_no_log_has_are_refused(base_offset: int) -> None:
     with pytest.raises(OverflowError):
         compiled.walk_plain(b"", 0, 0, base_offset, True)
+
+
+def test_positions_that_no_log_has_are_refused() -> None:
+    with pytest.raises(OverflowError):
+        compiled.whole_end(b"", -1, 0)

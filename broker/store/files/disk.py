@@ -201,7 +201,7 @@ def reserve(descriptor: int, start: int, end: int) -> None:
         write_fully(descriptor, start, os.pread(descriptor, end - start, start))
 
 
-def write_fully(descriptor: int, position: int, data: bytes | int) -> None:
+def write_fully(descriptor: int, position: int, data: bytes | memoryview | int) -> None:
     """Write *data*, or that many zeros, at *position*, however many calls that takes.
 
     Raises:

@@ -11,6 +11,7 @@ StoreError
 ├── StoreBusyError        too much is waiting to become safe; try again
 ├── NotReplicatedError    it is written, and not confirmed by all that must hold it
 ├── TooManyOpenFilesError no file descriptor is free; an OSError as well
+├── LogMismatchError     a follower was given bytes that do not go on with its log
 ├── QueueGapError         a consume queue was given an offset beyond its end
 └── QueueConflictError    a consume queue already holds another message at the offset
 
@@ -86,6 +87,10 @@ class TooManyOpenFilesError(StoreError, OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
+
+
+class LogMismatchError(StoreError):
+    """Bytes of a master's log do not go on with what a follower has of it; nothing was stored."""
 
 
 class QueueGapError(StoreError):

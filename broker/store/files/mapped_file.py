@@ -186,7 +186,7 @@ class MappedFile:
             mapping = self.mapping
         return mapping[start:end]
 
-    def pwrite(self, position: int, data: bytes) -> None:
+    def pwrite(self, position: int, data: bytes | memoryview) -> None:
         """Write all of *data* at *position*; ``write_position`` stays, see ``append``.
 
         Raises:

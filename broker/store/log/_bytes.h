@@ -17,6 +17,8 @@
 #define RECORD_SIZE_MIN 91
 #define MAGIC_V1 0xDAA320A7u
 #define MAGIC_V2 0xDAA320ABu
+#define MAGIC_BLANK 0xCBD43194u
+#define BLANK_SIZE 8
 #define UNIT_SIZE 20
 
 /* Once, before crc32_of. */

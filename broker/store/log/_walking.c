@@ -283,3 +283,36 @@ PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     PyBuffer_Release(&data);
     return result;
 }
+
+/* whole_end(data, position, end) */
+PyObject *whole_end(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    int64_t position, end;
+    if (nargs != 3) {
+        PyErr_SetString(PyExc_TypeError, "whole_end takes 3 arguments");
+        return NULL;
+    }
+    if (!fits_int64(args[1], &position) || !fits_int64(args[2], &end) || position < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
+        return NULL;
+    }
+    Py_buffer data;
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const unsigned char *bytes = data.buf;
+    if (end > data.len)
+        end = data.len;
+    while (position <= end - BLANK_SIZE) {
+        int64_t size = get32(bytes + position);
+        uint32_t magic = get32(bytes + position + 4);
+        int64_t size_min = magic == MAGIC_BLANK ? BLANK_SIZE : RECORD_SIZE_MIN;
+        if ((magic != MAGIC_V1 && magic != MAGIC_V2 && magic != MAGIC_BLANK) || size < size_min
+            || size > end - position)
+            break;
+        position += size;
+    }
+    PyBuffer_Release(&data);
+    return PyLong_FromLongLong((long long)position);
+}

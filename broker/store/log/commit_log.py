@@ -11,6 +11,11 @@ A file ends with a blank record of at least 8 bytes, so no record crosses from o
          0     4  bytes from here to the end of the file
          4     4  0xCBD43194
          8     …  whatever was there
+
+A follower copies its master's log as it comes, cut anywhere. ``written_offset`` then is where the
+last whole record ends, so that nobody else ever sees a part of one; ``received_offset`` is the end
+of what came. What is between the two when the process is killed is a torn end to recovery, and is
+cut off; the follower asks for it again.
 """
 
 import contextlib
@@ -21,6 +26,7 @@ from concurrent.futures import Executor, Future
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
+    LogMismatchError,
     RecordTooLargeError,
     StoreError,
     StoreFailedError,
@@ -28,6 +34,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.log.fast_encoding import whole_end
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
     MAGIC_BLANK,
@@ -50,6 +57,8 @@ class CommitLog:
         self._parts: list[bytes] = []
         # Why staged records were lost before the end of their pass, until ``write`` has said so.
         self._lost: StoreError | None = None
+        # What a follower has behind ``written_offset`` of a record whose rest is to come.
+        self._torn_size_bytes = 0
         self.store_host = store_host
         self.store_time_ms = 0
         self.staged_offset = self.written_offset = self.flushed_offset = write_offset
@@ -170,8 +179,76 @@ class CommitLog:
         self.written_offset = self.staged_offset
         self.written_mark = (self.written_offset, self.store_time_ms)
         if self.written_offset > self._preallocate_at:
-            self._preallocate_at = self._file_end
-            self.next_file = self._executor.submit(self._files.create_next)
+            self._make_next_file_ahead()
+
+    def _make_next_file_ahead(self) -> None:
+        self._preallocate_at = self._file_end
+        self.next_file = self._executor.submit(self._files.create_next)
+
+    @property
+    def received_offset(self) -> int:
+        """Where what a follower has of its master's log ends, be it in the middle of a record."""
+        return self.written_offset + self._torn_size_bytes
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """Append bytes of a master's log as they come: a follower's way to write.
+
+        They may begin and end in the middle of a record, and may reach into the next files.
+
+        Raises:
+            LogMismatchError: *offset* is not ``received_offset``, or no record can stand there.
+            StoreError: ``received_offset`` says how much of them is in the log.
+        """
+        if offset != self.received_offset or self._parts:
+            raise LogMismatchError(
+                f"bytes from offset {offset} on do not go on with a log that ends at "
+                f"{self.received_offset}"
+            )
+        rest = memoryview(data)
+        while rest:
+            if self._file is None or self.received_offset == self._file_end:
+                self._go_to_next_file()
+            room = self._file_end - self.received_offset
+            self._append_to_file(rest[:room])
+            rest = rest[room:]
+
+    def _go_to_next_file(self) -> None:
+        next_file = self._take_next_file()
+        self._files.attach(next_file)
+        self._enter(next_file)
+
+    def _append_to_file(self, data: memoryview) -> None:
+        file = self._file
+        assert file is not None
+        self._pwrite(file, self.received_offset, data)
+        end = self.received_offset + len(data)
+        base = file.base_offset
+        whole = base + whole_end(file.mapping, self.written_offset - base, end - base)
+        self._torn_size_bytes = end - whole
+        self.staged_offset = self.written_offset = whole
+        self.written_mark = (whole, self.store_time_ms)
+        self._check_torn(file)
+        if end > self._preallocate_at:
+            self._make_next_file_ahead()
+
+    def _check_torn(self, file: MappedFile) -> None:
+        """Raise LogMismatchError if what stands behind the whole records never becomes one."""
+        position, torn = self.written_offset - file.base_offset, self._torn_size_bytes
+        left = file.size_bytes - position
+        size, magic = torn and left, MAGIC_BLANK
+        if torn >= BLANK_RECORD.size:
+            size, magic = BLANK_RECORD.unpack_from(file.mapping, position)
+        if magic not in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) or not torn <= size <= left:
+            raise LogMismatchError(
+                f"the master's log holds no record at offset {self.written_offset}: it is damaged "
+                "there, or not the log that this store has the beginning of"
+            )
+
+    def drop_torn(self) -> None:
+        """Forget a record whose rest has not come; zeros stand in its place. Raises StoreError."""
+        if self._torn_size_bytes and self._file is not None:
+            self._pwrite(self._file, self.written_offset, bytes(self._torn_size_bytes))
+            self._torn_size_bytes = 0
 
     def discard(self) -> None:
         """Forget what is staged and not written."""
@@ -186,7 +263,7 @@ class CommitLog:
         with contextlib.suppress(OSError):
             file.pwrite(self.written_offset - file.base_offset, bytes(size))
 
-    def _pwrite(self, file: MappedFile, offset: int, data: bytes) -> None:
+    def _pwrite(self, file: MappedFile, offset: int, data: bytes | memoryview) -> None:
         try:
             file.pwrite(offset - file.base_offset, data)
         except OSError as error:

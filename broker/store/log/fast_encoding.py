@@ -34,3 +34,4 @@ encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getat
 """The records of a final message and of the op message behind it, the size of the first, the units
 of both, and packed index keys."""
 walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain
+whole_end: Callable[..., int] = (_encoding or walking).whole_end

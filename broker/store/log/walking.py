@@ -19,12 +19,24 @@ from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
-from rockhopper.protocol.store.record_head import HOST_FLAGS_MASK, MAGIC_V1
+from rockhopper.protocol.store.record_head import (
+    BLANK_RECORD,
+    HOST_FLAGS_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_BYTES_MIN,
+)
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_PREPARED
 
 _NOT_PLAIN = HOST_FLAGS_MASK | SYS_FLAG_TRANSACTION_PREPARED | SYS_FLAG_INNER_BATCH
 _LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 _V1 = MAGIC_V1.to_bytes(4, "big")
+_SIZE_MIN = {
+    MAGIC_V1: RECORD_SIZE_BYTES_MIN,
+    MAGIC_V2: RECORD_SIZE_BYTES_MIN,
+    MAGIC_BLANK: BLANK_RECORD.size,
+}
 
 
 PlainRun: TypeAlias = tuple[str, int, int, int, bytes, int, int, int]
@@ -62,6 +74,21 @@ def walk_plain(
         record_count += 1
         store_time_ms = record.store_time_ms
     return position, record_count, store_time_ms, [run.done() for run in runs], b"".join(keys)
+
+
+def whole_end(data: mmap | bytes, position: int, end: int) -> int:
+    """Where the last record that is whole in [*position*, *end*) ends, by the sizes they state.
+
+    The blank one at a file's end counts. Stops in front of what is no record.
+    """
+    end = min(end, len(data))
+    while position <= end - BLANK_RECORD.size:
+        size, magic = BLANK_RECORD.unpack_from(data, position)
+        size_min = _SIZE_MIN.get(magic)
+        if size_min is None or not size_min <= size <= end - position:
+            break
+        position += size
+    return position
 
 
 def is_plain(record: Record, magic: bytes) -> bool:

@@ -223,6 +223,20 @@ async def test_a_file_without_messages_goes_by_its_own_time(
     assert await retained.service.run_once() == 1
 
 
+async def test_a_follower_keeps_what_its_master_has_and_no_more(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain()
+    retained.disk.used["commitlog"] = 80
+    retained.now_ms = last_hour_of(retained, 2) + HOUR_MS
+    retained.service.delete_before = 2 * 4096 - 1
+    assert await retained.service.run_once() == 1
+    assert await retained.service.run_once() == 0
+    retained.service.delete_before = 1 << 40
+    assert await retained.service.run_once() == 2
+    assert retained.files == [f"{3 * 4096:020d}"]
+
+
 async def test_without_pressure_files_go_at_night_only(retain: Callable[..., Retained]) -> None:
     retained = retain()
     # What is counted from went ahead of the clock on the wall, which was set back.

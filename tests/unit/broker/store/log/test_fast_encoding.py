@@ -12,6 +12,7 @@ _NAMES = (
     "put_entries",
     "put_timed_entries",
     "walk_plain",
+    "whole_end",
     "count_sound",
     "gather_sound",
 )

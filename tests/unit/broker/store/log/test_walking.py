@@ -10,6 +10,7 @@ from rockhopper.broker.store.log import fast_encoding, walking
 from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from tests.support.records import encode_message
 
 BASE = 1 << 30
@@ -142,3 +143,18 @@ def test_every_cut_ends_the_walk_in_front_of_the_record(walk: Walk) -> None:
     for size in range(log.starts[1], len(log.data)):
         found = walk(log.data[:size], 0, size, BASE, True)
         assert found[:2] == (log.starts[1], 1)
+
+
+@pytest.mark.parametrize("whole_end", [walking.whole_end, fast_encoding.whole_end])
+def test_what_is_whole_ends_with_the_last_record_that_is(
+    whole_end: Callable[[bytes, int, int], int],
+) -> None:
+    log = Log().add().add(topic="b")
+    first, second = log.starts[1], len(log.data)
+    blank = BLANK_RECORD.pack(20, MAGIC_BLANK)
+    data = log.data + blank + bytes(12)
+    assert whole_end(data, 0, first - 1) == 0
+    assert whole_end(data, 0, first + 7) == first
+    assert whole_end(data, first, second + 19) == second
+    assert whole_end(data, 0, len(data)) == len(data)
+    assert whole_end(data + b"no record", 0, len(data) + 9) == len(data)
