@@ -1,0 +1,186 @@
+"""One HTTP/1.1 connection to etcd's JSON gateway: POST a body, read the answer or a stream of it.
+
+Answers come with a length, in chunks (with trailers behind the last one), or end with the
+connection. Their sizes are bounded, so that a server which is no etcd cannot fill the memory.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Self
+
+from rockhopper.protocol.addresses import join_address
+
+BODY_SIZE_BYTES_MAX = 8 << 20
+LINE_SIZE_BYTES_MAX = 64 << 10
+HEADER_LINES_MAX = 100
+
+
+class MalformedAnswerError(Exception):
+    """What came is no HTTP, or more of it than there may be."""
+
+
+class StatusError(Exception):
+    """The server answered with another status than 200."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    status: int
+    headers: dict[str, str]
+
+    @property
+    def is_chunked(self) -> bool:
+        return self.headers.get("transfer-encoding", "").lower() == "chunked"
+
+
+class HttpConnection:
+    """A connection for one request at a time. It waits for ever: callers bound that."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._host = host
+        self._is_idle = True
+
+    @classmethod
+    async def open(cls, host: str, port: int, tls: ssl.SSLContext | None = None) -> Self:
+        """Connect; raises OSError."""
+        reader, writer = await asyncio.open_connection(
+            host, port, ssl=tls, limit=LINE_SIZE_BYTES_MAX
+        )
+        return cls(reader, writer, join_address(host, port))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another request may be made: the last answer was whole, and nobody closed it."""
+        return self._is_idle and not self._reader.at_eof() and not self._writer.is_closing()
+
+    def close(self) -> None:
+        """Close it at once, in the middle of a request as well."""
+        self._writer.transport.abort()
+
+    async def post(self, path: str, body: bytes, token: str = "") -> bytes:
+        """Make a request and return the body of its answer.
+
+        Raises:
+            StatusError: the server refused it.
+            MalformedAnswerError: the answer makes no sense.
+            OSError: the connection broke.
+        """
+        head = await self._ask(path, body, token)
+        answer = await self._whole(head)
+        if head.status != 200:
+            raise StatusError(head.status, answer)
+        return answer
+
+    async def stream(self, path: str, body: bytes, token: str = "") -> AsyncGenerator[bytes, None]:
+        """Make a request whose answer is a stream, and yield its lines; raises as ``post``."""
+        head = await self._ask(path, body, token)
+        if head.status != 200:
+            raise StatusError(head.status, await self._whole(head))
+        rest = b""
+        async with aclosing(self._parts(head)) as parts:
+            async for part in parts:
+                *lines, rest = (rest + part).split(b"\n")
+                if len(rest) > BODY_SIZE_BYTES_MAX:
+                    raise MalformedAnswerError(f"a line of over {BODY_SIZE_BYTES_MAX:,} bytes")
+                for line in lines:
+                    yield line
+        if rest:
+            yield rest
+
+    async def _ask(self, path: str, body: bytes, token: str) -> _Head:
+        self._is_idle = False
+        lines = [
+            f"POST {path} HTTP/1.1",
+            f"Host: {self._host}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            *([f"Authorization: {token}"] if token else []),
+        ]
+        self._writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        await self._writer.drain()
+        version, _, rest = (await self._line()).partition(" ")
+        status = rest[:3]
+        if not version.startswith("HTTP/1.") or not status.isdecimal():
+            raise MalformedAnswerError("this is no HTTP")
+        headers = {}
+        for line in await self._lines():
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        return _Head(int(status), headers)
+
+    async def _whole(self, head: _Head) -> bytes:
+        answer = bytearray()
+        async with aclosing(self._parts(head)) as parts:
+            async for part in parts:
+                answer += part
+                _check_size(len(answer))
+        return bytes(answer)
+
+    async def _parts(self, head: _Head) -> AsyncGenerator[bytes, None]:
+        if head.is_chunked:
+            while size_bytes := _number(await self._line(), 16):
+                yield await self._exactly(size_bytes)
+                await self._line()
+            await self._lines()
+        elif (length := head.headers.get("content-length")) is not None:
+            yield await self._exactly(_number(length, 10))
+        else:
+            while part := await self._reader.read(LINE_SIZE_BYTES_MAX):
+                yield part
+        self._is_idle = head.headers.get("connection", "").lower() != "close"
+
+    async def _lines(self) -> list[str]:
+        lines: list[str] = []
+        while line := await self._line():
+            lines.append(line)
+            if len(lines) > HEADER_LINES_MAX:
+                raise MalformedAnswerError(f"over {HEADER_LINES_MAX} lines of headers")
+        return lines
+
+    async def _line(self) -> str:
+        try:
+            line = await self._reader.readuntil(b"\n")
+        except asyncio.LimitOverrunError:
+            raise MalformedAnswerError(f"a line of over {LINE_SIZE_BYTES_MAX:,} bytes") from None
+        except asyncio.IncompleteReadError:
+            raise _broken() from None
+        return line.decode("latin-1").rstrip("\r\n")
+
+    async def _exactly(self, size_bytes: int) -> bytes:
+        _check_size(size_bytes)
+        try:
+            return await self._reader.readexactly(size_bytes)
+        except asyncio.IncompleteReadError:
+            raise _broken() from None
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > BODY_SIZE_BYTES_MAX:
+        raise MalformedAnswerError(f"an answer of over {BODY_SIZE_BYTES_MAX:,} bytes")
+
+
+def _number(text: str, base: int) -> int:
+    digits = text.partition(";")[0].strip()
+    try:
+        number = int(digits, base)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise MalformedAnswerError(f"a length of {digits[:20]!r}")
+    return number
+
+
+def _broken() -> ConnectionResetError:
+    return ConnectionResetError("it closed the connection before its answer was complete")
