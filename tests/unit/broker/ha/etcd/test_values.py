@@ -1,0 +1,64 @@
+"""What stands in etcd, to the letter."""
+
+import pytest
+
+from rockhopper.broker.ha.etcd.values import (
+    StartCount,
+    UnreadableValueError,
+    decode_leader,
+    decode_member,
+    decode_start,
+    decode_state,
+    encode_leader,
+    encode_member,
+    encode_start,
+    encode_state,
+)
+from rockhopper.broker.ha.replica_set import Leader
+from tests.support.engine_contract import LEADER_A, MEMBER, STATE
+
+STORED_STATE = (
+    b'{"version":1,"epoch":1,"master":{"id":1,"store":"a1b2"},'
+    b'"set":[{"id":1,"store":"a1b2"},{"id":2,"store":"c3d4"}],"minInSync":1,'
+    b'"history":[{"epoch":1,"master":{"id":1,"store":"a1b2"},"why":"first start"}]}'
+)
+STORED_MEMBER = (
+    b'{"version":1,"id":2,"store":"c3d4","incarnation":"second","address":"h2:10911",'
+    b'"haAddress":"h2:10912","lastEpoch":4,"logEnd":1099511627776,"clean":false,"priority":-3}'
+)
+
+
+def test_values_are_stored_so() -> None:
+    assert encode_state(STATE) == STORED_STATE
+    assert encode_member(MEMBER) == STORED_MEMBER
+    assert encode_leader(LEADER_A) == b'{"version":1,"id":1,"incarnation":"first","epoch":1}'
+    start = StartCount(count=3, counted_by="x")
+    assert encode_start(start) == b'{"version":1,"count":3,"countedBy":"x"}'
+
+
+def test_values_are_read_back() -> None:
+    assert decode_state("k", STORED_STATE) == STATE
+    assert decode_member("k", STORED_MEMBER) == MEMBER
+    assert decode_leader("k", encode_leader(LEADER_A)) == LEADER_A
+    start = StartCount(count=3, counted_by="x")
+    assert decode_start("k", encode_start(start)) == start
+
+
+def test_fields_that_came_later_are_passed_over() -> None:
+    stored = b'{"version":1,"id":1,"incarnation":"i","epoch":2,"colour":"blue"}'
+    assert decode_leader("k", stored) == Leader(1, "i", 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"version":2,"shape":"new"}', "its version is 2, this broker reads 1"),
+        (b'{"version":1,"id":1}', "missing required field"),
+        (b'{"version":1,"id":"1","incarnation":"i","epoch":2}', r"Expected `int`, got `str`"),
+        (b"\x00\x01", "JSON is malformed"),
+        (b"", "Input data was truncated"),
+    ],
+)
+def test_what_cannot_be_read_is_named(value: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableValueError, match=f"/r/leader in etcd cannot be read: .*{reason}"):
+        decode_leader("/r/leader", value)
