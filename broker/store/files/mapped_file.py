@@ -26,6 +26,8 @@ from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
 from rockhopper.broker.store.files.mapping import map_whole
 
+_GLANCE_BYTES = 4096
+
 
 class MappedFile:
     """The bytes [base_offset, base_offset + size_bytes) of an address space.
@@ -37,22 +39,23 @@ class MappedFile:
     __slots__ = (
         "_descriptor",
         "_failure",
+        "_glance",
         "_is_deleted",
         "_is_writable",
         "_lock",
         "_map_file",
         "_mapping",
+        "_path",
         "_unsynced_directories",
         "base_offset",
         "flushed_position",
-        "path",
         "size_bytes",
         "write_position",
     )
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         base_offset: int,
         size_bytes: int,
         *,
@@ -63,7 +66,8 @@ class MappedFile:
 
         *map_file* is called in place of ``map``, and calls that.
         """
-        self.path = path
+        # No Path: of these there may be tens of thousands.
+        self._path = os.fspath(path)
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.write_position = 0
@@ -72,6 +76,7 @@ class MappedFile:
         self._map_file = map_file
         self._mapping: mmap.mmap | None = None
         self._descriptor = -1
+        self._glance = b""
         self._unsynced_directories: Sequence[Path] = ()
         self._failure: OSError | None = None
         self._is_deleted = False
@@ -127,6 +132,11 @@ class MappedFile:
         return cls(path, int(path.name), actual_bytes, writable=writable)
 
     @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return Path(self._path)
+
+    @property
     def end_offset(self) -> int:
         """The offset behind the last byte that the file has room for."""
         return self.base_offset + self.size_bytes
@@ -151,9 +161,10 @@ class MappedFile:
 
     def map(self) -> mmap.mmap:
         """Make another mapping, for who shares out descriptors. Raises as ``mapping``."""
+        self._glance = b""
         flags = os.O_RDWR if self._is_writable else os.O_RDONLY
         with descriptor_needed():
-            descriptor = os.open(self.path, flags | os.O_CLOEXEC)
+            descriptor = os.open(self._path, flags | os.O_CLOEXEC)
         try:
             actual_bytes = os.fstat(descriptor).st_size
             if actual_bytes < self.size_bytes:
@@ -165,6 +176,23 @@ class MappedFile:
         finally:
             os.close(descriptor)
 
+    def glance(self) -> None:
+        """Have ``read`` need no mapping for the first page, until it changes here or ``close``.
+
+        For files with little in them, of which there are many: a mapping costs several times that.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free.
+            OSError: it cannot be read.
+        """
+        if self._mapping is None:
+            with descriptor_needed():
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._glance = os.pread(descriptor, _GLANCE_BYTES, 0)
+            finally:
+                os.close(descriptor)
+
     def reserve(self, start: int, end: int) -> None:
         """See to it that [start, end), counted from the start of the file, has its blocks.
 
@@ -173,7 +201,7 @@ class MappedFile:
             OSError: no room (ENOSPC), or another failure.
         """
         with descriptor_needed():
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             disk.reserve(descriptor, start, min(end, self.size_bytes))
         finally:
@@ -183,6 +211,8 @@ class MappedFile:
         """Copy the bytes of [start, end), counted from the start of the file."""
         mapping = self._mapping
         if mapping is None:
+            if end <= len(self._glance):
+                return self._glance[start:end]
             mapping = self.mapping
         return mapping[start:end]
 
@@ -194,10 +224,11 @@ class MappedFile:
         """
         if position + len(data) > self.size_bytes:
             raise ValueError(f"{len(data)} bytes at {position} do not fit {self.path}")
+        self._glance = b""
         with self._lock:
             if self._descriptor < 0:
                 with descriptor_needed():
-                    self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                    self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             descriptor = self._descriptor
         disk.write_fully(descriptor, position, data)
 
@@ -257,7 +288,7 @@ class MappedFile:
             with self._lock:
                 if self._descriptor >= 0:
                     return os.dup(self._descriptor)
-            return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
     def zero_from(self, position: int) -> bool:
         """Zero and sync what stands from *position* on; return whether there was anything.
@@ -266,10 +297,11 @@ class MappedFile:
             OSError: the tail may still hold what it held.
         """
         with descriptor_needed():
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             changed = disk.zero_tail(descriptor, position, self.size_bytes)
             if changed:
+                self._glance = b""
                 disk.sync_file(descriptor)
         finally:
             os.close(descriptor)
@@ -290,6 +322,7 @@ class MappedFile:
 
     def close(self) -> None:
         """Let go of mapping and descriptor; the file stays. Flushes nothing."""
+        self._glance = b""
         self.unmap()
         self._release_descriptor()
 

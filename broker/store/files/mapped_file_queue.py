@@ -30,10 +30,10 @@ class MappedFileQueue:
     """
 
     __slots__ = (
+        "_directory",
         "_is_writable",
         "_map_file",
         "_unit_size_bytes",
-        "directory",
         "file_size_bytes",
         "files",
         "flushed_offset",
@@ -42,7 +42,7 @@ class MappedFileQueue:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | str,
         file_size_bytes: int,
         *,
         writable: bool = False,
@@ -54,7 +54,7 @@ class MappedFileQueue:
         *writable* makes the mappings ones to write through; a size must be whole units.
         *map_file* is as for MappedFile.
         """
-        self.directory = directory
+        self._directory = os.fspath(directory)
         self.file_size_bytes = file_size_bytes
         self.files: list[MappedFile] = []
         self.flushed_offset = 0
@@ -63,6 +63,11 @@ class MappedFileQueue:
         self._map_file = map_file
         self.reserve_step_bytes: int | None = None
         """How much of a file gets its blocks at a time; None: all of it."""
+
+    @property
+    def directory(self) -> Path:
+        """Where they are."""
+        return Path(self._directory)
 
     def load(self) -> None:
         """Find the files. Positions are set as if all were full; recovery corrects them.
@@ -75,8 +80,8 @@ class MappedFileQueue:
         found = self._numbered_files()
         if found and found[-1][1] == 0:
             _, _, path = found.pop()
-            log.warning("an empty file at the end is deleted", path=str(path))
-            disk.remove_files([path])
+            log.warning("an empty file at the end is deleted", path=path)
+            disk.remove_files([Path(path)])
         self.files = [
             MappedFile(
                 path, offset, size_bytes, writable=self._is_writable, map_file=self._map_file
@@ -94,10 +99,10 @@ class MappedFileQueue:
             )
         self.flushed_offset = self.min_offset
 
-    def _numbered_files(self) -> list[tuple[int, int, Path]]:
+    def _numbered_files(self) -> list[tuple[int, int, str]]:
         found = []
         try:
-            entries = list(os.scandir(self.directory))
+            entries = list(os.scandir(self._directory))
         except FileNotFoundError:
             return []
         for entry in entries:
@@ -107,7 +112,7 @@ class MappedFileQueue:
             if not entry.name.isdecimal():
                 log.warning("a file that does not belong here is ignored", path=entry.path)
                 continue
-            found.append((int(entry.name), status.st_size, Path(entry.path)))
+            found.append((int(entry.name), status.st_size, entry.path))
         return sorted(found)
 
     def _check(self, file: MappedFile) -> None:
@@ -165,8 +170,10 @@ class MappedFileQueue:
         if not files:
             return None
         index = (offset - files[0].base_offset) // self.file_size_bytes
-        if 0 <= index < len(files) and files[index].base_offset <= offset < files[index].end_offset:
-            return files[index]
+        if 0 <= index < len(files):
+            file = files[index]
+            if file.base_offset <= offset < file.end_offset:
+                return file
         index = bisect_right(files, offset, key=lambda file: file.base_offset) - 1
         if index >= 0 and offset < files[index].end_offset:
             return files[index]

@@ -60,7 +60,7 @@ class MappedUnits(ABC):
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | str,
         file_size_bytes: int,
         mark_dirty: Callable[[Any], None],
         mappings: Mappings,
@@ -159,6 +159,17 @@ class MappedUnits(ABC):
         if not self._is_dirty:
             self._is_dirty = True
             self._mark_dirty(self)
+
+    def glance(self) -> None:
+        """Have what a queue of few messages is asked until ``close`` need no mapping.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free.
+            OSError: its file cannot be read.
+        """
+        files = self._files.files
+        if files:
+            self._mappings.with_room(files[-1].glance)
 
     def _forget_mapping(self) -> None:
         self.mapping = UNMAPPED

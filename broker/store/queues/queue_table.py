@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 import structlog
@@ -153,7 +154,7 @@ class ConsumeQueueTable:
         return queue
 
     def _new(self, kind: "_Kind", topic: str, queue_id: int) -> UnitQueue:
-        directory = kind.directory / topic / str(queue_id)
+        directory = f"{kind.directory}/{topic}/{queue_id}"
         mark_dirty, mappings = self._dirty.append, self._mappings
         return kind.of(directory, topic, queue_id, kind.file_size_bytes, mark_dirty, mappings)
 
@@ -210,16 +211,16 @@ class ConsumeQueueTable:
 def _directories(parent: Path) -> Iterable[tuple[str, int]]:
     """Topic and queue id of each queue's directory; what is not named like one is left alone."""
     for topic in _subdirectories(parent):
-        for queue in _subdirectories(Path(topic.path)):
+        for queue in _subdirectories(topic.path):
             if queue.name.isdecimal():
                 yield topic.name, int(queue.name)
             else:
                 log.warning("what is no queue is ignored", path=queue.path)
 
 
-def _subdirectories(directory: Path) -> Iterator[os.DirEntry[str]]:
+def _subdirectories(directory: Path | str) -> Iterator[os.DirEntry[str]]:
     try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(directory), key=attrgetter("name"))
     except FileNotFoundError:
         return
     for entry in entries:

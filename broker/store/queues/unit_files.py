@@ -42,7 +42,7 @@ class UnitFiles(MappedFileQueue):
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | str,
         file_size_bytes: int,
         unit: struct.Struct,
         map_file: MapFile,
@@ -71,7 +71,10 @@ class UnitFiles(MappedFileQueue):
 
     def unit_at(self, position: int) -> Unit:
         """The fields of the unit at *position*, which must be in a file."""
-        return self.unit.unpack(self.read(position, position + self.unit.size))
+        file = self.file_at(position)
+        assert file is not None, position
+        start = position - file.base_offset
+        return self.unit.unpack(file.read(start, start + self.unit.size))
 
     def first(self, start: int, end: int, is_behind: Callable[[Unit], bool]) -> int:
         """The first position in [start, end] from which on *is_behind* holds of the units.
@@ -143,7 +146,7 @@ def _plausible_end(files: UnitFiles, rules: UnitRules, commit_log_max: int) -> i
             continue
         if rules.is_plausible(files.unit_at(file.base_offset), commit_log_max):
             return files.first(
-                file.base_offset,
+                file.base_offset + files.unit.size,
                 file.end_offset,
                 lambda unit: not rules.is_plausible(unit, commit_log_max),
             )

@@ -63,7 +63,7 @@ class UnitQueue(MappedUnits):
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | str,
         topic: str,
         queue_id: int,
         file_size_bytes: int,
@@ -265,9 +265,10 @@ class UnitQueue(MappedUnits):
         Units that point beyond *commit_log_max* are cut, and so is everything behind a unit that
         is damaged or missing: the log puts it back. Units that point below *trusted_below* were
         known to be on disk and are not read; after a clean stop that is *commit_log_max*.
-        What is mapped for that stays so until ``close``: there is more to look at.
+        What is read or mapped for that stays so until ``close``: there is more to look at.
         """
         self._forget_mapping()
+        self.glance()
         verified_from, end = find_end(self._files, self, commit_log_max, trusted_below)
         self._cut(end)
         if trusted_below >= commit_log_max:

@@ -322,6 +322,8 @@ class QueueRepair:
         is_damaged: bool,
     ) -> bool:
         """The queue has a unit there: see whose it is."""
+        if progress.opened_in != self._round:
+            self._open(progress, queue)
         unit = queue.entry(place.first_offset)
         if unit is not None and unit[0] == record.offset and unit[1] == record.size_bytes:
             self._expect_after(progress, queue, place)
@@ -387,6 +389,7 @@ class QueueRepair:
                 other.close()
             self._open_queues.clear()
             self._round += 1
+        queue.glance()
         self._open_queues.append(queue)
         progress.opened_in = self._round
 

@@ -58,6 +58,41 @@ def test_what_is_written_is_read_through_the_mapping(path: Path) -> None:
     file.close()
 
 
+def test_a_glance_serves_the_first_page_without_a_mapping_until_the_file_changes(
+    path: Path,
+) -> None:
+    file = MappedFile.create(path, 8192, SIZE, writable=True)
+    file.pwrite(0, b"one")
+    file.close()
+    file.glance()
+    assert (file.read(0, 3), file.read(4090, 4096)) == (b"one", bytes(6))
+    assert not file.is_mapped
+    assert open_files_in(path.parent) == []
+    file.mapping[0:3] = b"two"
+    file.unmap()
+    assert file.read(0, 3) == b"two"
+    file.close()
+    for change, left in (
+        (lambda: file.pwrite(0, b"six"), b"six"),
+        (lambda: file.zero_from(1), b"s"),
+    ):
+        file.close()
+        file.glance()
+        change()
+        assert file.read(0, 3).rstrip(b"\0") == left
+    file.close()
+
+
+def test_a_glance_goes_no_further_than_a_page(path: Path) -> None:
+    file = MappedFile.create(path, 8192, SIZE)
+    file.pwrite(4090, b"over the edge")
+    file.close()
+    file.glance()
+    assert file.read(4090, 4103) == b"over the edge"
+    assert file.is_mapped
+    file.close()
+
+
 def test_failed_write_does_not_move_the_write_position(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

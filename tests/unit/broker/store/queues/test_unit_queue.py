@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.store.queue_layout import BLANK_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
 from tests.support.open_files import open_files_in
@@ -287,3 +288,17 @@ def test_messages_that_expired_keep_the_next_offset_when_all_others_are_cut(tmp_
     again = recovered(directory)
     again.correct_min_offset(200)
     assert (again.min_offset, again.max_offset) == (2, 2)
+
+
+@BOTH_WAYS
+def test_recovering_a_queue_of_few_messages_maps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted_below: int
+) -> None:
+    directory = write_queue(tmp_path, units(0, 1, 2))
+    mapped: list[object] = []
+    monkeypatch.setattr(MappedFile, "map", mapped.append)
+    queue = recovered(directory, trusted_below=trusted_below)
+    assert state(queue) == (0, 3, 250)
+    assert queue.last_units(2) == [(100, 50, -1), (200, 50, -2)]
+    queue.close()
+    assert mapped == []
