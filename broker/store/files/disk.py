@@ -327,8 +327,8 @@ def zero_tail(descriptor: int, start: int, end: int) -> bool:
     the tail of a preallocated file costs nothing.
     """
     changed = False
-    zeros = bytes(min(_SLICE_BYTES, max(end - start, 0)))
     for piece_start, piece_end in data_ranges(descriptor, start, end):
+        zeros = bytes(min(_SLICE_BYTES, piece_end - piece_start))
         for position in range(piece_start, piece_end, _SLICE_BYTES):
             size_bytes = min(_SLICE_BYTES, piece_end - position)
             if os.pread(descriptor, size_bytes, position) != zeros[:size_bytes]:
