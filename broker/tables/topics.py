@@ -4,7 +4,9 @@ RocketMQ: TopicConfigManager, TopicConfig, TopicAttributes. A TopicConfig is nev
 replaced, so the hot path may keep what it derived from one as long as ``get`` returns the same.
 """
 
+import os
 from collections.abc import Callable, Container, Iterable, Mapping
+from operator import attrgetter
 from pathlib import Path
 
 import structlog
@@ -442,13 +444,17 @@ def queue_directories(
         for topic_directory in _directories(parent):
             if topic_directory.name in known:
                 continue
-            for queue_directory in _directories(topic_directory):
-                if queue_directory.name.isdecimal() and any(queue_directory.iterdir()):
+            for queue_directory in _directories(topic_directory.path):
+                if queue_directory.name.isdecimal() and os.listdir(queue_directory.path):
                     yield topic_directory.name, int(queue_directory.name), is_batch
 
 
-def _directories(path: Path) -> list[Path]:
-    return sorted(entry for entry in path.iterdir() if entry.is_dir()) if path.is_dir() else []
+def _directories(path: Path | str) -> list[os.DirEntry[str]]:
+    try:
+        entries = os.scandir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((entry for entry in entries if entry.is_dir()), key=attrgetter("name"))
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
