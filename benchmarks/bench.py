@@ -4,8 +4,8 @@ Every server runs in a process of its own on one core, the load generator on ano
 interleaved and repeated, since neighbours on a shared machine move figures from minute to minute:
 a round runs the echo, then every case against every server. Each round starts our broker
 afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes or, with
---one-core, on the one that ours has. With --peers and --table the page cache is filled first, as on
-a machine that has been up for a while; what is read was brought into it before.
+--one-core, on the one that ours has. With --peers and --table the page cache is filled before each
+run, as on a machine that has been up for a while; what is read was brought into it before.
 
 Every run is kept under results/: `make bench-compare A=NAME B=NAME` tells two of them apart.
 """
@@ -16,7 +16,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,10 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fill = stack.enter_context(memory.filler(load.BUILD))
             peers = _start_peers(stack, cases, options) if options.peers else []
             for number in range(options.rounds):
-                if options.peers or options.table:
-                    _say(f"filled the page cache: {fill():,} MiB")
                 _say(f"round {number + 1} of {options.rounds}")
-                Round(found, number, cases, options).run(peers)
+                before_each = fill if options.peers or options.table else _nothing
+                Round(found, number, cases, options, before_each).run(peers)
                 kept = report.save(found, options.save or _name(found))
     except BenchError as error:
         print(error, file=sys.stderr)
@@ -131,8 +130,15 @@ class Round:
     """All cases once, against a broker of ours that starts with it."""
 
     def __init__(
-        self, found: Results, number: int, cases: list[Case], options: argparse.Namespace
+        self,
+        found: Results,
+        number: int,
+        cases: list[Case],
+        options: argparse.Namespace,
+        before_each: Callable[[], object],
     ) -> None:
+        """*before_each* is called before each case against each server."""
+        self._before_each = before_each
         self._found = found
         self._number = number
         self._cases = cases
@@ -180,6 +186,7 @@ class Round:
 
     def _measure(self, server: Server, case: Case) -> None:
         """Run a case once, and once more if somebody disturbed it."""
+        self._before_each()
         for _ in range(2):
             load.wait_until_quiet(self._options.patience)
             sample = replace(_load(server, case, self._options.seconds), round=self._number)
@@ -246,6 +253,10 @@ def _load(server: Server, case: Case, seconds: float) -> Sample:
     if case is not ECHO:
         topics.wait_until_dispatched(server.port)
     return load.run(case, server.port, server.pid, seconds)
+
+
+def _nothing() -> None:
+    """Leave the memory as it is."""
 
 
 def _say(text: str) -> None:
