@@ -114,15 +114,15 @@ class _History:
 
     def __init__(self, traffic: Traffic, now_ms: int) -> None:
         self.traffic = traffic
-        self.samples: tuple[deque[tuple[int, int, int, int]], ...] = tuple(
-            deque([(now_ms, 0, 0, 0)], maxlen=kept) for kept in _SAMPLES_KEPT
-        )
+        # No deques: one has 600 bytes while it is empty, and there is a history for each topic.
+        self.samples = tuple([(now_ms, 0, 0, 0)] for _ in _SAMPLES_KEPT)
 
     def sample(self, window: int, now_ms: int) -> None:
         t = self.traffic
         samples = self.samples[window]
         if samples[-1][3] != t.calls:
             samples.append((now_ms, t.messages, t.bytes, t.calls))
+            del samples[: -_SAMPLES_KEPT[window]]
 
     def start_now(self, now_ms: int) -> None:
         """Leave out what came until now."""
