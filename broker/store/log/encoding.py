@@ -18,6 +18,7 @@ what to say to the client.
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from mmap import mmap
 from zlib import crc32
 
@@ -140,10 +141,17 @@ def without_own_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def queue_constants(topic: str, queue_id: int) -> QueueConstants:
     """What every record of a queue repeats."""
+    magic, field, seed = _topic_constants(topic)
+    return magic, field, queue_id, seed
+
+
+@lru_cache(64)
+def _topic_constants(topic: str) -> tuple[int, bytes, int]:
+    """Magic code, topic field and seed of index keys: the same objects for queues in a row."""
     encoded = topic.encode()
     wide = len(encoded) > 127
     field = len(encoded).to_bytes(2 if wide else 1, "big") + encoded
-    return MAGIC_V2 if wide else MAGIC_V1, field, queue_id, index_key_seed(topic)
+    return MAGIC_V2 if wide else MAGIC_V1, field, index_key_seed(topic)
 
 
 def encode_record(
