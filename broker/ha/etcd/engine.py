@@ -4,7 +4,9 @@ An election is one transaction: the state is the one that was read, the leader's
 the one that is displaced; then both are put. Nothing here says that a lease is held: etcd's leases
 may end early, late, or both; only what is compared counts.
 
-The version of a view is the revision of etcd that stored the state.
+The version of a view is the revision of etcd that stored the state. It never goes back: an etcd in
+which it does was restored from a backup, and is refused even when its own revision has come as far
+again as the one that was seen.
 """
 
 import asyncio
@@ -70,22 +72,24 @@ class EtcdEngine:
         self._retry_s = retry_ms / 1000
         self._leader: KeyValue | None = None
         """As it was read last."""
+        self._version = 0
+        """The largest that was seen."""
         self._member_lease = 0
         self._own_name = secrets.token_hex(8)
         self._told: dict[str, tuple[str, float]] = {}
 
     async def read(self) -> View:
         """See Engine."""
-        return self._view(await self._read_all())
+        _, view = await self._read_view()
+        return view
 
     async def watch(self) -> AsyncGenerator[View, None]:
         """See Engine. Each change is read anew, so that a view is never older than one before."""
         while not self._gateway.is_closed:
             try:
-                everything = await self._read_all()
-                yield self._view(everything)
-                revision = everything.header.revision + 1
-                body = self._everything() | {"start_revision": str(revision)}
+                revision, view = await self._read_view()
+                yield view
+                body = self._everything() | {"start_revision": str(revision + 1)}
                 async with aclosing(self._gateway.watch(body)) as changes:
                     async for change in changes:
                         if change.canceled:
@@ -99,6 +103,8 @@ class EtcdEngine:
 
     async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
         """See Engine."""
+        if request.version < self._version:
+            return Outcome.REFUSED, None
         displaced = self._revision_of(request.displaced) if request.displaced else 0
         try:
             lease = await self._grant(self._lease_s)
@@ -122,6 +128,8 @@ class EtcdEngine:
 
     async def alter(self, request: Alter) -> tuple[Outcome, int]:
         """See Engine."""
+        if request.version < self._version:
+            return Outcome.REFUSED, 0
         try:
             answer = await self._swap(
                 [forms.unchanged(self._key("state"), request.version)],
@@ -131,6 +139,7 @@ class EtcdEngine:
             return self._unknown("alter", error), 0
         if not answer.succeeded:
             return Outcome.REFUSED, 0
+        self._version = max(self._version, answer.header.revision)
         return Outcome.DONE, answer.header.revision
 
     async def renew(self, leader: Leader, version: int) -> Outcome:
@@ -185,8 +194,17 @@ class EtcdEngine:
 
     # Requests.
 
-    async def _read_all(self) -> RangeAnswer:
-        return await self._gateway.ask(forms.RANGE, self._everything(), RangeAnswer)
+    async def _read_view(self) -> tuple[int, View]:
+        """What there is, and at which revision."""
+        seen = self._version
+        everything = await self._gateway.ask(forms.RANGE, self._everything(), RangeAnswer)
+        view = self._view(everything)
+        if view.version < seen:
+            raise EngineError(
+                f"{self._prefix}state is of revision {view.version} in etcd, and {seen} was seen "
+                "before: restored from a backup? Start this broker anew if that is meant"
+            )
+        return everything.header.revision, view
 
     async def _read_one(self, key: bytes) -> KeyValue | None:
         answer = await self._gateway.ask(forms.RANGE, {"key": key}, RangeAnswer)
@@ -210,6 +228,8 @@ class EtcdEngine:
         return await self._gateway.ask(forms.TXN, body, TxnAnswer, may_repeat=False)
 
     async def _take_again(self, leader: Leader, version: int) -> Outcome:
+        if version < self._version:
+            return Outcome.REFUSED
         lease = await self._grant(self._lease_s)
         answer = await self._swap(
             [
@@ -256,6 +276,7 @@ class EtcdEngine:
             elif name.startswith("members/"):
                 member = decode_member(key, each.value)
                 members[member.replica.id] = member
+        self._version = max(self._version, version)
         return View(state, version, leader, members)
 
     # What goes wrong.

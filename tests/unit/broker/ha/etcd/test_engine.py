@@ -174,19 +174,35 @@ async def test_a_canceled_watch_says_why(pair: FakePair) -> None:
     assert [each["reason"] for each in logs] == ["etcdserver: permission denied"]
 
 
-async def test_an_etcd_from_the_past_elects_nobody(pair: FakePair) -> None:
+async def test_a_state_that_went_back_is_refused_at_any_revision(pair: FakePair) -> None:
+    first = await won(pair)
+    before = dict(pair.etcd.keys)
+    outcome, version = await pair.one.alter(
+        Alter(replace(STATE, in_sync=frozenset({A})), first.version)
+    )
+    assert outcome is Outcome.DONE
+    pair.etcd.keys = before
+    pair.etcd.revision += 5
+    with pytest.raises(EngineError, match=f"revision {first.version} in etcd, and {version} was"):
+        await pair.one.read()
+    asked = pair.etcd.asked("/v3/kv/txn")
+    assert await pair.one.campaign(over(first), LEADER_B) == (Outcome.REFUSED, None)
+    assert await pair.one.alter(Alter(STATE, first.version)) == (Outcome.REFUSED, 0)
+    pair.etcd.end_leases()
+    assert await pair.one.renew(LEADER_A, first.version) is Outcome.REFUSED
+    assert pair.etcd.asked("/v3/kv/txn") == asked
+    latest = replace(over(first), version=version)
+    assert (await pair.one.campaign(latest, LEADER_B))[0] is Outcome.REFUSED
+
+
+async def test_a_campaign_in_an_etcd_from_the_past_is_unknown(pair: FakePair) -> None:
     view = await won(pair)
-    await pair.two.read()
-    asked = over(view)
-    pair.etcd.revision = 1
-    for key in pair.etcd.keys.values():
-        key.mod_revision -= 1
-    pair.etcd.revision -= 1
-    with pytest.raises(EngineError, match="restored from a backup"):
-        await pair.two.read()
-    old = replace(asked, version=view.version - 1, displaced=None)
-    outcome, _ = await pair.two.campaign(old, LEADER_B)
-    assert outcome is not Outcome.DONE
+    await pair.two.announce(MEMBER)
+    await pair.one.announce(MEMBER)
+    pair.etcd.revision = view.version
+    with capture_logs() as logs:
+        assert await pair.one.campaign(over(view), LEADER_B) == (Outcome.UNKNOWN, None)
+    assert "restored from a backup" in logs[0]["reason"]
 
 
 async def test_requests_are_etcds(pair: FakePair) -> None:
