@@ -1,5 +1,6 @@
 """Servers and foreign clients for the interop tests; all processes end with the test or session."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import apache, node, rockhopper
+from tests.interop import apache, etcd, node, rockhopper
 from tests.interop.apache import ApacheServer
+from tests.interop.etcd import EtcdCluster
 from tests.interop.java_client import JavaClient
 from tests.interop.rockhopper import RockhopperServer
 
@@ -124,3 +126,34 @@ def apache_server(jdk: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Apache's name service and broker, one for all tests of a module."""
     with _launcher(tmp_path_factory.mktemp("apache")) as launcher:
         yield launcher.apache(apache.SMALL_FILES)
+
+
+@contextlib.contextmanager
+def _started(cluster: EtcdCluster) -> Iterator[EtcdCluster]:
+    try:
+        asyncio.run(cluster.start())
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+@pytest.fixture(scope="session")
+def etcd_server() -> None:
+    """Skip, or fail where interop is required, without an etcd."""
+    _require(etcd.missing_tools(), "an etcd (see tests/interop/etcd.py)")
+
+
+@pytest.fixture(scope="module")
+def etcd_cluster(
+    etcd_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EtcdCluster]:
+    """Three processes, one cluster for all tests of a module; who kills a member starts it anew."""
+    with _started(EtcdCluster(tmp_path_factory.mktemp("etcd"), 3)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def single_etcd(etcd_server: None, tmp_path: Path) -> Iterator[EtcdCluster]:
+    """A cluster of one process, for one test."""
+    with _started(EtcdCluster(tmp_path / "etcd", 1)) as cluster:
+        yield cluster

@@ -1,0 +1,143 @@
+"""Real etcd servers: one to three processes of a cluster, killed, stopped and started again.
+
+The binary is looked for in PATH and in build/etcd; Debian's package etcd-server has it:
+
+    apt-get download etcd-server && dpkg -x etcd-server_*.deb build/etcd-package
+    install -D build/etcd-package/usr/bin/etcd build/etcd/etcd
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.ha.etcd import forms
+from rockhopper.broker.ha.etcd.forms import Body, StatusAnswer
+from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
+from tests.support.free_ports import free_ports
+
+_BUILT = Path(__file__).parents[2] / "build/etcd"
+START_TIMEOUT_S = 60
+
+
+def binary() -> str | None:
+    """Where etcd is, if it is."""
+    return shutil.which("etcd", path=os.pathsep.join([os.environ.get("PATH", ""), str(_BUILT)]))
+
+
+def missing_tools() -> list[str]:
+    """Return what this machine lacks."""
+    return [] if binary() else ["etcd"]
+
+
+@dataclass
+class Member:
+    """One process of a cluster, and its directory."""
+
+    command: Sequence[str]
+    endpoint: str
+    directory: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, with what its directory holds."""
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal: SIGSTOP makes it one that does not answer."""
+        assert self.process
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, if it runs."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class EtcdCluster:
+    """All members of one, which start together."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        found = binary()
+        assert found
+        ports = free_ports(2 * size)
+        peers = {f"m{each}": f"http://127.0.0.1:{ports[2 * each + 1]}" for each in range(size)}
+        self.members: list[Member] = []
+        for number, (name, peer) in enumerate(peers.items()):
+            endpoint = f"127.0.0.1:{ports[2 * number]}"
+            home = directory / name
+            home.mkdir(parents=True)
+            options = {
+                "name": name,
+                "data-dir": str(home / "data"),
+                "listen-client-urls": f"http://{endpoint}",
+                "advertise-client-urls": f"http://{endpoint}",
+                "listen-peer-urls": peer,
+                "initial-advertise-peer-urls": peer,
+                "initial-cluster": ",".join(f"{one}={url}" for one, url in peers.items()),
+                "initial-cluster-token": str(directory),
+            }
+            command = [found, *(f"--{key}={value}" for key, value in options.items())]
+            self.members.append(Member(command, endpoint, home))
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [each.endpoint for each in self.members]
+
+    async def start(self) -> None:
+        """Start all that do not run, and return when each answers."""
+        for member in self.members:
+            if not member.process:
+                member.start()
+        async with asyncio.timeout(START_TIMEOUT_S):
+            for member in self.members:
+                await self._answers(member)
+
+    async def leader(self) -> Member:
+        """The one that leads the cluster."""
+        statuses = [await status(each.endpoint) for each in self.members]
+        return next(
+            member
+            for member, told in zip(self.members, statuses, strict=True)
+            if told.leader and told.header.member_id == told.leader
+        )
+
+    def kill(self) -> None:
+        """End all of it."""
+        for member in self.members:
+            member.kill()
+
+    async def _answers(self, member: Member) -> None:
+        while True:
+            try:
+                if (await status(member.endpoint)).leader:
+                    return
+            except EngineError:
+                assert member.process
+                if member.process.poll() is not None:
+                    raise
+            await asyncio.sleep(0.05)
+
+
+async def status(endpoint: str) -> StatusAnswer:
+    """Ask one member how it is."""
+    return await ask(endpoint, forms.STATUS, {}, StatusAnswer)
+
+
+async def ask(
+    endpoint: str, path: str, body: Body, form: type[forms.Form], user: str = "", password: str = ""
+) -> forms.Form:
+    """Make one request of one member."""
+    gateway = EtcdGateway(Access([endpoint], user, password))
+    try:
+        return await gateway.ask(path, body, form)
+    finally:
+        await gateway.close()
