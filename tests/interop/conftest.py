@@ -157,3 +157,10 @@ def single_etcd(etcd_server: None, tmp_path: Path) -> Iterator[EtcdCluster]:
     """A cluster of one process, for one test."""
     with _started(EtcdCluster(tmp_path / "etcd", 1)) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def tls_etcd(etcd_server: None, tmp_path: Path) -> Iterator[EtcdCluster]:
+    """The same, by TLS only."""
+    with _started(EtcdCluster(tmp_path / "etcd", 1, is_tls=True)) as cluster:
+        yield cluster

@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,11 +64,13 @@ class Member:
 
 
 class EtcdCluster:
-    """All members of one, which start together."""
+    """All members of one, which start together; with *is_tls* by certificates of their own."""
 
-    def __init__(self, directory: Path, size: int) -> None:
+    def __init__(self, directory: Path, size: int, *, is_tls: bool = False) -> None:
         found = binary()
         assert found
+        clients = "https" if is_tls else "http"
+        self._tls = trusting() if is_tls else None
         ports = free_ports(2 * size)
         peers = {f"m{each}": f"http://127.0.0.1:{ports[2 * each + 1]}" for each in range(size)}
         self.members: list[Member] = []
@@ -78,12 +81,13 @@ class EtcdCluster:
             options = {
                 "name": name,
                 "data-dir": str(home / "data"),
-                "listen-client-urls": f"http://{endpoint}",
-                "advertise-client-urls": f"http://{endpoint}",
+                "listen-client-urls": f"{clients}://{endpoint}",
+                "advertise-client-urls": f"{clients}://{endpoint}",
                 "listen-peer-urls": peer,
                 "initial-advertise-peer-urls": peer,
                 "initial-cluster": ",".join(f"{one}={url}" for one, url in peers.items()),
                 "initial-cluster-token": str(directory),
+                "auto-tls": str(is_tls).lower(),
             }
             command = [found, *(f"--{key}={value}" for key, value in options.items())]
             self.members.append(Member(command, endpoint, home))
@@ -103,7 +107,7 @@ class EtcdCluster:
 
     async def leader(self) -> Member:
         """The one that leads the cluster."""
-        statuses = [await status(each.endpoint) for each in self.members]
+        statuses = [await status(each.endpoint, self._tls) for each in self.members]
         return next(
             member
             for member, told in zip(self.members, statuses, strict=True)
@@ -118,7 +122,7 @@ class EtcdCluster:
     async def _answers(self, member: Member) -> None:
         while True:
             try:
-                if (await status(member.endpoint)).leader:
+                if (await status(member.endpoint, self._tls)).leader:
                     return
             except EngineError:
                 assert member.process
@@ -127,16 +131,28 @@ class EtcdCluster:
             await asyncio.sleep(0.05)
 
 
-async def status(endpoint: str) -> StatusAnswer:
+def trusting() -> ssl.SSLContext:
+    """Any certificate will do."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def status(endpoint: str, tls: ssl.SSLContext | None = None) -> StatusAnswer:
     """Ask one member how it is."""
-    return await ask(endpoint, forms.STATUS, {}, StatusAnswer)
+    return await ask(endpoint, forms.STATUS, {}, StatusAnswer, tls)
 
 
 async def ask(
-    endpoint: str, path: str, body: Body, form: type[forms.Form], user: str = "", password: str = ""
+    endpoint: str,
+    path: str,
+    body: Body,
+    form: type[forms.Form],
+    tls: ssl.SSLContext | None = None,
 ) -> forms.Form:
     """Make one request of one member."""
-    gateway = EtcdGateway(Access([endpoint], user, password))
+    gateway = EtcdGateway(Access([endpoint], tls=tls))
     try:
         return await gateway.ask(path, body, form)
     finally:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import shutil
 import signal
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -307,3 +308,25 @@ async def test_users_and_passwords(single_etcd: EtcdCluster) -> None:
                 if seen.leader is None:
                     break
     await engine.close()
+
+
+async def test_tls_trusts_who_is_known(tls_etcd: EtcdCluster) -> None:
+    (member,) = tls_etcd.members
+    certificate = member.directory / "data/fixtures/client/cert.pem"
+    known = ssl.create_default_context(cafile=str(certificate))
+    engine = EtcdEngine(EtcdGateway(Access([member.endpoint], tls=known)), "/r/c/b/")
+    outcome, view = await engine.campaign(FIRST, LEADER_A)
+    assert outcome is Outcome.DONE
+    async with aclosing(engine.watch()) as views:
+        assert await anext(views) == view
+        await engine.resign(LEADER_A)
+        assert (await anext(views)).leader is None
+    await engine.close()
+    for tls, reason in (
+        (ssl.create_default_context(), "certificate verify failed"),
+        (None, "closed the connection"),
+    ):
+        stranger = EtcdGateway(Access([member.endpoint], tls=tls))
+        with pytest.raises(EngineError, match=reason):
+            await EtcdEngine(stranger, "/r/c/b/").read()
+        await stranger.close()

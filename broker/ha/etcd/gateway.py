@@ -46,7 +46,6 @@ _HINTS = {
     "authentication is not enabled": "enable it, or leave out haEngineUser",
     "user name is empty": "set haEngineUser and haEnginePasswordFile",
     "permission denied": "grant a role of haEngineUser readwrite on the keys of the set",
-    "HTTP request to an HTTPS server": "set haEngineCaFile",
     "database space exceeded": "compact and defragment it, then disarm its alarm",
     "Not Found": "is it etcd 3.4 or later, with its gRPC gateway on?",
 }
