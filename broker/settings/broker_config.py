@@ -3,6 +3,7 @@
     live_settings.py         what may change while the broker runs
     store_config.py          the store's
     nameserver_config.py     the name service's
+    following_config.py      of a broker that follows another
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
 Values come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
@@ -17,6 +18,7 @@ from enum import Enum
 
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
@@ -57,6 +59,7 @@ class BrokerConfig:
     live: LiveSettings = field(default_factory=LiveSettings)
     store: StoreConfig = field(default_factory=StoreConfig)
     name_service: NameServiceConfig = NameServiceConfig()
+    following: FollowingConfig = FollowingConfig()
 
     role: Role = setting("role", Role.ALL)
     """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of
@@ -175,6 +178,10 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.following.follow_master and (self.brokers != 1 or self.role is Role.NAMESERVER):
+            raise SettingError(
+                "followMaster", self.following.follow_master, "one broker alone can follow one"
+            )
         for key, name in (
             ("brokerName", self.broker_name),
             ("brokerClusterName", self.cluster_name),

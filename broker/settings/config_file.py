@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import (
@@ -34,7 +35,14 @@ _YOUNG_QUEUE = "newGroupYoungQueue"
 _INITIAL_OFFSETS = {"first": "compat", "client": "strict"}
 _OUR_KEYS = frozenset(
     known.key
-    for part in (BrokerConfig, LiveSettings, StoreConfig, LiveStoreSettings, NameServiceConfig)
+    for part in (
+        BrokerConfig,
+        LiveSettings,
+        StoreConfig,
+        LiveStoreSettings,
+        NameServiceConfig,
+        FollowingConfig,
+    )
     for _, known in settings_of(part)
 )
 # Keys of RocketMQ that name a file or a directory, and where that is here; None: there is none.
@@ -133,6 +141,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
         live=LiveSettings(**parse_fields(LiveSettings, texts)),
         store=store.in_whole_entries(),
         name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),
+        following=FollowingConfig(**parse_fields(FollowingConfig, texts)),
         **parse_fields(BrokerConfig, texts),
     )
 
@@ -173,6 +182,7 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
         **format_fields(config.store),
         **format_fields(config.store.live),
         **format_fields(config.name_service),
+        **format_fields(config.following),
     }
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))

@@ -42,8 +42,8 @@ _WITHOUT_EFFECT_TEXT = """
     flushCommitLogLeastPages flushCommitLogThoroughInterval
     flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
     flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
-    haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
-    haMaxTimeSlaveNotCatchup haSendHeartbeatInterval haServerAddr haTransferBatchSize
+    haFlowControlEnable haListenPort haMaxGapNotInSync
+    haMaxTimeSlaveNotCatchup haServerAddr haTransferBatchSize
     heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode inSyncReplicas
     initPopOffsetByCheckMsgInMem kvConfigPath litePullMessageThreadPoolNums
     litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums

@@ -1,0 +1,47 @@
+"""The settings of a broker that follows another: the defaults and the costs."""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.protocol.addresses import split_address
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowingConfig:
+    """Whom this broker copies, instead of serving."""
+
+    follow_master: str = setting("followMaster", "")
+    """Ours. host:port of a RocketMQ master, 4.x or 5.x without controller, by its listenPort: this
+    broker copies its log and tables and refuses clients until it takes over. Empty: it serves."""
+
+    ha_master_address: str = setting("haMasterAddress", "")
+    """host:port where that master replicates. Empty: its own host, at the haListenPort that it
+    names when asked for its settings."""
+
+    send_heartbeat_interval_ms: int = setting(
+        "haSendHeartbeatInterval", 5000, least=10, most=600_000
+    )
+    """How often the master is told how far the copy is when nothing comes."""
+
+    housekeeping_interval_ms: int = setting(
+        "haHousekeepingInterval", 20_000, least=20, most=600_000
+    )
+    """Silence of the master after which the connection is made anew."""
+
+    tables_interval_ms: int = setting("followTablesInterval", 10_000, least=10, most=600_000)
+    """Ours. How often topics, groups and offsets are copied; messages come into their queues with
+    the next copy, so what a takeover has to read is what came since."""
+
+    force_takeover: bool = setting("forceTakeover", False)
+    """Ours. Serve a store that followed another broker without asking that whether it has stopped
+    taking messages. What it still takes is lost."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for key, text in (
+            ("followMaster", self.follow_master),
+            ("haMasterAddress", self.ha_master_address),
+        ):
+            host, port = split_address(text)
+            if text and (not host or port is None or not 0 < port < 65536):
+                raise SettingError(key, text, "host:port is allowed")
