@@ -7,6 +7,9 @@ Start                                           Stop
     ports: health, name service, broker             connections closed
     registration elsewhere, delayed messages        tables saved
                                                     store flushed and closed, last
+
+A broker that follows another opens its store and its port as assembly/following says, and starts as
+above once it takes over.
 """
 
 import asyncio
@@ -24,16 +27,19 @@ import structlog
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.followed_master import FollowError
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.health import HealthServer
@@ -108,6 +114,9 @@ class Broker(ServingParts):
         self._is_ready = False
         self._is_temporary = False
         self._settings_at_start: BrokerConfig | None = None
+        self.follower: Follower | None = None
+        """There while this broker follows another."""
+        self.takeover = Takeover(self.stop, self.start, on_failure=self.failed.set)
 
     @classmethod
     def temporary(cls, settings: Mapping[str, object] | None = None) -> "Broker":
@@ -208,6 +217,8 @@ class Broker(ServingParts):
         broker_share, name_share = connection_shares(
             with_store=True, with_name_service=config.role is Role.ALL
         )
+        if await self._follow(store_host, levels, broker_share):
+            return
         with store_errors_explained(config.store.root):
             self.load_tables()
             if config.role is Role.ALL:
@@ -227,6 +238,48 @@ class Broker(ServingParts):
             await self.parts.open()
         await self._open_ports()
         self._is_ready = True
+
+    async def _follow(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> bool:
+        """Follow if that is set; False when the store is this broker's own, by now or ever since.
+
+        Raises:
+            StartError: it cannot, or must not.
+        """
+        following = self.config.following
+        follower = None if self.takeover.has_begun else Follower.wanted(self)
+        if follower is None:
+            return False
+        self._undo.push_async_callback(self._stop_following)
+        try:
+            with store_errors_explained(self.config.store.root):
+                if following.follow_master or not following.force_takeover:
+                    self.follower = follower
+                    await follower.open(store_host, levels, mapped_files_share())
+                if not following.follow_master:
+                    await follower.end(force=following.force_takeover)
+        except FollowError as error:
+            if following.follow_master:
+                raise StartError(str(error)) from error
+            raise StartError(f"this store follows another broker. {error}; {FORCE_HINT}") from error
+        if following.follow_master:
+            await self._serve_as_slave(follower, connections_max)
+            return True
+        self.follower = None
+        return False
+
+    async def _serve_as_slave(self, follower: Follower, connections_max: int) -> None:
+        self.server = slave_server(follower, self.takeover, self.access, connections_max)
+        self.store.on_failure = self._store_failed
+        self._undo.push_async_callback(self.server.close)
+        self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
+        await self._open_health_port()
+        await self._ports.listen("listenPort", self.server.start_on)
+        self._is_ready = True
+
+    async def _stop_following(self) -> None:
+        follower, self.follower = self.follower, None
+        if follower is not None:
+            await follower.close()
 
     def _use_temporary_directory(self) -> None:
         root = Path(tempfile.mkdtemp(prefix="rockhopper-"))
@@ -264,9 +317,7 @@ class Broker(ServingParts):
         """Let everybody in, in the order health, name service, broker."""
         config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
-        health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
-        self._undo.push_async_callback(health.close)
-        await self._ports.listen("httpPort", health.start_on)
+        await self._open_health_port()
         if self.name_service is not None:
             self._undo.push_async_callback(self.name_service.close)
             await self._ports.listen("namesrvPort", self.name_service.start_on)
@@ -291,6 +342,11 @@ class Broker(ServingParts):
         if config.vip_channel_enabled and config.listen_port > VIP_PORTS_BELOW:
             await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
         self._registration.start()
+
+    async def _open_health_port(self) -> None:
+        health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
+        self._undo.push_async_callback(health.close)
+        await self._ports.listen("httpPort", health.start_on)
 
     async def _listen_for_vips(self, port: int) -> None:
         try:
@@ -402,6 +458,8 @@ class Broker(ServingParts):
         """Why messages are not taken now; None when they are."""
         if not self._is_ready:
             return "the broker is starting or stopping"
+        if self.follower is not None:
+            return self.follower.state()
         try:
             self.store.check_writable()
         except StoreError as error:
@@ -410,6 +468,8 @@ class Broker(ServingParts):
 
     async def metrics(self) -> Page:
         """The page that Prometheus scrapes."""
+        if self.follower is not None:
+            return Page(self.follower.metrics())
         is_ready = self.why_not_ready() is None
         shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
         body, content_type = await rendered(self.config, shown)

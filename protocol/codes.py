@@ -215,6 +215,7 @@ class RequestCode(IntEnum):
     TOPIC_IDS = 70_007
     SINK_HOME = 70_008
     SHARE_TOPIC = 70_010
+    TAKE_OVER = 70_011
 
 
 class ResponseCode(IntEnum):

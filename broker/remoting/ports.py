@@ -24,10 +24,13 @@ class Ports:
     def bind(self, key: str, port: int) -> None:
         """Take the port of setting *key*; 0 picks a free one, a negative one is not wanted.
 
+        Ports that were closed are taken again by the numbers that they had.
+
         Raises:
             StartError: it cannot be had; the message says what to do.
         """
         if port >= 0 and key not in self._bound:
+            port = port or self._numbers.get(key, 0)
             bound = self._bound[key] = _bind(key, self._host, port)
             self._numbers[key] = int(bound.getsockname()[1])
 

@@ -373,6 +373,20 @@ class MessageStore(StoreReading):
             raise DiskFullError(self.disk_full_reason)
         self._log.append_raw(offset, data)
 
+    def drop_torn(self) -> None:
+        """Forget the record whose rest has not come. Raises StoreError."""
+        self._log.drop_torn()
+
+    def tail_of_copy(self, size_bytes_max: int) -> tuple[int, bytes]:
+        """The last bytes of the log, of one file, and the offset at which they stand.
+
+        For a follower that compares them with its master's.
+        """
+        end, file_size = self._log.written_offset, self._log.file_size_bytes
+        last = max(end - 1, 0)
+        start = max(end - size_bytes_max, last - last % file_size, self._log.min_offset)
+        return start, self._log.read(start, end)
+
     def follow_to(self, end_offset: int, min_offset: int) -> None:
         """Let messages in front of *end_offset* into their queues, once they are on disk.
 

@@ -208,6 +208,16 @@ class JsonTable(ABC):
             raise ValueError(str(error)) from None
         self.version = DataVersion.from_json(document.get("dataVersion"))
 
+    def take_copy(self, data: bytes) -> None:
+        """Take the table as another broker has it, from its file or its answer; it is saved soon.
+
+        Raises:
+            ValueError: it cannot be read as this table, which stays as it is.
+        """
+        self._take(data)
+        self.mark_changed()
+        self.save_soon()
+
     @property
     def is_saved(self) -> bool:
         """Whether the file holds every change."""

@@ -1,0 +1,188 @@
+"""Copying a master's log: one connection to its haListenPort, made anew until somebody stops it.
+
+At each connection the last bytes that are here are asked for again and compared: a master that is
+not the one of before, or whose log was cut and written anew, is noticed even if the ends fit.
+
+A copy that does not fit is never cut. Its sentence is logged, and the connection tried again, for
+the master may be another by then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from rockhopper.broker.nameserver.followed_master import DivergedError, FollowError, MasterFacts
+from rockhopper.broker.store.files.errors import LogMismatchError, StoreError, StoreFailedError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.addresses import split_address
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.ha_frames import HaFrame, HaFrameDecoder, encode_report
+
+log = structlog.get_logger("broker.following")
+
+COMPARED_SIZE_BYTES = 4096
+READ_SIZE_BYTES = 256 << 10
+RECONNECT_PAUSES_S = (0.5, 1.0, 2.0, 5.0)
+
+
+class LogCopier:
+    """Appends to *store* what the master sends. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        ask: Callable[[], Awaitable[MasterFacts]],
+        *,
+        heartbeat_s: float,
+        silence_s: float,
+        pauses_s: tuple[float, ...] = RECONNECT_PAUSES_S,
+    ) -> None:
+        """*ask* is asked before each connection. Pauses are those between tries; the last stays."""
+        self._store = store
+        self._ask = ask
+        self._heartbeat_s = heartbeat_s
+        self._silence_s = silence_s
+        self._pauses_s = pauses_s
+        self.is_connected = False
+        self.problem: str | None = None
+        """Why nothing is copied now; None when something is."""
+        self.connections = 0
+        self._progress = 0
+        self._came = asyncio.Event()
+
+    async def caught_up(self, end: int) -> None:
+        """Return when the copy reaches *end*."""
+        while self._store.max_commit_log_offset < end:
+            self._came.clear()
+            await self._came.wait()
+
+    async def run(self) -> None:
+        """Copy until cancelled, or until the store has failed."""
+        tries = 0
+        while self._store.failure is None:
+            before = self._progress
+            try:
+                await self._connect_and_copy()
+            except StoreFailedError:
+                return
+            except (OSError, ProtocolError, FollowError, StoreError) as error:
+                self._tell(str(error) or type(error).__name__)
+            finally:
+                self.is_connected = False
+            tries = 0 if self._progress > before else tries + 1
+            await asyncio.sleep(self._pauses_s[min(tries, len(self._pauses_s) - 1)])
+
+    def _tell(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("nothing is copied from the master", reason=problem)
+        self.problem = problem
+
+    async def _connect_and_copy(self) -> None:
+        self._store.drop_torn()
+        start, known = self._store.tail_of_copy(COMPARED_SIZE_BYTES)
+        facts = await self._ask()
+        check_fits(facts, start + len(known))
+        if start == 0:
+            # A first report of 0 asks for the newest file alone; byte 0 of a log is 0.
+            if not known:
+                self._store.append_raw(0, b"\0")
+            start, known = 1, known[1:]
+        host, port = split_address(facts.ha_address)
+        async with asyncio.timeout(self._silence_s):
+            reader, writer = await asyncio.open_connection(host, port, limit=READ_SIZE_BYTES)
+        try:
+            await self._copy(reader, writer, _Expected(self._store, start, known))
+        finally:
+            writer.transport.abort()
+
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, expected: "_Expected"
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        decoder = HaFrameDecoder()
+        heard_s = reported_s = loop.time()
+        writer.write(encode_report(expected.offset))
+        while True:
+            data = None
+            due_s = min(heard_s + self._silence_s, reported_s + self._heartbeat_s)
+            try:
+                async with asyncio.timeout_at(due_s):
+                    data = await reader.read(READ_SIZE_BYTES)
+            except TimeoutError:
+                if loop.time() >= heard_s + self._silence_s:
+                    raise ConnectionResetError(
+                        f"the master was silent for {self._silence_s:g} s"
+                    ) from None
+            if data == b"":
+                raise ConnectionResetError("the master closed the connection")
+            if data is not None:
+                heard_s = loop.time()
+                frames = decoder.feed(data)
+                for frame in frames:
+                    expected.take(frame)
+                if frames:
+                    self._is_copying()
+                self._progress += len(data)
+                if not any(frame.data for frame in frames):
+                    continue
+            reported_s = loop.time()
+            writer.write(encode_report(self._store.received_offset))
+            await writer.drain()
+
+    def _is_copying(self) -> None:
+        if not self.is_connected:
+            self.connections += 1
+            log.info("the master's log is copied", from_offset=self._store.received_offset)
+        self.is_connected, self.problem = True, None
+        self._came.set()
+
+
+class _Expected:
+    """What the next frame must begin with."""
+
+    def __init__(self, store: MessageStore, offset: int, known: bytes) -> None:
+        """*known* stands at *offset* and ends the copy."""
+        self._store = store
+        self.offset = offset
+        self._known = known
+
+    def take(self, frame: HaFrame) -> None:
+        """Compare what is here already, and append the rest.
+
+        Raises:
+            DivergedError: the bytes are others.
+            LogMismatchError: it is not what was asked for.
+            StoreError: the store does not take it now.
+        """
+        if frame.offset != self.offset:
+            raise LogMismatchError(
+                f"the master sent offset {frame.offset} where {self.offset} was to come"
+            )
+        both = min(len(self._known), len(frame.data))
+        if self._known[:both] != frame.data[:both]:
+            raise DivergedError(
+                f"the copy that ends at offset {self._store.received_offset} is not the master's "
+                f"log: bytes from {self.offset} on differ. Nothing was changed here; to copy that "
+                "master, follow it with an empty directory"
+            )
+        self._known = self._known[both:]
+        self.offset += len(frame.data)
+        if len(frame.data) > both:
+            self._store.append_raw(self._store.received_offset, frame.data[both:])
+
+
+def check_fits(facts: MasterFacts, end: int) -> None:
+    """Raise DivergedError if a copy that ends at *end* cannot go on with the master's log."""
+    if end > facts.log_max_offset:
+        raise DivergedError(
+            f"the copy ends at offset {end} and the master's log at {facts.log_max_offset}: the "
+            "master has lost its end, or is another. Nothing was cut here. To go on with what is "
+            "here, stop that master and take over with --force; to copy it as it is now, follow "
+            "it with an empty directory"
+        )
+    if end < facts.log_min_offset:
+        raise DivergedError(
+            f"the copy ends at offset {end} and the master's log begins at {facts.log_min_offset}: "
+            "what is between them has expired there. Follow it with an empty directory"
+        )

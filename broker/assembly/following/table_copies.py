@@ -1,0 +1,91 @@
+"""A master's tables, taken over into ours."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.later.timers.java_files import TIMER_CHECK_SIZE_BYTES, save_timer_check
+from rockhopper.broker.nameserver.followed_master import FollowError, MasterTables
+from rockhopper.broker.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.tables.static_topics import StaticTopic
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.errors import ProtocolError
+
+log = structlog.get_logger("broker.following")
+
+_TIMER_FIELDS_SIZE_BYTES = 56
+
+
+class TableCopies:
+    """The tables of a store that follows."""
+
+    def __init__(self, tables: Tables, modes: MessageRequestModeTable, timer_check: Path) -> None:
+        """*timer_check* is where RocketMQ keeps how far its timers are."""
+        self._tables = tables
+        self._modes = modes
+        self._timer_check = timer_check
+        self._taken: dict[str, bytes | None] = {}
+        self.on_deleted: Callable[[list[str]], None] = lambda topics: None
+        """Called with the topics that the master has no more."""
+
+    def take_topics(self, answers: MasterTables) -> None:
+        """Take the topics alone: before the store is open. Raises FollowError."""
+        self._take("topics", answers.topics, self._take_topics)
+
+    def take(self, answers: MasterTables) -> None:
+        """Take what differs from the time before, and have it saved soon.
+
+        Raises:
+            FollowError: a table cannot be read; those before it are taken over.
+        """
+        self.take_topics(answers)
+        self._take("groups", answers.groups, self._take_groups)
+        offsets, delays = self._tables.offsets, self._tables.delay_offsets
+        self._take("consumer offsets", answers.consumer_offsets, offsets.take_copy)
+        self._take("delay offsets", answers.delay_offsets, delays.take_copy)
+        self._take("request modes", answers.request_modes, self._modes.take_copy)
+        self._take("timer checkpoint", answers.timer_check, self._take_timer_check)
+
+    def _take(self, what: str, answer: bytes | None, take: Callable[[bytes], None]) -> None:
+        if not answer or answer == self._taken.get(what):
+            return
+        try:
+            take(answer)
+        except (ProtocolError, ValueError, AttributeError, TypeError) as error:
+            raise FollowError(f"the master's {what} cannot be read: {error}") from None
+        self._taken[what] = answer
+
+    def _take_topics(self, answer: bytes) -> None:
+        document = fastjson.loads(answer)
+        found = document["topicConfigTable"] if isinstance(document, dict) else None
+        if not isinstance(found, dict):
+            raise ValueError("it has no topicConfigTable")
+        topics = self._tables.topics
+        theirs = {name: TopicConfig.from_json(name, value) for name, value in found.items()}
+        statics = document.get("topicQueueMappingDetailMap") or {}
+        for value in statics.values():
+            self._tables.static_topics.put(StaticTopic.from_json(value))
+        for name, topic in theirs.items():
+            if name not in topics.configs or not topics.is_system(name):
+                topics.put(topic)
+        gone = [
+            name for name in topics.configs if name not in theirs and not topics.is_system(name)
+        ]
+        for name in gone:
+            topics.delete(name)
+        if gone:
+            log.info("topics that the master has no more are deleted", topics=gone)
+            self.on_deleted(gone)
+
+    def _take_groups(self, answer: bytes) -> None:
+        self._tables.groups.take_copy(answer)
+        self._tables.groups.seed_system_groups()
+
+    def _take_timer_check(self, answer: bytes) -> None:
+        if len(answer) < _TIMER_FIELDS_SIZE_BYTES:
+            raise ValueError(f"{len(answer)} bytes are too few")
+        fields = answer[:_TIMER_FIELDS_SIZE_BYTES]
+        save_timer_check(self._timer_check, fields.ljust(TIMER_CHECK_SIZE_BYTES, b"\0"))
