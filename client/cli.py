@@ -8,12 +8,13 @@ from rockhopper.client.commands.consume import consume
 from rockhopper.client.commands.dlq import dlq
 from rockhopper.client.commands.find import message, query
 from rockhopper.client.commands.group import group
+from rockhopper.client.commands.ha import ha
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.running import nameserver_option
 from rockhopper.client.commands.send import send
 from rockhopper.client.commands.topic import topic
 
-_COMMANDS = (send, pull, consume, query, message, topic, group, dlq, broker, cluster, bench)
+_COMMANDS = (send, pull, consume, query, message, topic, group, dlq, broker, cluster, ha, bench)
 
 
 class _InOrder(click.Group):

@@ -278,6 +278,15 @@ class Admin:
             address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(escaped)
         )
 
+    async def take_over(self, address: str, *, force: bool = False) -> None:
+        """Have a broker that follows another serve in its place, soon after this returns.
+
+        Raises RequestRefusedError: something would be lost by that, and not `force`.
+        """
+        ext = {"force": "true" if force else "false"}
+        # It copies its master's tables once more before it answers.
+        await self.session.request(address, RequestCode.TAKE_OVER, ext, timeout_s=60.0)
+
     async def request(
         self,
         address: str,
