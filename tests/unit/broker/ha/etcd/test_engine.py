@@ -1,6 +1,7 @@
 """The engine over etcd keeps what every engine keeps, and trusts no answer that is lost."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -13,6 +14,7 @@ from rockhopper.broker.ha.actions import Alter
 from rockhopper.broker.ha.engine import Engine, EngineError
 from rockhopper.broker.ha.etcd.engine import EtcdEngine
 from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway, UnavailableError
+from rockhopper.broker.ha.etcd.values import StartCount, encode_start
 from rockhopper.broker.ha.replica_set import Outcome, Replica, View
 from tests.support.engine_contract import (
     FIRST,
@@ -25,7 +27,7 @@ from tests.support.engine_contract import (
     over,
     won,
 )
-from tests.support.fake_etcd import LOST, FakeEtcd, refused
+from tests.support.fake_etcd import LOST, FakeEtcd, Json, refused
 
 PREFIX = "/rockhopper/cluster/broker/"
 
@@ -80,6 +82,20 @@ async def test_a_lost_answer_of_a_campaign_is_unknown_and_asked_once(pair: FakeP
     assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
 
 
+async def test_a_swap_is_not_made_again_elsewhere(pair: FakePair) -> None:
+    one = EtcdEngine(EtcdGateway(Access([pair.endpoint, await pair.etcd.listen()])), PREFIX)
+    pair.etcd.fail("/v3/kv/txn", LOST, is_done=False)
+    assert await one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+    assert pair.etcd.asked("/v3/kv/txn") == 1
+    await one.close()
+
+
+async def test_a_key_that_outlives_its_lease_is_left_to_etcd(pair: FakePair) -> None:
+    view = await won(pair)
+    pair.etcd.leases.clear()
+    assert await pair.one.renew(LEADER_A, view.version) is Outcome.REFUSED
+
+
 async def test_a_campaign_that_never_arrived_is_unknown_as_well(pair: FakePair) -> None:
     pair.etcd.fail("/v3/kv/txn", LOST, is_done=False)
     assert await pair.one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
@@ -114,6 +130,24 @@ async def test_a_start_whose_answer_was_lost_is_counted_when_asked_again(pair: F
         await pair.one.count_start(A, 1)
     assert await pair.one.count_start(A, 1)
     assert not await pair.two.count_start(A, 1)
+
+
+async def test_a_start_that_was_counted_meanwhile_is_seen(pair: FakePair) -> None:
+    swap = pair.etcd.answers["/v3/kv/txn"]
+    seen: list[Json] = []
+
+    def overtaken(body: Json) -> Json:
+        if not seen:
+            seen.append(body)
+            put = dict(body["success"][0]["request_put"])
+            later = StartCount(count=7, counted_by="another")
+            put["value"] = base64.b64encode(encode_start(later)).decode()
+            pair.etcd.answers["/v3/kv/put"](put)
+        return swap(body)
+
+    pair.etcd.answers["/v3/kv/txn"] = overtaken
+    assert not await pair.one.count_start(A, 2)
+    assert await pair.one.count_start(A, 8)
 
 
 async def test_two_processes_of_one_store_count_until_one_is_ahead(pair: FakePair) -> None:

@@ -189,7 +189,7 @@ async def test_a_member_from_the_past_is_left_for_another(etcd: FakeEtcd) -> Non
 
 
 async def test_a_watch_that_is_silent_ends(etcd: FakeEtcd) -> None:
-    gateway = EtcdGateway(Access([await etcd.listen()]), silence_ms=20)
+    gateway = EtcdGateway(Access([await etcd.listen()]), timeout_ms=60_000, silence_ms=20)
     async with aclosing(gateway.watch(forms.under(b"/") | {"start_revision": "2"})) as told:
         assert [each.created async for each in told] == [True]
     await gateway.close()
@@ -223,6 +223,7 @@ async def test_a_watch_without_a_valid_token_ends_and_gets_one(etcd: FakeEtcd) -
     await gateway.ask(forms.RANGE, READ, Answer)
     etcd.tokens.clear()
     assert await anext(gateway.watch({}), None) is None
-    await gateway.ask(forms.RANGE, READ, Answer)
+    async with aclosing(gateway.watch({"start_revision": "9"})) as told:
+        assert (await anext(told)).created
     assert etcd.asked(forms.AUTHENTICATE) == 2
     await gateway.close()
