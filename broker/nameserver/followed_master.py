@@ -25,6 +25,7 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 
 ANSWER_TIMEOUT_S = 10.0
+SAMPLED_WITHIN_S = (0.5, 0.5, 1.0)
 _PERM_WRITE = 2
 
 Result = TypeVar("Result")
@@ -117,15 +118,25 @@ class Master:
 
     async def log_range(self) -> tuple[int, int]:
         """Where its log begins and ends. Raises FollowError."""
-        body = await self._body(RequestCode.GET_BROKER_RUNTIME_INFO)
+        body = await self._runtime_info()
         try:
             table = fastjson.loads(body)["table"]
-            return int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+            # A log without any file begins at -1.
+            return max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"])
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             raise FollowError(
                 f"{self.address} does not say where its log begins and ends ({error}): is that "
                 "the listenPort of a broker?"
             ) from None
+
+    async def _runtime_info(self) -> bytes:
+        """RocketMQ 5.5 fails this for a second after its start, before its first sample."""
+        for pause_s in SAMPLED_WITHIN_S:
+            answer = await self._in_time(self._link.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
+            if answer.code != ResponseCode.SYSTEM_ERROR:
+                break
+            await asyncio.sleep(pause_s)
+        return await self._body(RequestCode.GET_BROKER_RUNTIME_INFO)
 
     async def tables(self) -> MasterTables:
         """Its tables as they are now. Raises FollowError."""

@@ -1,5 +1,6 @@
 """What a master answers that is to be followed."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -64,6 +65,17 @@ async def test_what_is_no_broker_is_refused(apache: ClassicMaster, master: Maste
     apache.answer(RequestCode.GET_BROKER_RUNTIME_INFO, b"{}")
     with pytest.raises(FollowError, match="listenPort of a broker"):
         await master.log_range()
+
+
+async def test_a_master_that_was_just_started_is_asked_again(
+    apache: ClassicMaster, master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_master, "SAMPLED_WITHIN_S", (0.0, 0.0))
+    info = json.dumps({"table": {"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}})
+    answers = [Command(1, remark="NoSuchElementException"), Command(0), Command(0)]
+    answers[1].body = answers[2].body = info.encode()
+    apache.server.on(RequestCode.GET_BROKER_RUNTIME_INFO, lambda _: answers.pop(0))
+    assert await master.log_range() == (0, 0)
 
 
 async def test_old_masters_have_fewer_tables(apache: ClassicMaster, master: Master) -> None:
