@@ -8,8 +8,8 @@ from rockhopper.client.commands.consume import consume
 from rockhopper.client.commands.dlq import dlq
 from rockhopper.client.commands.find import message, query
 from rockhopper.client.commands.group import group
-from rockhopper.client.commands.ha import ha
 from rockhopper.client.commands.pull import pull
+from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
 from rockhopper.client.commands.send import send
 from rockhopper.client.commands.topic import topic
