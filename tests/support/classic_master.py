@@ -1,6 +1,7 @@
 """A RocketMQ master made by hand: classic replication, and the requests that slaves make."""
 
 import asyncio
+import contextlib
 import json
 import struct
 from functools import partial
@@ -11,6 +12,7 @@ from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.ha_frames import HaFrame, encode_ha_frame
 from tests.support.fake_server import FakeServer
+from tests.support.turns import until
 from tests.support.written_logs import WrittenLog
 
 FILE_SIZE_BYTES = 65_536
@@ -67,6 +69,7 @@ class ClassicMaster:
     async def __aexit__(self, *_: object) -> None:
         self._ha.close()
         self.drop()
+        await until(lambda: not self._peers)
         await self.server.__aexit__()
 
     def send(self, count: int) -> None:
@@ -115,6 +118,11 @@ class ClassicMaster:
         async with self.came:
             await self.came.wait_for(lambda: offset in self.reports)
 
+    async def reported_from(self, offset: int) -> None:
+        """Return once a slave has reported *offset* or more."""
+        async with self.came:
+            await self.came.wait_for(lambda: max(self.reports, default=0) >= offset)
+
     async def connected(self, count: int) -> None:
         """Return once so many slaves have said where to begin."""
         async with self.came:
@@ -142,8 +150,11 @@ class ClassicMaster:
         finally:
             if sending is not None:
                 sending.cancel()
-            self._peers.discard(writer)
+                await asyncio.gather(sending, return_exceptions=True)
             writer.transport.abort()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            self._peers.discard(writer)
 
     async def _send(self, writer: asyncio.StreamWriter, offset: int) -> None:
         if offset == 0:
@@ -157,6 +168,7 @@ class ClassicMaster:
                 end = min(offset + self.frame_size_bytes, file_end, self.log.end)
                 writer.write(encode_ha_frame(HaFrame(offset, self.bytes_at(offset, end))))
                 offset = end
+                await writer.drain()
                 continue
             else:
                 writer.write(encode_ha_frame(HaFrame(offset, b"")))
