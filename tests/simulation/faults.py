@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
+from rockhopper.broker.ha.replica_set import Replica
 from tests.simulation.replica import Disk
 from tests.simulation.rules import Violation
 from tests.simulation.world import World
@@ -163,7 +164,8 @@ def restore(world: World, random: Random) -> None:
         node.backup = node.disk.copy()
         return
     world.stop(node.id)
-    if node.disk.starts > node.backup.starts:
+    told = world.engine.starts.get(Replica(node.id, node.backup.store), 0)
+    if told > node.backup.starts:
         node.disk = node.backup.copy()
     world.after(random.expovariate(1 / 1500), world.start, node.id)
 

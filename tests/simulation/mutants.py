@@ -88,7 +88,13 @@ def another_disk_is_the_same_replica(stack: ExitStack) -> None:
 def a_backup_is_not_noticed(stack: ExitStack) -> None:
     from tests.simulation.engine import FakeEngine
 
-    _patch(stack, FakeEngine, "count_start", lambda *_: True)
+    count_start = FakeEngine.count_start
+
+    def believe(engine: FakeEngine, replica: Replica, count: int) -> bool:
+        count_start(engine, replica, count)
+        return True
+
+    _patch(stack, FakeEngine, "count_start", believe)
 
 
 def a_promise_is_forgotten(stack: ExitStack) -> None:
