@@ -169,8 +169,7 @@ class SafePoint:
 
     def _why_not(self, end_offset: int) -> StoreError:
         """Why what ends there was not safe in time."""
-        if self._confirmed_offset is not None and self._log.flushed_offset >= end_offset:
-            return NotReplicatedError("the replicas did not confirm the message in time")
-        if self._confirmed_offset is not None and not self._is_sync:
+        is_held = not self._is_sync or self._log.flushed_offset >= end_offset
+        if self._confirmed_offset is not None and is_held:
             return NotReplicatedError("the replicas did not confirm the message in time")
         return StoreBusyError("the disk did not confirm the flush in time")

@@ -48,7 +48,6 @@ class World:
         self.engine = FakeEngine(self.timing.lease_ms, random=self.random)
         self.links: dict[int, Link] = {}
         self.nodes: dict[int, Node] = {}
-        self.alarms: list[str] = []
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._ids = 0
@@ -448,5 +447,4 @@ class World:
         self.rules.confirmed(node, action.offset, is_master=is_master)
 
     def _alarm(self, node: Node, machine: Machine, action: actions.Alarm) -> None:
-        self.alarms.append(action.text)
         raise Violation(action.text)
