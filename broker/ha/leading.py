@@ -17,7 +17,6 @@ class Follower:
     """A follower's last connection, as its master sees it."""
 
     link: int | None
-    incarnation: str
     is_clean: bool
     heard_at_ms: int
     moved_at_ms: int

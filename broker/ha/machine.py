@@ -262,7 +262,7 @@ class Machine:
             self.actions.append(Close(before.link))
             self._links.pop(before.link, None)
         term.followers[hello.replica] = Follower(
-            link, hello.incarnation, hello.is_clean, heard_at_ms=now_ms, moved_at_ms=now_ms
+            link, hello.is_clean, heard_at_ms=now_ms, moved_at_ms=now_ms
         )
         self._links[link] = hello.replica
         common = common_end(hello.epochs, hello.log_end, mine.epochs, mine.log_end)

@@ -14,7 +14,7 @@ def a_term(*in_sync: Replica, floor: int = 1) -> MasterTerm:
 
 
 def follows(term: MasterTerm, replica: Replica, held_offset: int, *, link: int | None = 1) -> None:
-    term.followers[replica] = Follower(link, "i", True, 0, 0, held_offset)
+    term.followers[replica] = Follower(link, True, 0, 0, held_offset)
 
 
 def test_a_master_alone_confirms_what_it_holds() -> None:
