@@ -5,11 +5,12 @@ from pathlib import Path
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import GeometryError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.protocol.store.store_paths import is_numbered_file
 
 
 def has_log(directory: Path) -> bool:
     """Whether there are files of a commit log in *directory*."""
-    return directory.is_dir() and any(path.name.isdecimal() for path in directory.iterdir())
+    return directory.is_dir() and any(is_numbered_file(path.name) for path in directory.iterdir())
 
 
 def begin_at(directory: Path, file_size_bytes: int, offset: int) -> None:

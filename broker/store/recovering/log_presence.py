@@ -17,13 +17,12 @@ durable before a message is taken, so a log without files is never that.
 when it is elsewhere: one line, an absolute path.
 """
 
-from pathlib import Path
-
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.log.log_start import has_log
 from rockhopper.broker.store.log.log_tail import is_all_zeros
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering.inventory import Inventory
@@ -31,7 +30,6 @@ from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY,
     COMMIT_LOG_DIRECTORY_FILE,
-    is_numbered_file,
 )
 
 
@@ -59,17 +57,13 @@ def check_place(layout: StoreLayout) -> None:
                 f"storePathCommitLog names {layout.commit_log}, where the store keeps other files: "
                 "give the commit log a directory of its own"
             )
-    if _has_numbered_files(usual):
+    if has_log(usual):
         raise StoreError(
             f"there are commit log files in {usual}, and storePathCommitLog names "
             f"{layout.commit_log}: Rockhopper 0.1.0 ignored the setting and wrote to the former. "
             "Remove the setting, or move those files to where it points; if they are not this "
             "store's, move them away"
         )
-
-
-def _has_numbered_files(directory: Path) -> bool:
-    return directory.is_dir() and any(is_numbered_file(path.name) for path in directory.iterdir())
 
 
 def check_is_there(
