@@ -225,6 +225,8 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
 def _tell_about_settings(loaded: LoadedConfig) -> None:
     for warning in loaded.warnings:
         log.warning(warning)
+    for note in loaded.notes:
+        log.info(note)
     if loaded.ignored_keys:
         log.debug("settings of RocketMQ without effect here", keys=loaded.ignored_keys)
 

@@ -4,6 +4,7 @@
     store_config.py          the store's
     nameserver_config.py     the name service's
     following_config.py      of a broker that follows another
+    replica_config.py        of a replica of a set
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
 Values come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
@@ -21,6 +22,7 @@ from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
+from rockhopper.broker.settings.replica_config import ReplicaConfig as ReplicaConfig
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
 from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
@@ -38,7 +40,7 @@ class Role(Enum):
 
 
 class BrokerRole(Enum):
-    """RocketMQ's replication roles; there are no slaves yet, so both masters are the same."""
+    """RocketMQ's replication roles. Who leads a set is decided by its engine: see haMode."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -60,6 +62,7 @@ class BrokerConfig:
     store: StoreConfig = field(default_factory=StoreConfig)
     name_service: NameServiceConfig = NameServiceConfig()
     following: FollowingConfig = FollowingConfig()
+    replication: ReplicaConfig = ReplicaConfig()
 
     role: Role = setting("role", Role.ALL)
     """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of
@@ -72,10 +75,11 @@ class BrokerConfig:
     """The cluster that operators' tools show."""
 
     broker_id: int = setting("brokerId", 0, least=0, most=0)
-    """0 is the master. There are no slaves yet."""
+    """0. Which replica of a set this is says haReplicaId; which of them leads, its engine."""
 
     broker_role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER)
-    """There are no slaves yet, so SYNC_MASTER waits for nobody."""
+    """Without haEngine, SYNC_MASTER waits for nobody. With it, and without haMode, ASYNC_MASTER is
+    haMode=async, and SYNC_MASTER is haMode=sync with minInSyncReplicas=1."""
 
     brokers: int = setting("brokers", 1, least=0, most=64)
     """Ours. How many brokers run side by side under one parent process, as brokerName-0, -1 …, each
@@ -182,6 +186,7 @@ class BrokerConfig:
             raise SettingError(
                 "followMaster", self.following.follow_master, "one broker alone can follow one"
             )
+        self._check_replica()
         for key, name in (
             ("brokerName", self.broker_name),
             ("brokerClusterName", self.cluster_name),
@@ -194,3 +199,26 @@ class BrokerConfig:
             DelayLevels(self.delay_levels)
         except ValueError as error:
             raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None
+
+    def _check_replica(self) -> None:
+        engine = self.replication.engine
+        if not engine:
+            return
+        if self.brokers != 1:
+            raise SettingError(
+                "haEngine",
+                engine,
+                f"brokers={self.brokers} in one process, of which none can be a replica: start a "
+                "process for each (brokers=1), with a store and a listenPort of its own",
+            )
+        if self.role is Role.NAMESERVER:
+            raise SettingError(
+                "haEngine", engine, "a name service alone has no replicas: remove it, or set role"
+            )
+        if self.following.follow_master:
+            raise SettingError(
+                "haEngine",
+                engine,
+                f"this broker follows followMaster={self.following.follow_master}: take over first "
+                "(rockhopper ha takeover), then start it with haEngine and without followMaster",
+            )

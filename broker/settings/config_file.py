@@ -7,13 +7,14 @@ ROCKHOPPER_LISTEN_PORT is listenPort. Keys that nobody knows bring a warning, no
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig, StoreConfig
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
+from rockhopper.broker.settings.replica_config import ReplicaConfig, in_our_terms
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import (
     SettingError,
@@ -42,6 +43,7 @@ _OUR_KEYS = frozenset(
         LiveStoreSettings,
         NameServiceConfig,
         FollowingConfig,
+        ReplicaConfig,
     )
     for _, known in settings_of(part)
 )
@@ -72,6 +74,7 @@ class LoadedConfig(NamedTuple):
     config: BrokerConfig
     warnings: list[str]
     ignored_keys: list[str]
+    notes: Sequence[str] = ()
 
 
 def parse_properties(text: bytes | str) -> dict[str, str]:
@@ -118,6 +121,7 @@ def load_config(
         )
     config = build_config(texts)
     warnings += _place_warnings(texts, StoreLayout.of(config.store))
+    warnings += in_our_terms(texts)[1] + config.replication.warnings()
     if (
         config.broker_ip1
         and is_loopback(config.bind_address)
@@ -127,12 +131,12 @@ def load_config(
             f"clients are told brokerIP1={config.broker_ip1} and the broker listens on "
             f"bindAddress={config.bind_address}: set bindAddress=0.0.0.0 to let them in"
         )
-    return LoadedConfig(config, warnings, ignored)
+    return LoadedConfig(config, warnings, ignored, config.replication.notes())
 
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
-    texts = _without_shorthand(texts)
+    texts, _ = in_our_terms(_without_shorthand(texts))
     store = StoreConfig(
         live=LiveStoreSettings(**parse_fields(LiveStoreSettings, texts)),
         **parse_fields(StoreConfig, texts),
@@ -142,6 +146,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
         store=store.in_whole_entries(),
         name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),
         following=FollowingConfig(**parse_fields(FollowingConfig, texts)),
+        replication=ReplicaConfig(**parse_fields(ReplicaConfig, texts)),
         **parse_fields(BrokerConfig, texts),
     )
 
@@ -183,6 +188,7 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
         **format_fields(config.store.live),
         **format_fields(config.name_service),
         **format_fields(config.following),
+        **format_fields(config.replication),
     }
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))

@@ -1,7 +1,7 @@
 """RocketMQ's keys that mean nothing here, so that an existing broker.conf brings no warnings.
 
 Some tune thread pools and locks that one event loop does not have, or let a flush wait for pages,
-which none does here; some belong to what is not served (replication, RocksDB); some are spellings
+which none does here; some belong to what is not served (controllers, RocksDB); some are spellings
 of old releases that RocketMQ itself ignores.
 """
 
@@ -42,7 +42,7 @@ _WITHOUT_EFFECT_TEXT = """
     flushCommitLogLeastPages flushCommitLogThoroughInterval
     flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
     flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
-    haFlowControlEnable haListenPort haMaxGapNotInSync
+    haFlowControlEnable haMaxGapNotInSync
     haMaxTimeSlaveNotCatchup haServerAddr haTransferBatchSize
     heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode inSyncReplicas
     initPopOffsetByCheckMsgInMem kvConfigPath litePullMessageThreadPoolNums
@@ -56,7 +56,7 @@ _WITHOUT_EFFECT_TEXT = """
     metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
     metricsGrpcExporterTimeOutInMills metricsInDelta metricsLabel
     metricsLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort
-    minInSyncReplicas needWaitForService notifyMinBrokerIdChanged offsetCheckInSlave
+    needWaitForService notifyMinBrokerIdChanged offsetCheckInSlave
     osPageCacheBusyTimeOutMills popConsumerKVServiceEnable popConsumerKVServiceInit
     popPollingMapSize popPollingSize
     popResponseReturnActualRetryTopic processReplyMessageThreadPoolNums productEnvName
@@ -74,7 +74,7 @@ _WITHOUT_EFFECT_TEXT = """
     serverLoadBalancerEnable serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
     serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog
     serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
-    skipPreOnline slaveReadEnable slaveTimeout spinLockCollisionRetreatOptimalDegree
+    skipPreOnline spinLockCollisionRetreatOptimalDegree
     splitRegistrationSize storeCheckpoint storePathBrokerIdentity storePathCheckpoint
     storePathConsumeQueue storePathDLedgerCommitLog storePathEpochFile storePathIndex
     subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod syncFromLastFile

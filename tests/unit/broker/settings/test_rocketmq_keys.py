@@ -3,6 +3,7 @@
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig
+from rockhopper.broker.settings.replica_config import ReplicaConfig
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import settings_of
 from rockhopper.broker.settings.store_config import StoreConfig
@@ -11,7 +12,7 @@ from rockhopper.broker.settings.store_config import StoreConfig
 def test_no_setting_of_ours_is_among_them() -> None:
     ours = {
         known.key
-        for config in (BrokerConfig, LiveSettings, NameServiceConfig, StoreConfig)
+        for config in (BrokerConfig, LiveSettings, NameServiceConfig, ReplicaConfig, StoreConfig)
         for _, known in settings_of(config)
     }
     assert ours & WITHOUT_EFFECT == set()

@@ -1,0 +1,303 @@
+"""The settings of a replica set: the defaults and the costs. See docs/replication.md."""
+
+# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.protocol.addresses import split_address
+
+REPLICA_ID_MAX = 1000
+_ENGINES = (
+    "etcd://host:2379,host:2379 (etcds:// with TLS), kubernetes://namespace/lease or "
+    "static:///directory is allowed"
+)
+
+
+class HaMode(Enum):
+    """What an answer waits for."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class EngineAddress(NamedTuple):
+    """An engine of consensus as haEngine names it."""
+
+    scheme: str
+    """``etcd``, ``etcds``, ``kubernetes`` or ``static``."""
+    place: str
+    """What stands behind it: endpoints, ``namespace/lease``, or the path of a directory."""
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Of etcd: ``host:port``, or ``host`` alone."""
+        return tuple(each.strip() for each in self.place.split(",") if each.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaConfig:
+    """Of which replica set this broker is a part, if it is of any."""
+
+    engine: str = setting("haEngine", "")
+    """Ours. Who decides which replica leads: ``etcd://h1:2379,h2:2379`` (``etcds`` with TLS),
+    ``kubernetes://namespace/lease``, or ``static:///directory`` for a set that an operator
+    switches. Empty: this broker is no replica."""
+
+    engine_prefix: str = setting("haEnginePrefix", "/rockhopper")
+    """Ours. What the keys of all sets begin with in etcd."""
+
+    engine_user: str = setting("haEngineUser", "")
+    """Ours. The user of etcd; empty: it asks for none."""
+
+    engine_password_file: Path | None = setting("haEnginePasswordFile", None)
+    """Ours. A file that holds that user's password."""
+
+    engine_ca_file: Path | None = setting("haEngineCaFile", None)
+    """Ours. The certificates by which the engine's is checked. Empty: the system's; in Kubernetes
+    that of the pod's service account."""
+
+    engine_cert_file: Path | None = setting("haEngineCertFile", None)
+    """Ours. This broker's certificate for etcd, with haEngineKeyFile."""
+
+    engine_key_file: Path | None = setting("haEngineKeyFile", None)
+    """Ours. Its key."""
+
+    replica_id: int = setting("haReplicaId", 0, least=0, most=REPLICA_ID_MAX)
+    """Ours. Which replica of its set this is, from 1 on; no two may have the same."""
+
+    replicas: int = setting("haReplicas", 0, least=0, most=REPLICA_ID_MAX)
+    """Ours, or RocketMQ's totalReplicas. How many replicas the set has; 0: not said."""
+
+    min_in_sync_replicas: int = setting("minInSyncReplicas", 0, least=0, most=REPLICA_ID_MAX)
+    """How many replicas must have a message before it is acknowledged, and the fewest that count as
+    in sync. 0: 2 of three or more, 1 of two. With 1, what a survivor alone has taken is lost with
+    it; with 2 of two, sends stop when either is away."""
+
+    mode: HaMode = setting("haMode", HaMode.SYNC)
+    """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what the
+    master has: a failover may lose the newest messages."""
+
+    lease_ms: int = setting("haLeaseTtl", 4000, least=1000, most=60_000)
+    """Ours. How long a master that is gone keeps others from being elected when its process cannot
+    be seen to be dead. No time decides about safety. etcd rounds it up to seconds."""
+
+    priority: int = setting("haPriority", 0, least=-1000, most=1000)
+    """Ours. Of two replicas whose logs are equally long, the larger is elected."""
+
+    secret_file: Path | None = setting("haSecretFile", None)
+    """Ours. A file that all replicas of the set have: each proves to the others that it knows what
+    it holds. Empty: whoever is announced in the engine is believed."""
+
+    listen_port: int = setting("haListenPort", 0, least=0, most=65535)
+    """The port for the other replicas. 0: the one after listenPort, which is RocketMQ's default."""
+
+    address: str = setting("haAddress", "")
+    """Ours. The host at which the other replicas reach this one. Empty: brokerIP1, or the address
+    of this machine."""
+
+    state_interval_ms: int = setting("haStateInterval", 100, least=1, most=60_000)
+    """Ours. How often committed offsets and the like go to the other replicas: what consumers
+    repeat after a failover."""
+
+    splice_ms: int = setting("haSpliceTime", 90_000, least=0, most=3_600_000)
+    """Ours. For how long after a planned switch the old master passes on what its clients still
+    ask it: three times the interval at which they look for the route."""
+
+    first_start_ms: int = setting("haFirstStartWait", 5000, least=0, most=600_000)
+    """Ours. How long the first start of a set waits for a replica with a longer log."""
+
+    register_slaves: bool = setting("haRegisterSlaves", True)
+    """Ours. Whether name services are told of replicas that do not lead. Consumers then send them
+    heartbeats, so that a new master knows its groups at once."""
+
+    slave_timeout_ms: int = setting("slaveTimeout", 3000, least=1, most=600_000)
+    """How long a send waits for the replicas in sync before it is answered FLUSH_SLAVE_TIMEOUT: it
+    is stored then, and perhaps not everywhere."""
+
+    slave_read_enable: bool = setting("slaveReadEnable", False)
+    """Whether consumers may pull from replicas that do not lead."""
+
+    unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)
+    """Ours. Whether a set all of whose replicas lost their machines' memory goes on by itself with
+    the longest log, when all are there. Else an operator decides: messages may be lost."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.is_replica:
+            return
+        parse_engine(self.engine)
+        self._check_numbers()
+        if (self.engine_cert_file is None) is not (self.engine_key_file is None):
+            raise SettingError(
+                "haEngineCertFile",
+                self.engine_cert_file,
+                "a certificate and its key are needed: set haEngineKeyFile as well, or neither",
+            )
+        if self.engine_user and self.engine_password_file is None:
+            raise SettingError(
+                "haEngineUser", self.engine_user, "its password is needed: set haEnginePasswordFile"
+            )
+        if split_address(self.address)[1] is not None:
+            raise SettingError("haAddress", self.address, "a host alone: the port is haListenPort")
+
+    def _check_numbers(self) -> None:
+        if self.replica_id == 0:
+            raise SettingError(
+                "haReplicaId",
+                0,
+                "haEngine needs it: 1, 2, 3 …, a number of its own for each replica of the set",
+            )
+        if self.replicas and self.replica_id > self.replicas:
+            raise SettingError(
+                "haReplicaId",
+                self.replica_id,
+                f"the set has haReplicas={self.replicas}: a number from 1 to {self.replicas} is "
+                "allowed",
+            )
+        if self.replicas and self.min_in_sync_replicas > self.replicas:
+            raise SettingError(
+                "minInSyncReplicas",
+                self.min_in_sync_replicas,
+                f"the set has haReplicas={self.replicas}: nothing could ever be acknowledged; a "
+                f"number from 1 to {self.replicas} is allowed",
+            )
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether this broker is part of a set."""
+        return bool(self.engine)
+
+    @property
+    def engine_address(self) -> EngineAddress:
+        """What haEngine says; only of a replica."""
+        return parse_engine(self.engine)
+
+    @property
+    def floor(self) -> int:
+        """How many replicas must have a message: minInSyncReplicas, or its default."""
+        return self.min_in_sync_replicas or (2 if self.replicas >= 3 else 1)
+
+    def ha_port(self, listen_port: int) -> int:
+        """The port for other replicas, of a broker that listens there; 0 is a free one."""
+        return self.listen_port or (listen_port + 1 if listen_port else 0)
+
+    def notes(self) -> list[str]:
+        """What the start says of a replica's settings."""
+        if not self.is_replica:
+            return []
+        default = "" if self.min_in_sync_replicas else ", the default"
+        of_how_many = f" of {self.replicas}" if self.replicas else " (haReplicas is not set)"
+        return [
+            f"replica {self.replica_id}{of_how_many} of a set, haMode={self.mode.value}: "
+            f"minInSyncReplicas={self.floor}{default}"
+        ]
+
+    def warnings(self) -> list[str]:
+        """What an operator should change, as far as files and settings tell.
+
+        Raises:
+            SettingError: a file that a setting names cannot be read.
+        """
+        if not self.is_replica:
+            return []
+        found = []
+        for key, path in (
+            ("haSecretFile", self.secret_file),
+            ("haEnginePasswordFile", self.engine_password_file),
+            ("haEngineKeyFile", self.engine_key_file),
+        ):
+            if path is not None:
+                read_secret(key, path)
+                if path.stat().st_mode & stat.S_IROTH:
+                    found.append(f"setting {key}={path}: everybody can read it: chmod 600 {path}")
+        if self.secret_file is None:
+            found.append(
+                "haSecretFile is not set: whoever writes to the engine passes for a replica and "
+                "gets all messages; set it, or let only the replicas reach haListenPort"
+            )
+        return found
+
+
+def parse_engine(text: str) -> EngineAddress:
+    """What haEngine names. Raises SettingError."""
+    scheme, separator, place = text.partition("://")
+    address = EngineAddress(scheme.lower(), place)
+    if not separator or not _CHECKS.get(address.scheme, _is_unknown)(address):
+        raise SettingError("haEngine", text, _ENGINES)
+    return address
+
+
+def _is_unknown(_address: EngineAddress) -> bool:
+    return False
+
+
+def _are_endpoints(address: EngineAddress) -> bool:
+    places = [split_address(endpoint) for endpoint in address.endpoints]
+    return bool(places) and all(
+        host and "/" not in host and (port is None or 0 < port < 65536) for host, port in places
+    )
+
+
+def _is_lease(address: EngineAddress) -> bool:
+    parts = address.place.split("/")
+    return len(parts) == 2 and all(
+        part.replace("-", "").replace(".", "").isalnum() and part == part.lower() for part in parts
+    )
+
+
+def _is_directory(address: EngineAddress) -> bool:
+    return Path(address.place).is_absolute()
+
+
+_CHECKS = {
+    "etcd": _are_endpoints,
+    "etcds": _are_endpoints,
+    "kubernetes": _is_lease,
+    "static": _is_directory,
+}
+
+
+def read_secret(key: str, path: Path) -> bytes:
+    """The content of the file that the setting *key* names, without a line's end.
+
+    Raises:
+        SettingError: it cannot be read, or holds nothing.
+    """
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise SettingError(
+            key, path, f"it cannot be read ({error.strerror}): it must be a file of this user's"
+        ) from None
+    if not secret:
+        raise SettingError(key, path, "the file is empty: write the secret into it")
+    return secret
+
+
+def in_our_terms(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """*texts* with what RocketMQ's brokerRole and totalReplicas mean for a set; what to tell of it.
+
+    Without haEngine they mean nothing. What is said in our terms counts more.
+    """
+    full = dict(texts)
+    if not full.get("haEngine", "").strip():
+        return full, []
+    if "totalReplicas" in full:
+        full.setdefault("haReplicas", full["totalReplicas"])
+    role = full.get("brokerRole", "").strip().upper()
+    if "haMode" in full or role not in ("SYNC_MASTER", "ASYNC_MASTER"):
+        return full, []
+    if role == "ASYNC_MASTER":
+        full["haMode"] = "async"
+        meaning = "haMode=async: a failover may lose the newest messages"
+    else:
+        full["haMode"] = "sync"
+        full.setdefault("minInSyncReplicas", "1")
+        meaning = f"haMode=sync and minInSyncReplicas={full['minInSyncReplicas']}"
+    return full, [f"brokerRole={role} is taken for {meaning}; set haMode to say what is meant"]
