@@ -15,9 +15,19 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-import structlog
-
 from rockhopper.broker.ha.actions import Alter, Campaign
+from rockhopper.broker.ha.consensus.complaints import Complaints
+from rockhopper.broker.ha.consensus.values import (
+    StartCount,
+    decode_leader,
+    decode_member,
+    decode_start,
+    decode_state,
+    encode_leader,
+    encode_member,
+    encode_start,
+    encode_state,
+)
 from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, EngineError
 from rockhopper.broker.ha.etcd import forms
 from rockhopper.broker.ha.etcd.forms import (
@@ -30,17 +40,6 @@ from rockhopper.broker.ha.etcd.forms import (
     TxnAnswer,
 )
 from rockhopper.broker.ha.etcd.gateway import EtcdGateway
-from rockhopper.broker.ha.etcd.values import (
-    StartCount,
-    decode_leader,
-    decode_member,
-    decode_start,
-    decode_state,
-    encode_leader,
-    encode_member,
-    encode_start,
-    encode_state,
-)
 from rockhopper.broker.ha.replica_set import (
     Announcement,
     Leader,
@@ -51,9 +50,6 @@ from rockhopper.broker.ha.replica_set import (
 )
 
 COUNT_TRIES_MAX = 5
-SAME_COMPLAINT_S = 60
-
-log = structlog.get_logger("broker.ha")
 
 
 class EtcdEngine:
@@ -76,7 +72,7 @@ class EtcdEngine:
         """The largest that was seen."""
         self._member_lease = 0
         self._own_name = secrets.token_hex(8)
-        self._told: dict[str, tuple[str, float]] = {}
+        self._complaints = Complaints()
 
     async def read(self) -> View:
         """See Engine."""
@@ -98,7 +94,7 @@ class EtcdEngine:
                         if change.events:
                             yield await self.read()
             except EngineError as error:
-                self._tell("watch", str(error))
+                self._tell("watch", error)
             await asyncio.sleep(self._retry_s)
 
     async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
@@ -282,14 +278,9 @@ class EtcdEngine:
     # What goes wrong.
 
     def _unknown(self, request: str, error: EngineError) -> Outcome:
-        self._tell(request, str(error))
+        self._tell(request, error)
         return Outcome.UNKNOWN
 
-    def _tell(self, request: str, reason: str) -> None:
-        """Say why a request failed; the same reason once in a while."""
-        now_s = asyncio.get_running_loop().time()
-        before, told_at_s = self._told.get(request, ("", 0.0))
-        is_news = reason != before or now_s - told_at_s >= SAME_COMPLAINT_S
-        if is_news and not self._gateway.is_closed:
-            self._told[request] = reason, now_s
-            log.warning("engine gave no answer", request=request, reason=reason)
+    def _tell(self, request: str, reason: EngineError | str) -> None:
+        if not self._gateway.is_closed:
+            self._complaints.tell(request, reason)

@@ -1,4 +1,4 @@
-"""Requests to an etcd of several endpoints, and what went wrong with them in words.
+"""Requests to an etcd of several endpoints, of which each failure may be another's success.
 
 A request that may be repeated goes to the next endpoint when one fails; any other is made once, and
 again only where it is certain that it was not done. Answers about keys are linearizable.
@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import msgspec
 
-from rockhopper.broker.ha.engine import EngineError
-from rockhopper.broker.ha.etcd.connection import (
-    HttpConnection,
-    MalformedAnswerError,
-    StatusError,
+from rockhopper.broker.ha.consensus.connection import HttpRequest, StatusError
+from rockhopper.broker.ha.consensus.connections import (
+    Connections,
+    RefusedError,
+    UnavailableError,
 )
 from rockhopper.broker.ha.etcd.forms import (
     AUTHENTICATE,
@@ -34,7 +34,6 @@ from rockhopper.broker.ha.etcd.forms import (
     decoded,
 )
 from rockhopper.broker.ha.etcd.horizon import FromThePastError, Horizon
-from rockhopper.protocol.addresses import split_address
 
 DEFAULT_PORT = 2379
 
@@ -49,18 +48,6 @@ _HINTS = {
     "database space exceeded": "compact and defragment it, then disarm its alarm",
     "Not Found": "is it etcd 3.4 or later, with its gRPC gateway on?",
 }
-
-
-class UnavailableError(EngineError):
-    """An endpoint failed; another one may do better."""
-
-    def __init__(self, reason: str, *, may_be_done: bool) -> None:
-        super().__init__(reason)
-        self.may_be_done = may_be_done
-
-
-class RefusedError(EngineError):
-    """etcd refused a request, which was not done; every endpoint would say so."""
 
 
 class _TokenIsOverError(Exception):
@@ -82,20 +69,23 @@ class EtcdGateway:
     """One etcd, asked by one event loop."""
 
     def __init__(self, access: Access, *, timeout_ms: int = 1000, silence_ms: int = 20_000) -> None:
-        """An endpoint gets *timeout_ms* to connect, and as long to answer.
-
-        A watch ends after *silence_ms* without a word: nobody tells of a peer that is gone.
-        """
+        """For *timeout_ms* and *silence_ms* see Connections."""
         self._access = access
-        self._timeout_s = timeout_ms / 1000
-        self._silence_s = silence_ms / 1000
+        self._connections = Connections(
+            default_port=DEFAULT_PORT,
+            tls=access.tls,
+            timeout_ms=timeout_ms,
+            silence_ms=silence_ms,
+        )
         self._current = 0
-        self._idle: list[tuple[str, HttpConnection]] = []
-        self._open: set[HttpConnection] = set()
         self._token = ""
         self._authenticating = asyncio.Lock()
         self._horizon = Horizon()
-        self.is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return self._connections.is_closed
 
     async def ask(
         self, path: str, body: Body, form: type[_Form], *, may_repeat: bool = True
@@ -126,15 +116,10 @@ class EtcdGateway:
         body = _encoded({"create_request": create_request})
         try:
             token = await self._authenticated(endpoint)
-            connection = await self._connect(endpoint)
-            try:
-                async with aclosing(connection.stream(WATCH, body, token)) as lines:
-                    wait_s = self._timeout_s
-                    while line := await self._next_line(endpoint, lines, wait_s):
-                        yield self._watched(endpoint, line)
-                        wait_s = self._silence_s
-            finally:
-                self._drop(connection)
+            request = HttpRequest("POST", WATCH, body, token)
+            async with aclosing(self._lines(endpoint, request)) as lines:
+                async for line in lines:
+                    yield self._watched(endpoint, line)
         except _TokenIsOverError:
             self._token = ""
         except UnavailableError:
@@ -143,11 +128,7 @@ class EtcdGateway:
 
     async def close(self) -> None:
         """Close all connections; what is under way fails."""
-        self.is_closed = True
-        self._idle.clear()
-        for connection in list(self._open):
-            self._drop(connection)
-        await asyncio.sleep(0)  # asyncio closes their sockets in the loop's next turn
+        await self._connections.close()
 
     def _leave(self, endpoint: str) -> None:
         """Ask the next one, unless somebody has moved on already."""
@@ -185,76 +166,19 @@ class EtcdGateway:
     async def _post(
         self, endpoint: str, path: str, body: Body, form: type[_Form], token: str
     ) -> _Form:
-        connection = self._taken(endpoint) or await self._connect(endpoint)
+        request = HttpRequest("POST", path, _encoded(body), token)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await connection.post(path, _encoded(body), token)
-            return decoded(answer, form)
-        except (OSError, MalformedAnswerError, msgspec.MsgspecError) as error:
-            raise self._failed(endpoint, error) from None
+            return decoded(await self._connections.ask(endpoint, request), form)
+        except msgspec.MsgspecError as error:
+            raise self._connections.failed(endpoint, error) from None
         except StatusError as error:
             raise _refused(endpoint, error) from None
-        finally:
-            self._put_back(endpoint, connection)
 
-    def _taken(self, endpoint: str) -> HttpConnection | None:
-        while self._idle:
-            where, connection = self._idle.pop()
-            if where == endpoint and connection.is_usable:
-                return connection
-            self._drop(connection)
-        return None
-
-    def _put_back(self, endpoint: str, connection: HttpConnection) -> None:
-        if connection.is_usable and not self.is_closed:
-            self._idle.append((endpoint, connection))
-        else:
-            self._drop(connection)
-
-    def _drop(self, connection: HttpConnection) -> None:
-        self._open.discard(connection)
-        connection.close()
-
-    async def _connect(self, endpoint: str) -> HttpConnection:
-        if self.is_closed:
-            raise UnavailableError("the engine is closed", may_be_done=False)
-        host, port = split_address(endpoint)
+    async def _lines(self, endpoint: str, request: HttpRequest) -> AsyncGenerator[bytes, None]:
         try:
-            async with asyncio.timeout(self._timeout_s):
-                connection = await HttpConnection.open(
-                    host, DEFAULT_PORT if port is None else port, self._access.tls
-                )
-        except TimeoutError:
-            reason = f"{endpoint}: no connection within {self._timeout_s:g} s"
-            raise UnavailableError(reason, may_be_done=False) from None
-        except OSError as error:
-            reason = f"{endpoint} cannot be reached: {_told(error)}"
-            raise UnavailableError(reason, may_be_done=False) from None
-        self._open.add(connection)
-        if self.is_closed:
-            self._drop(connection)
-        return connection
-
-    def _failed(self, endpoint: str, error: Exception) -> UnavailableError:
-        if isinstance(error, TimeoutError):
-            reason = f"no answer within {self._timeout_s:g} s"
-        elif isinstance(error, OSError):
-            reason = _told(error)
-        else:
-            reason = f"its answer makes no sense: {error}"
-        return UnavailableError(f"{endpoint}: {reason}", may_be_done=True)
-
-    async def _next_line(
-        self, endpoint: str, lines: AsyncGenerator[bytes, None], wait_s: float
-    ) -> bytes:
-        """Empty when there will be none."""
-        try:
-            async with asyncio.timeout(wait_s):
-                return await anext(lines, b"")
-        except TimeoutError:
-            return b""
-        except (OSError, MalformedAnswerError) as error:
-            raise self._failed(endpoint, error) from None
+            async with aclosing(self._connections.stream(endpoint, request)) as lines:
+                async for line in lines:
+                    yield line
         except StatusError as error:
             raise _refused(endpoint, error) from None
 
@@ -262,7 +186,7 @@ class EtcdGateway:
         try:
             told = decoded(line, WatchLine)
         except msgspec.MsgspecError as error:
-            raise self._failed(endpoint, error) from None
+            raise self._connections.failed(endpoint, error) from None
         if told.result is None:
             why = told.error.message if told.error else "an empty line"
             raise UnavailableError(f"{endpoint}: the watch ended: {why}", may_be_done=False)
@@ -271,10 +195,6 @@ class EtcdGateway:
 
 def _encoded(body: Body) -> bytes:
     return msgspec.json.encode(body)
-
-
-def _told(error: OSError) -> str:
-    return str(error) or type(error).__name__
 
 
 def _refused(endpoint: str, error: StatusError) -> Exception:

@@ -11,10 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.ha.actions import Alter
+from rockhopper.broker.ha.consensus.connections import UnavailableError
+from rockhopper.broker.ha.consensus.values import StartCount, encode_start
 from rockhopper.broker.ha.engine import Engine, EngineError
 from rockhopper.broker.ha.etcd.engine import EtcdEngine
-from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway, UnavailableError
-from rockhopper.broker.ha.etcd.values import StartCount, encode_start
+from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
 from rockhopper.broker.ha.replica_set import Outcome, Replica, View
 from tests.support.engine_contract import (
     FIRST,
@@ -160,7 +161,9 @@ async def test_a_value_of_a_later_version_names_its_key(pair: FakePair) -> None:
     await won(pair)
     body = {"key": "L3JvY2tob3BwZXIvY2x1c3Rlci9icm9rZXIvc3RhdGU=", "value": "eyJ2ZXJzaW9uIjoyfQ=="}
     pair.etcd.answers["/v3/kv/put"](body)
-    with pytest.raises(EngineError, match=f"{PREFIX}state in etcd cannot be read: its version is"):
+    with pytest.raises(
+        EngineError, match=f"{PREFIX}state in the engine cannot be read: its version is"
+    ):
         await pair.one.read()
 
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
+from rockhopper.broker.ha.consensus.connections import RefusedError, UnavailableError
 from rockhopper.broker.ha.etcd import forms
 from rockhopper.broker.ha.etcd.forms import (
     Answer,
@@ -14,12 +15,7 @@ from rockhopper.broker.ha.etcd.forms import (
     StatusAnswer,
     TxnAnswer,
 )
-from rockhopper.broker.ha.etcd.gateway import (
-    Access,
-    EtcdGateway,
-    RefusedError,
-    UnavailableError,
-)
+from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
 from tests.support.fake_etcd import LOST, FakeEtcd, refused
 
 READ: forms.Body = {"key": b"k"}

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection to etcd's JSON gateway: POST a body, read the answer or a stream of it.
+"""One HTTP/1.1 connection: make a request, read its answer or a stream of it.
 
 Answers come with a length, in chunks (with trailers behind the last one), or end with the
-connection. Their sizes are bounded, so that a server which is no etcd cannot fill the memory.
+connection. Their sizes are bounded, so that a server which is no engine cannot fill the memory.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class MalformedAnswerError(Exception):
 
 
 class StatusError(Exception):
-    """The server answered with another status than 200."""
+    """The server answered with a status that is no success."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"HTTP status {status}")
@@ -32,9 +32,23 @@ class StatusError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """What is asked for; the body is JSON, or there is none."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    authorization: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Head:
     status: int
     headers: dict[str, str]
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
 
     @property
     def is_chunked(self) -> bool:
@@ -69,7 +83,7 @@ class HttpConnection:
         """Close it at once, in the middle of a request as well."""
         self._writer.transport.abort()
 
-    async def post(self, path: str, body: bytes, token: str = "") -> bytes:
+    async def ask(self, request: HttpRequest) -> bytes:
         """Make a request and return the body of its answer.
 
         Raises:
@@ -77,16 +91,16 @@ class HttpConnection:
             MalformedAnswerError: the answer makes no sense.
             OSError: the connection broke.
         """
-        head = await self._ask(path, body, token)
+        head = await self._head_of(request)
         answer = await self._whole(head)
-        if head.status != 200:
+        if not head.is_success:
             raise StatusError(head.status, answer)
         return answer
 
-    async def stream(self, path: str, body: bytes, token: str = "") -> AsyncGenerator[bytes, None]:
-        """Make a request whose answer is a stream, and yield its lines; raises as ``post``."""
-        head = await self._ask(path, body, token)
-        if head.status != 200:
+    async def stream(self, request: HttpRequest) -> AsyncGenerator[bytes, None]:
+        """Make a request whose answer is a stream, and yield its lines; raises as ``ask``."""
+        head = await self._head_of(request)
+        if not head.is_success:
             raise StatusError(head.status, await self._whole(head))
         rest = b""
         async with aclosing(self._parts(head)) as parts:
@@ -99,16 +113,16 @@ class HttpConnection:
         if rest:
             yield rest
 
-    async def _ask(self, path: str, body: bytes, token: str) -> _Head:
+    async def _head_of(self, request: HttpRequest) -> _Head:
         self._is_idle = False
         lines = [
-            f"POST {path} HTTP/1.1",
+            f"{request.method} {request.path} HTTP/1.1",
             f"Host: {self._host}",
             "Content-Type: application/json",
-            f"Content-Length: {len(body)}",
-            *([f"Authorization: {token}"] if token else []),
+            f"Content-Length: {len(request.body)}",
+            *([f"Authorization: {request.authorization}"] if request.authorization else []),
         ]
-        self._writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        self._writer.write("\r\n".join([*lines, "", ""]).encode() + request.body)
         await self._writer.drain()
         version, _, rest = (await self._line()).partition(" ")
         status = rest[:3]

@@ -5,14 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.ha.etcd.connection import (
+from rockhopper.broker.ha.consensus.connection import (
     BODY_SIZE_BYTES_MAX,
     HttpConnection,
+    HttpRequest,
     MalformedAnswerError,
     StatusError,
 )
 from tests.support.fake_etcd import chunked, refused
 
+GET = HttpRequest("GET", "/")
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
@@ -58,7 +60,7 @@ async def connected(server: Server, *answers: bytes | None) -> HttpConnection:
 
 async def test_a_request_and_an_answer_with_a_length(server: Server) -> None:
     connection = await connected(server, OK + b"Content-Length: 2\r\n\r\n{}")
-    assert await connection.post("/v3/kv/range", b'{"a":1}', "secret") == b"{}"
+    assert await connection.ask(HttpRequest("POST", "/v3/kv/range", b'{"a":1}', "secret")) == b"{}"
     assert server.requests == [
         b"POST /v3/kv/range HTTP/1.1\r\n"
         + f"Host: 127.0.0.1:{server.port}\r\n".encode()
@@ -77,21 +79,21 @@ async def test_answers_follow_each_other_on_one_connection(server: Server) -> No
         refused(404, 5, "no such lease"),
         chunked(200, b"x"),
     )
-    assert await connection.post("/", b"") == b"first"
-    assert await connection.post("/", b"") == b"second"
+    assert await connection.ask(GET) == b"first"
+    assert await connection.ask(GET) == b"second"
     with pytest.raises(StatusError) as error:
-        await connection.post("/", b"")
+        await connection.ask(GET)
     assert error.value.status == 404
     assert error.value.body.startswith(b'{"error": "no such lease"')
     assert connection.is_usable
-    assert await connection.post("/", b"") == b"x"
+    assert await connection.ask(GET) == b"x"
     connection.close()
     assert not connection.is_usable
 
 
 async def test_an_answer_may_end_with_the_connection(server: Server) -> None:
     connection = await connected(server, OK + b"\r\nall of it")
-    assert await connection.post("/", b"") == b"all of it"
+    assert await connection.ask(GET) == b"all of it"
     assert not connection.is_usable
     connection.close()
 
@@ -99,7 +101,7 @@ async def test_an_answer_may_end_with_the_connection(server: Server) -> None:
 async def test_a_server_that_wants_to_close_is_asked_no_more(server: Server) -> None:
     answer = OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
     connection = await connected(server, answer)
-    assert await connection.post("/", b"") == b""
+    assert await connection.ask(GET) == b""
     assert not connection.is_usable
     connection.close()
 
@@ -117,7 +119,7 @@ async def test_a_server_that_wants_to_close_is_asked_no_more(server: Server) -> 
 async def test_half_an_answer_is_none(server: Server, answer: bytes | None) -> None:
     connection = await connected(server, answer)
     with pytest.raises(ConnectionResetError, match="before its answer was complete"):
-        await connection.post("/", b"")
+        await connection.ask(GET)
     assert not connection.is_usable
     connection.close()
 
@@ -139,7 +141,7 @@ async def test_half_an_answer_is_none(server: Server, answer: bytes | None) -> N
 async def test_what_makes_no_sense_is_an_error(server: Server, answer: bytes, reason: str) -> None:
     connection = await connected(server, answer)
     with pytest.raises(MalformedAnswerError, match=reason):
-        await connection.post("/", b"")
+        await connection.ask(GET)
     assert not connection.is_usable
     connection.close()
 
@@ -149,14 +151,14 @@ async def test_many_chunks_are_bounded_as_one(server: Server) -> None:
     count = BODY_SIZE_BYTES_MAX // (1 << 20) + 1
     connection = await connected(server, OK + b"Transfer-Encoding: chunked\r\n\r\n" + part * count)
     with pytest.raises(MalformedAnswerError, match="an answer of over"):
-        await connection.post("/", b"")
+        await connection.ask(GET)
     connection.close()
 
 
 async def test_lines_of_a_stream_do_not_depend_on_chunks(server: Server) -> None:
     body = b"3\r\n{a}\r\n4\r\n\n{b}\r\n5\r\n\n{c}\n\r\n2\r\n{d\r\n1\r\n}\r\n0\r\n\r\n"
     connection = await connected(server, OK + b"Transfer-Encoding: chunked\r\n\r\n" + body)
-    lines = [line async for line in connection.stream("/", b"")]
+    lines = [line async for line in connection.stream(GET)]
     assert lines == [b"{a}", b"{b}", b"{c}", b"{d}"]
     connection.close()
 
@@ -164,7 +166,7 @@ async def test_lines_of_a_stream_do_not_depend_on_chunks(server: Server) -> None
 async def test_a_refused_stream_is_an_error(server: Server) -> None:
     connection = await connected(server, refused(401, 16, "invalid auth token"))
     with pytest.raises(StatusError):
-        await anext(connection.stream("/", b""))
+        await anext(connection.stream(GET))
     connection.close()
 
 
@@ -173,5 +175,5 @@ async def test_a_line_of_a_stream_is_bounded(server: Server) -> None:
     count = BODY_SIZE_BYTES_MAX // (1 << 20) + 1
     connection = await connected(server, OK + b"Transfer-Encoding: chunked\r\n\r\n" + part * count)
     with pytest.raises(MalformedAnswerError, match="a line of over"):
-        await anext(connection.stream("/", b""))
+        await anext(connection.stream(GET))
     connection.close()

@@ -1,8 +1,6 @@
-"""What stands under the keys of a set in etcd: JSON with a version.
+"""What is stored of a set, whichever engine keeps it: values of JSON with a version.
 
-Keys begin with ``<prefix>/<cluster>/<broker>/``:
-
-    key                   lease      value
+    name                  lease      value
     state                 none       epoch, master, set, minInSync, history
     leader                leader's   id, incarnation, epoch
     members/<id>          15 s       store, incarnation, address, haAddress, lastEpoch, logEnd, ...
@@ -27,7 +25,7 @@ class UnreadableValueError(EngineError):
     """A value that somebody else wrote, or a later version of this broker."""
 
     def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key} in etcd cannot be read: {reason}")
+        super().__init__(f"{key} in the engine cannot be read: {reason}")
         self.key = key
 
 

@@ -1,8 +1,8 @@
-"""What stands in etcd, to the letter."""
+"""What stands of a set, to the letter."""
 
 import pytest
 
-from rockhopper.broker.ha.etcd.values import (
+from rockhopper.broker.ha.consensus.values import (
     StartCount,
     UnreadableValueError,
     decode_leader,
@@ -60,5 +60,7 @@ def test_fields_that_came_later_are_passed_over() -> None:
     ],
 )
 def test_what_cannot_be_read_is_named(value: bytes, reason: str) -> None:
-    with pytest.raises(UnreadableValueError, match=f"/r/leader in etcd cannot be read: .*{reason}"):
+    with pytest.raises(
+        UnreadableValueError, match=f"/r/leader in the engine cannot be read: .*{reason}"
+    ):
         decode_leader("/r/leader", value)

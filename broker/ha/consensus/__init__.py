@@ -1,0 +1,7 @@
+"""What engines of consensus have in common.
+
+connection.py    HTTP/1.1 on one connection
+connections.py   those that are open to a service, their time limits, and what went wrong in words
+values.py        what is stored of a set
+complaints.py    why a request failed, told once in a while
+"""

@@ -1,0 +1,76 @@
+"""Connections to a service: used again, given up in time, and closed with their engine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+
+from rockhopper.broker.ha.consensus.connection import HttpRequest, StatusError
+from rockhopper.broker.ha.consensus.connections import Connections, UnavailableError
+from tests.support.fake_etcd import LOST, FakeEtcd
+
+STATUS = HttpRequest("POST", "/v3/maintenance/status", b"{}")
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeEtcd]:
+    async with FakeEtcd() as found:
+        yield found
+
+
+@pytest.fixture
+async def connections() -> AsyncIterator[Connections]:
+    found = Connections(default_port=1, timeout_ms=50)
+    yield found
+    await found.close()
+
+
+async def test_a_connection_is_used_again(service: FakeEtcd, connections: Connections) -> None:
+    endpoint = await service.listen()
+    first = await connections.ask(endpoint, STATUS)
+    service.stop(endpoint)
+    assert await connections.ask(endpoint, STATUS) == first
+
+
+async def test_a_refusal_keeps_the_connection(service: FakeEtcd, connections: Connections) -> None:
+    endpoint = await service.listen()
+    with pytest.raises(StatusError):
+        await connections.ask(endpoint, HttpRequest("POST", "/nothing", b"{}"))
+    service.stop(endpoint)
+    await connections.ask(endpoint, STATUS)
+
+
+async def test_what_was_not_answered_may_be_done(
+    service: FakeEtcd, connections: Connections
+) -> None:
+    endpoint = await service.listen()
+    for answer, reason in ((LOST, "closed the connection"), (None, "no answer within 0.05 s")):
+        service.fail(STATUS.path, answer)
+        with pytest.raises(UnavailableError, match=reason) as caught:
+            await connections.ask(endpoint, STATUS)
+        assert caught.value.may_be_done
+
+
+async def test_what_was_never_asked_is_not_done(
+    service: FakeEtcd, connections: Connections
+) -> None:
+    endpoint = await service.listen()
+    service.stop(endpoint)
+    with pytest.raises(UnavailableError, match="cannot be reached") as caught:
+        await connections.ask(endpoint, STATUS)
+    assert not caught.value.may_be_done
+
+
+async def test_a_stream_ends_with_the_engine(service: FakeEtcd, connections: Connections) -> None:
+    endpoint = await service.listen()
+    watch = HttpRequest("POST", "/v3/watch", b'{"create_request":{"key":"","start_revision":"2"}}')
+    async with aclosing(connections.stream(endpoint, watch)) as lines:
+        assert b"created" in await anext(lines)
+        following = asyncio.ensure_future(anext(lines, b""))
+        await asyncio.sleep(0)
+        await connections.close()
+        with pytest.raises(UnavailableError):
+            await following
+    with pytest.raises(UnavailableError, match="the engine is closed"):
+        await connections.ask(endpoint, STATUS)
