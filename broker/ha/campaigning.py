@@ -65,6 +65,8 @@ class Campaigning:
         return mine.me in state.in_sync and mine.is_clean and not mine.is_fenced
 
     def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+        if view.designated not in (None, self.standing.me.id):
+            return False
         if view.state is None:
             waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
             return waited and not self.standing.is_fenced and not self._better(view)

@@ -104,6 +104,8 @@ class View:
     version: int
     leader: Leader | None
     members: Mapping[int, Announcement] = field(default_factory=dict)
+    designated: int | None = None
+    """The id of the only replica that an operator lets be elected, 0 of none; None: any may be."""
 
 
 class Outcome(Enum):

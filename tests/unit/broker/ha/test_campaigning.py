@@ -1,5 +1,7 @@
 """When a replica asks for the mastership."""
 
+from dataclasses import replace
+
 from rockhopper.broker.ha.campaigning import Campaigning
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, View
@@ -63,3 +65,10 @@ def test_the_first_start_waits_for_longer_logs() -> None:
     assert found.is_due(View(None, 0, None), 0, 0, TIMING.first_start_ms)
     request = found.request(View(None, 0, None), 4)
     assert (request.version, request.state.in_sync) == (0, frozenset({B}))
+
+
+def test_whom_an_operator_has_not_designated_does_not_ask() -> None:
+    for designated, is_due in ((None, True), (B.id, True), (A.id, False), (0, False)):
+        for view in (View(STATE, 5, None), View(None, 0, None)):
+            view = replace(view, designated=designated)
+            assert campaigning().is_due(view, 0, 0, 100_000) is is_due
