@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
+import ssl
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -187,6 +188,33 @@ class ReplicaConfig:
         """The port for other replicas, of a broker that listens there; 0 is a free one."""
         return self.listen_port or (listen_port + 1 if listen_port else 0)
 
+    def engine_password(self) -> str:
+        """What haEnginePasswordFile holds; empty without one. Raises SettingError."""
+        path = self.engine_password_file
+        return read_secret("haEnginePasswordFile", path).decode(errors="replace") if path else ""
+
+    def engine_tls(self, default_ca_file: Path | None = None) -> ssl.SSLContext | None:
+        """How to speak TLS with the engine; None: not at all.
+
+        *default_ca_file* takes the place of the system's certificates.
+
+        Raises:
+            SettingError: a file that belongs to it cannot be used.
+        """
+        is_wanted = self.engine_address.scheme in ("etcds", "kubernetes")
+        if not (is_wanted or self.engine_ca_file or self.engine_cert_file):
+            return None
+        key, path = "haEngineCaFile", self.engine_ca_file or default_ca_file
+        try:
+            context = ssl.create_default_context(cafile=path)
+            if self.engine_cert_file is not None:
+                key, path = "haEngineCertFile", self.engine_cert_file
+                context.load_cert_chain(self.engine_cert_file, self.engine_key_file)
+        except OSError as error:
+            reason = f"it is no usable certificate ({error.strerror or error}): PEM is needed"
+            raise SettingError(key, path, reason) from None
+        return context
+
     def notes(self) -> list[str]:
         """What the start says of a replica's settings."""
         if not self.is_replica:
@@ -216,6 +244,7 @@ class ReplicaConfig:
                 read_secret(key, path)
                 if path.stat().st_mode & stat.S_IROTH:
                     found.append(f"setting {key}={path}: everybody can read it: chmod 600 {path}")
+        self.engine_tls()
         if self.secret_file is None:
             found.append(
                 "haSecretFile is not set: whoever writes to the engine passes for a replica and "

@@ -1,10 +1,11 @@
-"""`rockhopper ha`: follow a RocketMQ master, and take over from it."""
+"""`rockhopper ha`: follow a RocketMQ master and take over from it; say who leads a static set."""
 
 import asyncio
 import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
@@ -21,7 +22,7 @@ _address_option = click.option(
 
 @click.group()
 def ha() -> None:
-    """Follow a RocketMQ master, and take over from it."""
+    """Follow a RocketMQ master and take over from it; say who leads a static set."""
 
 
 @ha.command(context_settings={"ignore_unknown_options": True})
@@ -39,7 +40,31 @@ def follow(master: str, store: str, options: Sequence[str]) -> None:
       rockhopper ha follow --master 10.0.0.1:10911 --store /data/copy --name broker-a
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     own = ("--store", store, "--set", f"followMaster={master}")
-    os.execv(sys.executable, [sys.executable, "-m", "rockhopper.broker", *own, *options])
+    _become("rockhopper.broker", *own, *options)
+
+
+def _become(module: str, *arguments: str) -> NoReturn:
+    """Run a module of the broker in place of this process: the client does not import it."""
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
+
+
+@ha.command()
+@click.option("--engine", metavar="static:///DIRECTORY", required=True, help="As in haEngine.")
+@click.option("--cluster", metavar="NAME", default="DefaultCluster", show_default=True)
+@click.option("--name", metavar="NAME", required=True, help="The brokerName of the set.")
+@click.option("--id", "replica_id", type=int, required=True, help="The haReplicaId to lead.")
+def elect(engine: str, cluster: str, name: str, replica_id: int) -> None:
+    """Say which replica of a set may lead that an operator switches (haEngine=static://...).
+
+    The first time this begins the set. Later that replica leads as soon as the one before is gone
+    or hands over; one that lacks messages is refused. Runs where the directory is mounted.
+
+    \b
+    Example:
+      rockhopper ha elect --engine static:///mnt/sets --name broker-a --id 2
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
+    of_set = ("--engine", engine, "--cluster", cluster, "--name", name)
+    _become("rockhopper.broker.ha.static.electing", *of_set, "--id", str(replica_id))
 
 
 @ha.command()

@@ -180,3 +180,18 @@ def test_a_secret_that_cannot_be_read_stops_the_start(tmp_path: Path, key: str) 
     path.write_text("\n")
     with pytest.raises(SettingError, match="empty"):
         load_config(flags=flags)
+
+
+def test_tls_is_spoken_where_it_is_asked_for(tmp_path: Path) -> None:
+    assert replica().engine_tls() is None
+    assert replica(haEngine="etcds://h").engine_tls() is not None
+    file = tmp_path / "pem"
+    for key in ("haEngineCaFile", "haEngineCertFile"):
+        texts = {key: str(file)} | ({"haEngineKeyFile": "/k"} if "Cert" in key else {})
+        for content in (None, "no certificate"):
+            if content:
+                file.write_text(content)
+            with pytest.raises(SettingError, match="PEM") as caught:
+                replica(**texts).engine_tls()
+            assert caught.value.key == key
+        file.unlink()

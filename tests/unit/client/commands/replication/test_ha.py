@@ -78,3 +78,13 @@ async def test_following_is_a_broker_in_this_process(
     own = ["--store", "copy", "--set", "followMaster=a:1"]
     rest = ["--name", "broker-a", "--set", "brokerIP1=b"]
     assert run == [[sys.executable, "-m", "rockhopper.broker", *own, *rest]]
+
+
+async def test_electing_is_done_where_the_directory_is(
+    line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, arguments: run.append(arguments))
+    words = ["--engine", "static:///mnt", "--cluster", "c", "--name", "broker-a", "--id", "2"]
+    assert (await line.run("ha", "elect", *words)).code == 0
+    assert run == [[sys.executable, "-m", "rockhopper.broker.ha.static.electing", *words]]

@@ -1,0 +1,111 @@
+"""The engine of consensus that a broker's settings name.
+
+Settings are told here by what they have to have: the rooms of replicas know no others.
+"""
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from rockhopper.broker.ha.consensus.record_engine import RecordEngine
+from rockhopper.broker.ha.engine import Engine
+from rockhopper.broker.ha.etcd.engine import EtcdEngine
+from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.ha.static.electing import set_path
+from rockhopper.broker.ha.static.set_directory import SetDirectory
+
+NowMs = Callable[[], float]
+
+
+class EngineAddress(Protocol):
+    """What haEngine says."""
+
+    @property
+    def scheme(self) -> str:
+        """Which engine."""
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The same, in parts."""
+
+
+class EngineSettings(Protocol):
+    """What settings say of an engine: a ReplicaConfig."""
+
+    @property
+    def engine_address(self) -> EngineAddress:
+        """Which, and where."""
+
+    @property
+    def engine_prefix(self) -> str:
+        """In front of its keys."""
+
+    @property
+    def engine_user(self) -> str:
+        """Who asks."""
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a master's lease lasts."""
+
+    def engine_password(self) -> str:
+        """That user's."""
+
+    def engine_tls(self, default_ca_file: Path | None = None) -> ssl.SSLContext | None:
+        """How to speak with it."""
+
+
+class SetSettings(Protocol):
+    """What settings say of a set: a BrokerConfig."""
+
+    @property
+    def cluster_name(self) -> str:
+        """Of which cluster it is."""
+
+    @property
+    def broker_name(self) -> str:
+        """What all its replicas are called."""
+
+    @property
+    def replication(self) -> EngineSettings:
+        """Its engine."""
+
+
+def engine_for(config: SetSettings, now_ms: NowMs) -> Engine:
+    """Make the engine of a broker that is a replica; nothing is asked yet.
+
+    *now_ms* never goes back. Raises SettingError when a file that a setting names cannot be used.
+    """
+    return _MAKERS[config.replication.engine_address.scheme](config, now_ms)
+
+
+def _etcd(config: SetSettings, _now_ms: NowMs) -> Engine:
+    settings = config.replication
+    access = Access(
+        settings.engine_address.endpoints,
+        settings.engine_user,
+        settings.engine_password(),
+        settings.engine_tls(),
+    )
+    prefix = f"{settings.engine_prefix.rstrip('/')}/{config.cluster_name}/{config.broker_name}/"
+    return EtcdEngine(EtcdGateway(access), prefix, lease_ms=settings.lease_ms)
+
+
+def _static(config: SetSettings, now_ms: NowMs) -> Engine:
+    settings = config.replication
+    path = set_path(settings.engine_address.place, config.cluster_name, config.broker_name)
+    return RecordEngine(
+        SetDirectory(path), now_ms=now_ms, lease_ms=settings.lease_ms, is_by_operator=True
+    )
+
+
+_MAKERS: dict[str, Callable[[SetSettings, NowMs], Engine]] = {
+    "etcd": _etcd,
+    "etcds": _etcd,
+    "static": _static,
+}
