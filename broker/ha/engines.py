@@ -3,8 +3,9 @@
 Settings are told here by what they have to have: the rooms of replicas know no others.
 """
 
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -12,8 +13,14 @@ from rockhopper.broker.ha.consensus.record_engine import RecordEngine
 from rockhopper.broker.ha.engine import Engine
 from rockhopper.broker.ha.etcd.engine import EtcdEngine
 from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.ha.kubernetes import api as kubernetes
+from rockhopper.broker.ha.kubernetes.api import KubernetesApi
+from rockhopper.broker.ha.kubernetes.leases import SetLeases
+from rockhopper.broker.ha.kubernetes.pod_role import PodRole
 from rockhopper.broker.ha.static.electing import set_path
 from rockhopper.broker.ha.static.set_directory import SetDirectory
+
+KUBERNETES = "kubernetes"
 
 NowMs = Callable[[], float]
 
@@ -79,9 +86,25 @@ class SetSettings(Protocol):
 def engine_for(config: SetSettings, now_ms: NowMs) -> Engine:
     """Make the engine of a broker that is a replica; nothing is asked yet.
 
-    *now_ms* never goes back. Raises SettingError when a file that a setting names cannot be used.
+    *now_ms* never goes back.
+
+    Raises:
+        SettingError: a file that a setting names cannot be used.
+        EngineError: this process is in no pod, and its engine is Kubernetes.
     """
     return _MAKERS[config.replication.engine_address.scheme](config, now_ms)
+
+
+def pod_role_for(config: SetSettings, environment: Mapping[str, str]) -> PodRole | None:
+    """What labels this pod with its role; None outside of Kubernetes, or without POD_NAME.
+
+    Raises as ``engine_for``.
+    """
+    address, pod = config.replication.engine_address, environment.get("POD_NAME")
+    if address.scheme != KUBERNETES or not pod:
+        return None
+    namespace = address.place.partition("/")[0]
+    return PodRole(_kubernetes_api(config, environment), namespace, pod)
 
 
 def _etcd(config: SetSettings, _now_ms: NowMs) -> Engine:
@@ -104,8 +127,22 @@ def _static(config: SetSettings, now_ms: NowMs) -> Engine:
     )
 
 
+def _kubernetes(config: SetSettings, now_ms: NowMs) -> Engine:
+    lease_ms = config.replication.lease_ms
+    namespace, _, lease = config.replication.engine_address.place.partition("/")
+    leases = SetLeases(_kubernetes_api(config, os.environ), namespace, lease, lease_ms=lease_ms)
+    return RecordEngine(leases, now_ms=now_ms, lease_ms=lease_ms)
+
+
+def _kubernetes_api(config: SetSettings, environment: Mapping[str, str]) -> KubernetesApi:
+    endpoint = kubernetes.endpoint_in_pod(environment)
+    tls = config.replication.engine_tls(kubernetes.CA_FILE)
+    return KubernetesApi(kubernetes.Access(endpoint, kubernetes.TOKEN_FILE, tls))
+
+
 _MAKERS: dict[str, Callable[[SetSettings, NowMs], Engine]] = {
     "etcd": _etcd,
     "etcds": _etcd,
     "static": _static,
+    KUBERNETES: _kubernetes,
 }

@@ -33,12 +33,13 @@ class StatusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is asked for; the body is JSON, or there is none."""
+    """What is asked for, by a body of JSON if there is one."""
 
     method: str
     path: str
     body: bytes = b""
     authorization: str = ""
+    content_type: str = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class HttpConnection:
         lines = [
             f"{request.method} {request.path} HTTP/1.1",
             f"Host: {self._host}",
-            "Content-Type: application/json",
+            f"Content-Type: {request.content_type}",
             f"Content-Length: {len(request.body)}",
             *([f"Authorization: {request.authorization}"] if request.authorization else []),
         ]

@@ -5,12 +5,19 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.ha.consensus.record_engine import RecordEngine
-from rockhopper.broker.ha.engines import engine_for
+from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.ha.engines import engine_for, pod_role_for
 from rockhopper.broker.ha.etcd.engine import EtcdEngine
+from rockhopper.broker.ha.kubernetes import api as kubernetes
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.settings.replica_config import ReplicaConfig
+from rockhopper.broker.settings.setting_fields import SettingError
 from tests.support.engine_contract import FIRST, LEADER_A
 from tests.support.fake_etcd import FakeEtcd
+from tests.support.fake_kubernetes import LEASES, TOKEN, FakeKubernetes
+
+POD = {"POD_NAME": "broker-a-0"}
 
 
 def config_of(engine: str, **texts: str) -> BrokerConfig:
@@ -44,3 +51,44 @@ async def test_etcd_is_asked_as_the_settings_say(tmp_path: Path) -> None:
         assert set(etcd.keys) == {"/mq/c/b/state", "/mq/c/b/leader"}
         assert list(etcd.leases.values()) == [4]
         await engine.close()
+
+
+def test_kubernetes_is_asked_from_a_pod_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(EngineError, match="works in a pod alone"):
+        engine_for(config_of("kubernetes://mq/broker-a"), lambda: 0.0)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(SettingError, match=r"haEngineCaFile=.*/ca\.crt"):
+        engine_for(config_of("kubernetes://mq/broker-a"), lambda: 0.0)
+
+
+async def test_kubernetes_is_asked_as_the_settings_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setattr(kubernetes, "TOKEN_FILE", tmp_path / "token")
+    monkeypatch.setattr(ReplicaConfig, "engine_tls", lambda self, ca_file: None)
+    config = config_of("kubernetes://mq/broker-a", haLeaseTtl="5000")
+    async with FakeKubernetes() as server:
+        pod = f"/api/v1/namespaces/mq/pods/{POD['POD_NAME']}"
+        server.objects[pod] = {"metadata": {"name": POD["POD_NAME"]}}
+        environment = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(server.port),
+        }
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        engine = engine_for(config, lambda: 0.0)
+        await engine.campaign(FIRST, LEADER_A)
+        lease = server.objects[f"{LEASES}mq/leases/broker-a"]
+        assert lease["spec"]["leaseDurationSeconds"] == 5
+        await engine.close()
+
+        assert pod_role_for(config, environment) is None
+        assert pod_role_for(config_of("etcd://h"), POD) is None
+        role = pod_role_for(config, environment | POD)
+        assert role
+        role.tell(is_master=True)
+        await role.told()
+        assert server.objects[pod]["metadata"]["labels"] == {"rockhopper/role": "master"}
+        await role.close()
