@@ -269,7 +269,7 @@ class NameServiceProcessors:
     def unregister(self, request: Request) -> Response:
         """104: a broker elsewhere stops."""
         fields = request.fields(BrokerIdentityRequest)
-        self._routes.unregister(fields.cluster_name, fields.broker_addr)
+        self._routes.unregister(fields.cluster_name, fields.broker_addr, request.connection)
         return Response()
 
     def query_version(self, request: Request) -> Response:

@@ -257,11 +257,16 @@ class RouteTable:
         if live is not None:
             live.last_heard_ms = now_ms
 
-    def unregister(self, cluster: str, address: str) -> bool:
-        """Remove a broker; with its last address its name and its topics go."""
-        live = self._live.pop((cluster, address), None)
-        if live is None:
+    def unregister(self, cluster: str, address: str, connection: object = None) -> bool:
+        """Remove a broker; with its last address its name and its topics go.
+
+        With a *connection* only what was registered over it: at the same address another broker may
+        have registered since.
+        """
+        live = self._live.get((cluster, address))
+        if live is None or (connection is not None and live.connection is not connection):
             return False
+        del self._live[cluster, address]
         member = live.member
         for broker_id in [key for key, value in member.addresses.items() if value == address]:
             del member.addresses[broker_id]

@@ -184,7 +184,9 @@ def test_closing_the_connection_unregisters(alone: NameServer) -> None:
 
 def test_unregistering_removes_the_broker(alone: NameServer) -> None:
     alone.register()
-    assert alone.ask(RequestCode.UNREGISTER_BROKER, FIELDS).code == ResponseCode.SUCCESS
+    assert alone.ask(RequestCode.UNREGISTER_BROKER, FIELDS, peer=REMOTE).code == (
+        ResponseCode.SUCCESS
+    )
     assert alone.ask(ROUTE, {"topic": "orders"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 

@@ -182,6 +182,15 @@ def test_a_newer_master_elsewhere_is_not_replaced_by_an_older_one() -> None:
     assert addresses(table, "orders") == {"broker-b": {0: "10.0.0.7:10911"}}
 
 
+def test_what_another_broker_registered_at_an_address_is_not_unregistered() -> None:
+    table = RouteTable()
+    first, second = object(), object()
+    table.register(registration(state=1), NOW, first)
+    table.register(registration(state=2), NOW, second)
+    assert not table.unregister("C", "10.0.0.2:10911", first)
+    assert table.unregister("C", "10.0.0.2:10911", second)
+
+
 def test_silence_ends_a_registration_and_any_sign_of_life_prolongs_it() -> None:
     table = RouteTable(expiry_ms=120_000)
     connection = object()
