@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
@@ -24,12 +25,15 @@ class EmbeddedBroker:
         permission: Callable[[], int],
         address_for: Callable[["Connection"], str],
         may_have_group: Callable[[str], bool] = lambda _group: False,
+        standing: Callable[[], BrokerStanding] = lambda: ALONE,
     ) -> None:
         self.cluster = cluster
         self.name = name
         self.instance = instance
         """What the broker sends with a registration, so that its own is told from a stranger's."""
         self.address_for = address_for
+        self.standing = standing
+        """What it is in its replica set just now."""
         self._topics = topics
         self._permission = permission
         self._may_have_group = may_have_group

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from rockhopper.broker.loop.part import Part
+from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -13,7 +14,6 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 
 ANSWER_TIMEOUT_S = 5.0
-MASTER_ID = 0
 
 
 class UnreachableError(Exception):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.access.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
+from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from rockhopper.broker.nameserver.neighbours import Neighbours
 from rockhopper.broker.nameserver.registering import RegistrationReader
 from rockhopper.broker.nameserver.registration import INSTANCE_FIELD
 from rockhopper.broker.nameserver.route_table import (
-    MASTER_ID,
     TOPICS_PER_STEP,
     Member,
     Registration,
@@ -107,11 +107,7 @@ class NameServiceProcessors:
         self._as_reached = Neighbours(config).as_reached
         self._registrations = RegistrationReader()
         self._saved = SavedAnswers(values)
-        self.sharing = TopicSharing(
-            routes,
-            local.table if local is not None else None,
-            local.cluster if local is not None else "",
-        )
+        self.sharing = TopicSharing(routes, local)
 
     def table(self) -> Mapping[int, Row]:
         """Request code -> processor."""
@@ -150,7 +146,7 @@ class NameServiceProcessors:
         """105: where a topic's queues are, with the addresses that the asking client can reach."""
         fields = request.fields(GetRouteInfoRequest)
         topic = fields.topic
-        if self._local is not None:
+        if self._local is not None and self._local.standing().is_leading:
             self._local.create_on_lookup(topic)
         elif self.sharing.may_create(topic) and self._routes.route(topic, "") is None:
             return self._route_when_created(request, fields)
@@ -254,7 +250,7 @@ class NameServiceProcessors:
             return False
         if request.ext.get(INSTANCE_FIELD) == local.instance:
             return True
-        if broker_name == local.name:
+        if broker_name == local.name and not local.standing().is_in_set:
             raise Refusal(
                 f"brokerName {local.name} is that of the broker which runs this name service: "
                 "give the other broker a name of its own"

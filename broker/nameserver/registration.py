@@ -4,13 +4,18 @@ RocketMQ: BrokerOuterAPI. Every name service has a task of its own, so that one 
 no other. A registration is sent at the start, every registerNameServerPeriod, at once when a topic
 changes and at once when the name service closed the connection. It always names all topics: a
 name service refuses a first registration of a single one.
+
+A replica of a set registers as what it is just then: the master under id 0, a follower under its
+own, both with the epoch as stateVersion, by which a name service tells who came later.
 """
 
 import asyncio
 import zlib
+from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
 from rockhopper.broker.settings.advertise import Advertiser
@@ -43,7 +48,10 @@ class Registration:
         *,
         instance: str,
         ha_port: int,
+        standing: Callable[[], BrokerStanding] = lambda: ALONE,
     ) -> None:
+        self.standing = standing
+        """What this broker is in its replica set just now; ``announce_soon`` when it changes."""
         self._config = config
         self._topics = topics
         self._instance = instance
@@ -70,7 +78,7 @@ class Registration:
 
     def take(self, command: Command) -> None:
         """Serve what a name service asks of this broker."""
-        if command.code == RequestCode.SHARE_TOPIC:
+        if command.code == RequestCode.SHARE_TOPIC and self.standing().is_leading:
             try:
                 adopt(self._topics, command.ext)
             except FieldError as error:
@@ -84,13 +92,15 @@ class Registration:
         """Unregister where that is possible at once, and stop."""
         await asyncio.gather(*(keeper.stop() for keeper in self._keepers))
 
-    def request_body(self) -> bytes:
+    def request_body(self, standing: BrokerStanding) -> bytes:
         """The body of a registration: every topic, as brokerPermission lets it be used.
 
         Runs in a thread: with 10,000 topics it takes longer than the event loop may stand still.
         A topic that is created meanwhile wakes the keepers again.
         """
         version = self._topics.version.to_json()
+        if standing.is_in_set:
+            version["stateVersion"] = standing.epoch
         permission = self._config.live.broker_permission
         read_write = PERM_READ | PERM_WRITE
         mask = -1 if permission & read_write == read_write else permission
@@ -110,7 +120,9 @@ class Registration:
             }
         ).encode()
 
-    def request_fields(self, address: str, ha_port: int, body: bytes) -> dict[str, str]:
+    def request_fields(
+        self, address: str, ha_port: int, body: bytes, standing: BrokerStanding
+    ) -> dict[str, str]:
         """The header of a registration under *address*."""
         config = self._config
         host, _ = split_address(address)
@@ -120,7 +132,7 @@ class Registration:
                 broker_addr=address,
                 cluster_name=config.cluster_name,
                 ha_server_addr=join_address(host, ha_port),
-                broker_id=config.broker_id,
+                broker_id=standing.broker_id,
                 body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
             )
         )
@@ -136,7 +148,7 @@ class Registration:
                 broker_name=config.broker_name,
                 broker_addr=address,
                 cluster_name=config.cluster_name,
-                broker_id=config.broker_id,
+                broker_id=self.standing().broker_id,
             )
         )
 
@@ -189,20 +201,25 @@ class _Keeper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._settled.set()
-        if self._registered_as is not None and self._link.is_connected:
-            try:
-                async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
-                    await self._link.call(
-                        RequestCode.UNREGISTER_BROKER,
-                        self._owner.identity_fields(self._registered_as),
-                    )
-            except (OSError, RefusedError, TimeoutError) as error:
-                log.info(
-                    "not unregistered, the name service will notice",
-                    nameserver=self._link.address,
-                    reason=str(error) or "no answer",
-                )
+        await self._unregister()
         self._link.close()
+
+    async def _unregister(self) -> None:
+        if self._registered_as is None or not self._link.is_connected:
+            return
+        try:
+            async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
+                await self._link.call(
+                    RequestCode.UNREGISTER_BROKER,
+                    self._owner.identity_fields(self._registered_as),
+                )
+        except (OSError, RefusedError, TimeoutError) as error:
+            log.info(
+                "not unregistered, the name service will notice",
+                nameserver=self._link.address,
+                reason=str(error) or "no answer",
+            )
+        self._registered_as = None
 
     async def _run(self) -> None:
         while True:
@@ -222,14 +239,22 @@ class _Keeper:
                 continue
 
     async def _register(self) -> None:
+        standing = self._owner.standing()
+        if not standing.is_shown:
+            await self._unregister()
+            self._failure = None
+            return
         try:
             async with asyncio.timeout(self._owner.timeout_s):
                 peer_host, local_host = await self._link.connect()
                 address = self._advertiser.address_for(peer_host, local_host)
-                body = await asyncio.to_thread(self._owner.request_body)
+                body = await asyncio.to_thread(self._owner.request_body, standing)
+                if self._owner.standing() != standing:
+                    self.wake()
+                    return
                 await self._link.call(
                     RequestCode.REGISTER_BROKER,
-                    self._owner.request_fields(address, self._ha_port, body),
+                    self._owner.request_fields(address, self._ha_port, body, standing),
                     body,
                 )
         except (OSError, RefusedError, TimeoutError) as error:

@@ -4,7 +4,10 @@ RocketMQ: RouteInfoManager. Memory only: brokers register again every 30 s, and 
 broker falls silent or closes its connection goes. The broker in this process is not registered;
 the table reads its topics where they are, so that a topic is routable the moment it exists.
 
-A broker name stands for a master (id 0) and its slaves; topics belong to the name.
+A broker name stands for a master (id 0) and its slaves; topics belong to the name. In a replica set
+the epoch in which a broker registers (stateVersion) tells who came later: a master of an earlier
+epoch does not take the place of any other. Of the set to which the broker in this process belongs
+its own view is shown, and what others of the set have registered fills it in.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -14,6 +17,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from rockhopper.broker.loop.slices import at_once
+from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.tables.json_table import DataVersion, JsonObject
 from rockhopper.broker.tables.topics import TopicConfig
@@ -21,7 +25,6 @@ from rockhopper.protocol.sys_flags import PERM_WRITE
 
 log = structlog.get_logger("broker.nameserver")
 
-MASTER_ID = 0
 TOPICS_PER_STEP = 512
 DEPARTED_MAX = 1000
 
@@ -137,11 +140,9 @@ class RouteTable:
         """
         member = self._members.get(registration.name)
         known_address = member.addresses.get(registration.broker_id) if member else None
-        is_newer_elsewhere = known_address not in (None, registration.address) and (
-            self._version_of(registration.cluster, known_address or "").state_version
-            > registration.version.state_version
-        )
-        if is_newer_elsewhere:
+        if member is not None and self._epoch_beside(member, registration) > (
+            registration.version.state_version
+        ):
             return Accepted()
         if known_address is None and len(registration.topics) == 1:
             return None
@@ -179,6 +180,22 @@ class RouteTable:
             )
         return self._accepted(member, registration)
 
+    def _epoch_beside(self, member: Member, registration: Registration) -> int:
+        """The latest epoch of those that a registration has to be as new as.
+
+        That is who has its id already, and for a master everybody else under its name.
+        """
+        place = registration.broker_id, registration.address
+        return max(
+            (
+                self._epoch_of(member.cluster, address)
+                for broker_id, address in member.addresses.items()
+                if (broker_id, address) != place
+                and registration.broker_id in (broker_id, MASTER_ID)
+            ),
+            default=0,
+        )
+
     def _take_address(self, member: Member, registration: Registration) -> None:
         addresses = member.addresses
         for broker_id in [
@@ -189,13 +206,15 @@ class RouteTable:
             del addresses[broker_id]
         former = addresses.get(registration.broker_id)
         if former is not None and former != registration.address:
-            log.warning(
-                "two brokers register under one name: give each its own brokerName",
-                broker=registration.name,
-                id=registration.broker_id,
-                former=former,
-                now=registration.address,
-            )
+            epoch = registration.version.state_version
+            if epoch <= self._epoch_of(member.cluster, former):
+                log.warning(
+                    "two brokers register under one name: give each its own brokerName",
+                    broker=registration.name,
+                    id=registration.broker_id,
+                    former=former,
+                    now=registration.address,
+                )
             self._live.pop((member.cluster, former), None)
         addresses[registration.broker_id] = registration.address
         member.cluster = registration.cluster
@@ -237,9 +256,9 @@ class RouteTable:
         live = self._live.get((member.cluster, master)) if master is not None else None
         return Accepted(master, live.ha_address) if live is not None else Accepted()
 
-    def _version_of(self, cluster: str, address: str) -> DataVersion:
+    def _epoch_of(self, cluster: str, address: str) -> int:
         live = self._live.get((cluster, address))
-        return live.version if live is not None else DataVersion()
+        return live.version.state_version if live is not None else 0
 
     def query_version(
         self, cluster: str, address: str, version: DataVersion, now_ms: int
@@ -271,7 +290,8 @@ class RouteTable:
         for broker_id in [key for key, value in member.addresses.items() if value == address]:
             del member.addresses[broker_id]
         if not member.addresses:
-            if self._members.pop(member.name, None) is not None:
+            is_known = self._members.pop(member.name, None) is not None
+            if is_known and not self._is_local(member.name):
                 self._note_departed(member.name)
             self._write_wiped.discard(member.name)
             for name in [name for name, brokers in self._topics.items() if member.name in brokers]:
@@ -304,14 +324,16 @@ class RouteTable:
         """Where *topic* is; the broker of this process at *local_address*. None if nowhere."""
         queues: list[QueueData] = []
         members: list[Member] = []
+        registered = self._topics.get(topic, {})
         if self._local is not None:
-            config = self._local.find_topic(topic)
+            # A follower may learn of a topic later than its master registers it.
+            config = self._local.find_topic(topic) or registered.get(self._local.name)
             if config is not None:
                 queues.append(self._with_wipe(self._local_queues(config)))
                 members.append(self._local_member(local_address))
-        for name, config in self._topics.get(topic, {}).items():
+        for name, config in registered.items():
             member = self._members.get(name)
-            if member is not None and member.addresses:
+            if member is not None and member.addresses and not self._is_local(name):
                 queues.append(self._with_wipe(_queue_data(name, config, config.perm)))
                 members.append(member)
         return Route(queues, members, self._mappings_of(topic, queues)) if queues else None
@@ -331,7 +353,7 @@ class RouteTable:
     def members(self, local_address: str) -> list[Member]:
         """Every broker name, the one of this process at *local_address*."""
         local = [self._local_member(local_address)] if self._local is not None else []
-        return local + list(self._members.values())
+        return local + [each for each in self._members.values() if not self._is_local(each.name)]
 
     @property
     def topic_count(self) -> int:
@@ -399,8 +421,18 @@ class RouteTable:
         return _queue_data(self._local.name, topic, self._local.perm_of(topic))
 
     def _local_member(self, address: str) -> Member:
-        assert self._local is not None
-        return Member(self._local.cluster, self._local.name, {MASTER_ID: address})
+        local = self._local
+        assert local is not None
+        standing = local.standing()
+        if not standing.is_in_set:
+            return Member(local.cluster, local.name, {MASTER_ID: address})
+        member = self._members.get(local.name)
+        registered = member.addresses if member is not None else {}
+        epoch = self._epoch_of(local.cluster, registered.get(MASTER_ID, ""))
+        return Member(local.cluster, local.name, standing.members(address, registered, epoch))
+
+    def _is_local(self, name: str) -> bool:
+        return self._local is not None and name == self._local.name
 
     def _remove_topic(self, topic: str, broker_name: str) -> None:
         brokers = self._topics[topic]

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.tables.topics import (
@@ -69,15 +70,14 @@ def adopt(topics: TopicTable, ext: dict[str, str] | None) -> None:
 class TopicSharing:
     """The name service's part: who is ours, and what is passed on to whom."""
 
-    def __init__(self, routes: RouteTable, local: TopicTable | None, local_cluster: str) -> None:
+    def __init__(self, routes: RouteTable, local: EmbeddedBroker | None) -> None:
         self._routes = routes
         self._local = local
-        self._local_cluster = local_cluster
         self._brokers: dict[Connection, tuple[str, str, str]] = {}
         self._registered = asyncio.Event()
         self._lookups = 0
         if local is not None:
-            local.on_created.append(self._share_local)
+            local.table.on_created.append(self._share_local)
 
     def registered(
         self, connection: "Connection", cluster: str, name: str, creates: str | None
@@ -99,14 +99,17 @@ class TopicSharing:
         if known is None:
             raise NoPermission("only a broker that is registered shares topics")
         cluster = known[0]
-        if self._local is not None and cluster == self._local_cluster:
-            adopt(self._local, request.ext)
+        local = self._local
+        # A follower has its topics from its master.
+        if local is not None and cluster == local.cluster and local.standing().is_leading:
+            adopt(local.table, request.ext)
         self._send(self._others(cluster, request.connection), dict(request.ext))
         return Response()
 
     def _share_local(self, topic: TopicConfig) -> None:
         """The broker in this process has created a topic."""
-        self._send(self._others(self._local_cluster, None), share_fields(topic))
+        assert self._local is not None
+        self._send(self._others(self._local.cluster, None), share_fields(topic))
 
     def _others(self, cluster: str, origin: "Connection | None") -> "list[Connection]":
         return [
@@ -122,7 +125,7 @@ class TopicSharing:
     def may_create(self, topic: str) -> bool:
         """Whether some broker elsewhere creates *topic* because its route is asked for."""
         return (
-            self._local is None
+            (self._local is None or not self._local.standing().is_leading)
             and self._lookups < LOOKUPS_MAX
             and may_be_looked_up(topic)
             and any(creates == ON_LOOKUP for _, _, creates in self._brokers.values())

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.nameserver.broker_standing import ALONE
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
@@ -41,6 +42,8 @@ class NameServer:
     def __init__(
         self, directory: Path, config: BrokerConfig, *, with_broker: bool, clock: Clock
     ) -> None:
+        self.standing = ALONE
+        """Of its broker in a replica set; a test may change it."""
         self.config = config
         self.clock = clock
         self.topics = TopicTable(directory / "topics.json", config, now_ms=clock)
@@ -54,6 +57,7 @@ class NameServer:
                 topics=self.topics,
                 permission=lambda: config.live.broker_permission,
                 address_for=lambda connection: f"{connection.local_host}:10911",
+                standing=lambda: self.standing,
             )
         self.routes = RouteTable(local=local)
         self.values = KeyValueTable(directory / "kvConfig.json")

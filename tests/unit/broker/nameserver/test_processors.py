@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
@@ -180,6 +181,38 @@ def test_closing_the_connection_unregisters(alone: NameServer) -> None:
     assert len(peer.on_close) == 1
     peer.hang_up()
     assert alone.ask(ROUTE, {"topic": "orders"}).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_a_stopping_broker_does_not_take_out_who_registered_at_its_address(
+    alone: NameServer,
+) -> None:
+    first, second = Peer("10.0.0.2", 1), Peer("10.0.0.2", 2)
+    for peer in (first, second):
+        alone.ask(RequestCode.REGISTER_BROKER, FIELDS, BODY, peer=peer)
+    alone.ask(RequestCode.UNREGISTER_BROKER, FIELDS, peer=first)
+    assert alone.ask(ROUTE, {"topic": "orders"}).code == ResponseCode.SUCCESS
+
+
+def test_a_broker_of_the_same_name_is_taken_only_into_a_replica_set(server: NameServer) -> None:
+    name = server.config.broker_name
+    refused = server.register(brokerName=name, clusterName=server.config.cluster_name)
+    assert "give the other broker a name of its own" in (refused.remark or "")
+    server.standing = BrokerStanding(1, leads_in=5)
+    taken = server.register(brokerName=name, clusterName=server.config.cluster_name, brokerId="2")
+    assert taken.code == ResponseCode.SUCCESS
+    route = json.loads(server.ask(ROUTE, {"topic": "TBW102"}).body)
+    (broker,) = route["brokerDatas"]
+    assert broker["brokerAddrs"] == {"0": "127.0.0.1:10911", "2": "10.0.0.2:10911"}
+
+
+def test_a_follower_creates_no_topic_for_a_look_up(tmp_path: Path, clock: Clock) -> None:
+    config = build_config({"autoCreateTopic": "on-lookup"})
+    server = NameServer(tmp_path, config, with_broker=True, clock=clock)
+    server.standing = BrokerStanding(1, elected_in=5)
+    assert server.ask(ROUTE, {"topic": "new"}).code == ResponseCode.TOPIC_NOT_EXIST
+    assert "new" not in server.topics
+    server.standing = BrokerStanding(1, leads_in=6)
+    assert server.ask(ROUTE, {"topic": "new"}).code == ResponseCode.SUCCESS
 
 
 def test_unregistering_removes_the_broker(alone: NameServer) -> None:

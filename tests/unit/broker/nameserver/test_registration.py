@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.nameserver import registration as module
+from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.config_file import build_config
@@ -25,6 +26,7 @@ class Registered:
     """A broker with the topic "orders" that registers with some name services."""
 
     def __init__(self, root: Path, *addresses: str, **settings: str) -> None:
+        self.standing = ALONE
         given = {"storePathRootDir": str(root), "brokerName": "me", "brokerClusterName": "C"}
         given |= {"namesrvAddr": ";".join(addresses)} | settings
         self.config = build_config(given)
@@ -32,7 +34,12 @@ class Registered:
         self.topics.put(TopicConfig("orders", perm=6))
         advertiser = Advertiser([], broker_ip1="10.1.1.1", port=10_911, route_table="")
         self.registration = Registration(
-            self.config, self.topics, advertiser, instance="i1", ha_port=10_912
+            self.config,
+            self.topics,
+            advertiser,
+            instance="i1",
+            ha_port=10_912,
+            standing=lambda: self.standing,
         )
 
 
@@ -52,6 +59,12 @@ async def registered(tmp_path: Path, server: FakeServer) -> AsyncIterator[Regist
     await made.registration.announced()
     yield made
     await made.registration.stop()
+
+
+def epoch_of(request: Command) -> int:
+    wrapper = fastjson.loads(request.body)["topicConfigSerializeWrapper"]
+    epoch: int = wrapper["dataVersion"]["stateVersion"]
+    return epoch
 
 
 def topics_of(request: Command) -> dict[str, dict[str, object]]:
@@ -76,6 +89,54 @@ async def test_a_change_is_registered_at_once(server: FakeServer, registered: Re
     registered.topics.put(TopicConfig("new"))
     await registered.registration.announced()
     assert "new" in topics_of(server.requests_of(REGISTER)[-1])
+
+
+async def test_a_replica_registers_as_what_it_is_in_the_epoch_that_it_knows(
+    server: FakeServer, registered: Registered
+) -> None:
+    for standing, broker_id in (
+        (BrokerStanding(3, elected_in=7), "3"),
+        (BrokerStanding(3, leads_in=8), "0"),
+    ):
+        registered.standing = standing
+        registered.registration.announce_soon()
+        await registered.registration.announced()
+        request = server.requests_of(REGISTER)[-1]
+        assert ((request.ext or {})["brokerId"], epoch_of(request)) == (broker_id, standing.epoch)
+
+
+async def test_a_follower_that_is_not_to_be_shown_takes_its_registration_back(
+    server: FakeServer, registered: Registered
+) -> None:
+    registered.standing = BrokerStanding(3, shows_followers=False)
+    for _ in range(2):
+        registered.registration.announce_soon()
+        await registered.registration.announced()
+    assert len(server.requests_of(UNREGISTER)) == 1
+    assert len(server.requests_of(REGISTER)) == 1
+
+
+async def test_what_a_replica_was_while_its_topics_were_collected_is_not_registered(
+    server: FakeServer, registered: Registered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect = registered.registration.request_body
+
+    def deposed_meanwhile(standing: BrokerStanding) -> bytes:
+        registered.standing = BrokerStanding(3, elected_in=9)
+        return collect(standing)
+
+    monkeypatch.setattr(registered.registration, "request_body", deposed_meanwhile)
+    registered.standing = BrokerStanding(3, leads_in=8)
+    registered.registration.announce_soon()
+    await registered.registration.announced()
+    assert [epoch_of(request) for request in server.requests_of(REGISTER)] == [0, 9]
+
+
+async def test_a_follower_takes_no_topic_that_is_passed_on(tmp_path: Path) -> None:
+    made = Registered(tmp_path, "127.0.0.1:1")
+    made.standing = BrokerStanding(3)
+    made.registration.take(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
+    assert made.topics.get("theirs") is None
 
 
 async def test_what_the_broker_forbids_is_taken_from_its_topics(

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.loop.slices import at_once
+from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import (
     DEPARTED_MAX,
@@ -182,6 +184,32 @@ def test_a_newer_master_elsewhere_is_not_replaced_by_an_older_one() -> None:
     assert addresses(table, "orders") == {"broker-b": {0: "10.0.0.7:10911"}}
 
 
+def test_a_deposed_master_that_comes_late_takes_nobody_out() -> None:
+    table = RouteTable()
+    old, new = object(), object()
+    master = registration(state=1)
+    successor = registration(address="10.0.0.7:10911", state=2)
+    table.register(master, NOW, old)
+    with capture_logs() as logs:
+        table.register(successor, NOW, new)
+    assert "two brokers register under one name" not in str(logs)
+    table.register(master, NOW, old)
+    table.unregister("C", master.address, old)
+    table.connection_lost(old)
+    assert addresses(table, "orders") == {"broker-b": {0: "10.0.0.7:10911"}}
+
+
+def test_no_master_of_an_earlier_epoch_than_its_followers_is_taken() -> None:
+    table = RouteTable()
+    table.register(registration(state=1), NOW)
+    table.register(registration(broker_id=1, state=2), NOW)
+    table.register(registration(state=1), NOW)
+    assert addresses(table, "orders") == {"broker-b": {1: "10.0.0.2:10911"}}
+    table.register(registration(broker_id=2, address="10.0.0.7:10911", state=1), NOW)
+    table.register(registration(address="10.0.0.7:10911", state=3), NOW)
+    assert addresses(table, "orders") == {"broker-b": {0: "10.0.0.7:10911", 1: "10.0.0.2:10911"}}
+
+
 def test_what_another_broker_registered_at_an_address_is_not_unregistered() -> None:
     table = RouteTable()
     first, second = object(), object()
@@ -269,7 +297,9 @@ def local_topics(tmp_path: Path) -> TopicTable:
     return topics
 
 
-def with_local(topics: TopicTable, permission: int = 6) -> RouteTable:
+def with_local(
+    topics: TopicTable, permission: int = 6, standing: BrokerStanding = ALONE
+) -> RouteTable:
     local = EmbeddedBroker(
         "DefaultCluster",
         "broker-a",
@@ -277,6 +307,7 @@ def with_local(topics: TopicTable, permission: int = 6) -> RouteTable:
         topics=topics,
         permission=lambda: permission,
         address_for=lambda _connection: "",
+        standing=lambda: standing,
     )
     return RouteTable(local=local)
 
@@ -295,6 +326,40 @@ def test_a_topic_of_the_broker_in_this_process_is_routable_at_once(
     assert list(addresses(table, "orders")) == ["broker-a", "broker-b"]
     local_topics.delete("orders")
     assert list(addresses(table, "orders")) == ["broker-b"]
+
+
+def of_set(*names: str, address: str, broker_id: int = 0, state: int = 0) -> Registration:
+    made = registration("broker-a", *names, address=address, broker_id=broker_id, state=state)
+    made.cluster = "DefaultCluster"
+    return made
+
+
+def test_a_follower_answers_with_the_master_of_its_view_and_who_registered(
+    local_topics: TopicTable,
+) -> None:
+    local_topics.put(TopicConfig("orders", read_queue_nums=2, write_queue_nums=2))
+    standing = BrokerStanding(1, elected_in=5, elected_id=2, addresses={2: "10.0.0.2:10911"})
+    table = with_local(local_topics, standing=standing)
+    table.register(of_set(address="10.0.0.4:10911", state=4), NOW)
+    table.register(of_set(address="10.0.0.3:10911", broker_id=3, state=4), NOW)
+    route = table.route("orders", "10.0.0.1:10911")
+    assert route is not None
+    assert [tuple(queues) for queues in route.queues] == [("broker-a", 2, 2, 6, 0)]
+    shown = {0: "10.0.0.2:10911", 1: "10.0.0.1:10911", 3: "10.0.0.3:10911"}
+    assert [member.addresses for member in route.members] == [shown]
+    assert [member.addresses for member in table.members("10.0.0.1:10911")] == [shown]
+    table.unregister("DefaultCluster", "10.0.0.3:10911")
+    table.unregister("DefaultCluster", "10.0.0.4:10911")
+    assert table.departed == []
+
+
+def test_a_topic_that_only_the_master_has_yet_is_routable_at_a_follower(
+    local_topics: TopicTable,
+) -> None:
+    table = with_local(local_topics, standing=BrokerStanding(1))
+    table.register(of_set("new", "old", address="10.0.0.2:10911", state=5), NOW)
+    assert addresses(table, "new") == {"broker-a": {0: "10.0.0.2:10911", 1: ""}}
+    assert local_topics.get("new") is None
 
 
 def test_what_the_broker_may_not_do_its_routes_do_not_promise(local_topics: TopicTable) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from rockhopper.broker.nameserver import sharing as module
+from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.nameserver.sharing import TopicSharing, adopt, share_fields
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -72,6 +73,19 @@ def test_the_broker_in_this_process_takes_part_in_its_own_cluster(server: NameSe
     stranger = brokers.register("b", cluster="elsewhere")
     server.ask(RequestCode.SHARE_TOPIC, SHARED | {"topic": "theirs"}, peer=stranger)
     assert server.topics.get("theirs") is None
+
+
+def test_a_follower_has_its_topics_from_its_master_and_lets_that_create_them(
+    server: NameServer,
+) -> None:
+    brokers = Brokers(server)
+    server.standing = BrokerStanding(1)
+    peer = brokers.register("master", cluster=server.config.cluster_name, creates="on-lookup")
+    server.ask(RequestCode.SHARE_TOPIC, SHARED, peer=peer)
+    assert server.topics.get("new") is None
+    assert brokers.sharing.may_create("new")
+    server.standing = BrokerStanding(1, leads_in=1)
+    assert not brokers.sharing.may_create("new")
 
 
 def test_what_is_shared_is_made_with_its_queues_and_nothing_without_a_topic(
