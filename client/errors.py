@@ -38,6 +38,13 @@ _REMEDIES: dict[int, str] = {
     "autoCreateSubscriptionGroup on the broker",
 }
 
+# What a broker says that follows, or leads and may not store; by code, with what its remark holds.
+_NOT_WRITABLE: dict[int, str] = {
+    ResponseCode.SYSTEM_ERROR: "in-sync replicas",
+    ResponseCode.SYSTEM_BUSY: "[REJECTREQUEST]",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "",
+}
+
 # Brokers say themselves why they answer so: a guess behind it would only blur that.
 _SAID_BY_BROKERS = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE})
 
@@ -100,6 +107,12 @@ class RequestRefusedError(ClientError):
         """Whether another broker might take the same request."""
         return self.code in RETRIABLE_CODES
 
+    @property
+    def is_not_writable(self) -> bool:
+        """Whether this broker takes nothing now, and stored nothing: another replica may lead."""
+        hint = _NOT_WRITABLE.get(self.code or 0)
+        return hint is not None and hint in (self.remark or "")
+
 
 class BrokerUnreachableError(ClientError):
     """No connection could be made, or it broke before the answer came."""
@@ -145,6 +158,13 @@ class MessageNotFoundError(ClientError, LookupError):
 
 class ClientStateError(ClientError, RuntimeError):
     """The client is not open, or belongs to another process or event loop."""
+
+
+def may_have_moved(error: ClientError) -> bool:
+    """Whether another broker may lead by now in place of the one that failed so."""
+    if isinstance(error, RequestRefusedError):
+        return error.is_not_writable
+    return isinstance(error, BrokerUnreachableError)
 
 
 _Error = TypeVar("_Error", bound=Exception)

@@ -10,6 +10,7 @@ from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import ClientError, MalformedAnswerError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.session import Session
+from rockhopper.client.network.tasks import let_go
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
@@ -148,7 +149,7 @@ class Puller:
                 )
         finally:
             for each in asked:
-                _let_go(each)
+                let_go(each)
         return result
 
     async def _continued(
@@ -270,8 +271,3 @@ def _records(queue: MessageQueue, body: bytes) -> list[ReceivedMessage]:
             start += message.size_bytes
             messages += [ReceivedMessage(queue, each) for each in unwrapped(message)]
     return messages
-
-
-def _let_go(answer: asyncio.Future[Command]) -> None:
-    if not answer.cancel() and not answer.cancelled():
-        answer.exception()  # else asyncio tells that nobody looked at it

@@ -36,6 +36,7 @@ from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     LanguageCode,
+    RequestCode,
     ResponseCode,
     SerializeType,
 )
@@ -53,6 +54,9 @@ RequestHandler = Callable[["Connection", Command], RequestAnswer | asyncio.Futur
 _NEGOTIATION_FIELD = "rh"
 # A connection whose peer vanished without a word looks open for a quarter of an hour to the system.
 _SILENCE_MAX_S = 10.0
+SILENCE_NOTED_S = 1.0
+# What a broker may leave without an answer for as long as it was asked to.
+_HELD_CODES = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
 _OPAQUE_MAX = 0x7FFF_FFFF
 _LANGUAGE = int(LanguageCode.PYTHON)
 _JSON = int(SerializeType.JSON)
@@ -155,6 +159,14 @@ class Connection(asyncio.Protocol):
             turn: asyncio.Future[None] = self._loop.create_future()
             self._writers.append((turn, size_bytes))
             await turn
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a request that should be answered at once has waited for a second."""
+        for _, deadline_s, code, timeout_s in self.pending.values():
+            if code not in _HELD_CODES:  # the others are in the order in which they were sent
+                return self._loop.time() - (deadline_s - timeout_s) >= SILENCE_NOTED_S
+        return False
 
     @property
     def local_host(self) -> str | None:

@@ -20,7 +20,12 @@ from rockhopper.client.errors import (
     another,
 )
 from rockhopper.client.network.addresses import split_address
-from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
+from rockhopper.client.network.connection import (
+    SILENCE_NOTED_S,
+    Connection,
+    RequestHandler,
+    fork_count,
+)
 from rockhopper.protocol.command import Command
 
 log = logging.getLogger(__name__)
@@ -32,7 +37,8 @@ class ConnectionPool:
     """The open connections of one client.
 
     `on_connect` is called with every new connection before anybody else can use it: what it sends
-    goes out first. `remedies` says for an address what to check when it cannot be reached.
+    goes out first. `on_unreachable` is told of every address whose connection broke, or could not
+    be made. `remedies` says for an address what to check when it cannot be reached.
     """
 
     def __init__(
@@ -41,15 +47,19 @@ class ConnectionPool:
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
         on_connect: Callable[[Connection], None] | None = None,
+        on_unreachable: Callable[[str], None] = lambda _address: None,
     ) -> None:
         self.remedies: dict[str, str] = {}
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
         self._on_connect = on_connect
+        self._on_unreachable = on_unreachable
         self._open: dict[str, Connection] = {}
         # Those that take no new requests among them.
         self._alive: set[Connection] = set()
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
+        # When they began, by the loop's clock.
+        self._dialed_s: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._forks = fork_count()
@@ -75,9 +85,15 @@ class ConnectionPool:
         if attempt is None:
             attempt = asyncio.get_running_loop().create_task(self._dial(address))
             self._attempts[address] = attempt
+            self._dialed_s[address] = self.loop.time()
             attempt.add_done_callback(lambda done: self._attempt_ended(address, done))
         try:
             return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._is_closed or not attempt.cancelled() or (task and task.cancelling()):
+                raise
+            raise self.unreachable(address, "is not the master any more") from None
         except ClientError as error:
             raise another(error) from error.__cause__
 
@@ -134,6 +150,25 @@ class ConnectionPool:
         connection = self._open.pop(address, None)
         if connection is not None:
             connection.retire()
+
+    def abandon(self, address: str) -> None:
+        """Give up what is under way with `address`, because another broker does its work now.
+
+        Requests and attempts to connect fail with BrokerUnreachableError.
+        """
+        connection = self._open.pop(address, None)
+        if connection is not None:
+            connection.abort()
+        attempt = self._attempts.get(address)
+        if attempt is not None:
+            attempt.cancel()
+
+    @property
+    def silent(self) -> list[str]:
+        """The addresses that owe an answer, or a connection, for a second already."""
+        before_s = self.loop.time() - SILENCE_NOTED_S
+        dialed = [address for address, since_s in self._dialed_s.items() if since_s <= before_s]
+        return dialed + [each.address for each in self.connections if each.is_silent]
 
     async def close(self) -> None:
         """Close every connection after sending what waits; drop what takes longer than 2 s.
@@ -209,11 +244,16 @@ class ConnectionPool:
             raise self.unreachable(address, _describe(error, host)) from error
         self._open[address] = connection
         self._alive.add(connection)
-        connection.closed.add_done_callback(lambda _: self._alive.discard(connection))
+        connection.closed.add_done_callback(lambda _: self._connection_ended(connection))
         log.debug("connected to %s", address)
         if self._on_connect is not None:
             self._on_connect(connection)
         return connection
+
+    def _connection_ended(self, connection: Connection) -> None:
+        self._alive.discard(connection)
+        if self._open.get(connection.address) is connection and not self._is_closed:
+            self._on_unreachable(connection.address)
 
     def unreachable(self, address: str, reason: str) -> ClientError:
         remedy = self.remedies.get(address) or "check that the broker runs and listens there"
@@ -222,8 +262,10 @@ class ConnectionPool:
     def _attempt_ended(self, address: str, attempt: asyncio.Task[Connection]) -> None:
         if self._attempts.get(address) is attempt:
             del self._attempts[address]
-        if not attempt.cancelled():
-            attempt.exception()  # every waiter may have been cancelled: then nobody else looks
+            del self._dialed_s[address]
+        # Every waiter may have been cancelled: then nobody else looks at the exception.
+        if not attempt.cancelled() and attempt.exception() is not None:
+            self._on_unreachable(address)
 
 
 def _describe(error: OSError, host: str) -> str:

@@ -1,8 +1,12 @@
 """Which brokers serve a topic: asked of the name services, remembered, refreshed.
 
-A name service is picked and kept until it fails; then the next one is asked. A route once known
-stays in use while no name service answers, or while one that has just started does not know the
-topic yet.
+A name service is picked and kept until it fails; one that does not answer soon is not waited for,
+the next is asked as well. A route once known stays in use while no name service answers, or while
+one that has just started does not know the topic yet.
+
+When a broker fails, another of its replicas may lead: topics of it are looked up at once, at each
+name service in turn while they tell nothing new. Once one names another master, every route is
+brought in line.
 
 A producer may send to a topic that does not exist: like Java's it takes the route of the template
 topic TBW102, which the brokers that create topics on first use register, and sends there
@@ -13,7 +17,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +31,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.addresses import MASTER_ID
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.tasks import end_tasks
+from rockhopper.client.network.tasks import end_tasks, let_go
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -39,6 +43,11 @@ from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 log = logging.getLogger(__name__)
 
 TEMPLATE_QUEUE_COUNT = 4
+# How long one name service may take before the next is asked as well.
+_PATIENCE_S = 0.1
+# While a broker fails: how soon a route is asked for again, at most and by who waits for a change.
+_RENEWAL_PAUSE_S = 0.02
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,17 @@ class TopicRoute:
     def masters(self) -> dict[str, str]:
         """Broker name -> address of its master."""
         return {name: ids[MASTER_ID] for name, ids in self.brokers.items() if MASTER_ID in ids}
+
+    @property
+    def slaves(self) -> set[str]:
+        """The addresses of brokers that do not lead."""
+        return {
+            address
+            for ids in self.brokers.values()
+            if len(ids) > 1 or MASTER_ID not in ids
+            for broker_id, address in ids.items()
+            if broker_id != MASTER_ID
+        }
 
 
 def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int = 0) -> TopicRoute:
@@ -146,24 +166,57 @@ class NameServices:
 
     async def ask(self, code: RequestCode, ext: dict[str, str] | None = None) -> Command:
         """Return the first answer that any name service gives, whatever its code."""
-        failure: ClientError | None = None
-        for attempt in range(len(self.addresses)):
-            index = (self._current + attempt) % len(self.addresses)
-            command = Command(int(code), ext=dict(ext) if ext else None)
-            try:
-                answer = await self._pool.request(self.addresses[index], command, self._timeout_s)
-            except (BrokerUnreachableError, RequestTimeoutError, MalformedAnswerError) as error:
-                failure = error
-                continue
-            self._current = index
-            return answer
-        assert failure is not None
         if len(self.addresses) == 1:
-            raise failure
+            return await self._ask(0, code, ext)
+        failures: list[ClientError] = []
+        asked: dict[asyncio.Task[Command], int] = {}
+        count = len(self.addresses)
+        try:
+            for index in [(self._current + step) % count for step in range(count)]:
+                asked[asyncio.ensure_future(self._ask(index, code, ext))] = index
+                is_last = len(asked) + len(failures) == count
+                answer = await self._first(asked, failures, None if is_last else _PATIENCE_S)
+                if answer is not None:
+                    return answer
+        finally:
+            for task in asked:
+                let_go(task)
         raise BrokerUnreachableError(
-            f"none of the name services {self} answers; the last one tried: {failure}",
-            address=failure.address,
-        ) from failure
+            f"none of the name services {self} answers; the last one tried: {failures[-1]}",
+            address=failures[-1].address,
+        ) from failures[-1]
+
+    async def _ask(self, index: int, code: RequestCode, ext: dict[str, str] | None) -> Command:
+        command = Command(int(code), ext=dict(ext) if ext else None)
+        return await self._pool.request(self.addresses[index], command, self._timeout_s)
+
+    async def _first(
+        self,
+        asked: dict[asyncio.Task[Command], int],
+        failures: list[ClientError],
+        patience_s: float | None,
+    ) -> Command | None:
+        """Return the first answer of those asked; None when it takes too long or none is left."""
+        while asked:
+            done, _ = await asyncio.wait(
+                asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                return None
+            for task in done:
+                index = asked.pop(task)
+                try:
+                    answer = task.result()
+                except (BrokerUnreachableError, RequestTimeoutError, MalformedAnswerError) as error:
+                    failures.append(error)
+                else:
+                    self._current = index
+                    return answer
+        return None
+
+    def ask_another_next(self) -> None:
+        """Begin the next question with the next name service: this one tells nothing new."""
+        self._current = (self._current + 1) % len(self.addresses)
 
     async def tell_all(self, code: RequestCode, ext: dict[str, str]) -> list[tuple[str, Command]]:
         """Send the same request to every name service; return their addresses and answers."""
@@ -202,6 +255,9 @@ class RouteTable:
         self._pool = pool
         self._routes: dict[str, TopicRoute] = {}
         self._broker_addresses: set[str] = set()
+        # Where the master of each broker name was last known to be.
+        self._masters: dict[str, str] = {}
+        self._renewed_s: dict[str, float] = {}
         self._is_stale = False
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
 
@@ -212,6 +268,15 @@ class RouteTable:
     def has_broker(self, address: str) -> bool:
         """Whether a route names this address: then a broker listens there."""
         return address in self._broker_addresses
+
+    @property
+    def slaves(self) -> set[str]:
+        """The addresses of all brokers known that do not lead."""
+        return set().union(*(route.slaves for route in self._routes.values()))
+
+    def has_master(self, address: str) -> bool:
+        """Whether a broker is led from this address, by the newest route of it."""
+        return address in self._masters.values()
 
     async def route(self, topic: str, *, for_sending: bool = False) -> TopicRoute:
         """Return the route of `topic`. Raises RouteNotFoundError.
@@ -236,6 +301,49 @@ class RouteTable:
     def forget(self, topic: str) -> None:
         """Ask the name service again when the topic is next used."""
         self._routes.pop(topic, None)
+
+    def doubt(self, address: str) -> None:
+        """Look up in the background who leads, because the broker at *address* fails."""
+        if address not in self._broker_addresses:
+            return
+        for topic, route in self._routes.items():
+            if any(address in ids.values() for ids in route.brokers.values()):
+                self._begin(f"{topic} renewed", partial(self.renew, topic))
+                return
+
+    async def renew(self, topic: str) -> TopicRoute | None:
+        """Look up a known route again, but not more often than is useful; return it.
+
+        What cannot be learnt now stays as it was.
+        """
+        known = self._routes.get(topic)
+        now_s = asyncio.get_running_loop().time()
+        if known is None or now_s - self._renewed_s.get(topic, -1.0) < _RENEWAL_PAUSE_S:
+            return known
+        self._renewed_s[topic] = now_s
+        try:
+            if known.is_guess:
+                await self._once(_guess_key(topic), partial(self._guess, topic))
+            else:
+                await self._once(topic, partial(self._look_up, topic))
+        except ClientError as error:
+            log.debug("the route of %s could not be renewed: %s", topic, error)
+        route = self._routes.get(topic)
+        if route is known:
+            self._name_services.ask_another_next()
+        return route
+
+    async def changed(self, route: TopicRoute, pause_s: float) -> TopicRoute:
+        """Wait until other brokers serve the topic than by *route*, or for as long as given."""
+        try:
+            async with asyncio.timeout(pause_s):
+                while (known := await self.renew(route.topic)) is not None:
+                    if known.brokers != route.brokers:
+                        return known
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            pass
+        return self._routes.get(route.topic) or route
 
     async def refresh(self, log_level: int = logging.WARNING) -> None:
         """Ask again about every topic known; what cannot be learnt now stays as it was.
@@ -264,12 +372,17 @@ class RouteTable:
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]
     ) -> TopicRoute | None:
         """Share one look-up among all who want it; a cancelled caller does not end it."""
+        return await asyncio.shield(self._begin(key, look_up))
+
+    def _begin(
+        self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]
+    ) -> asyncio.Task[TopicRoute | None]:
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = asyncio.get_running_loop().create_task(look_up())
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._lookup_ended(key, done))
-        return await asyncio.shield(lookup)
+        return lookup
 
     def _lookup_ended(self, key: str, lookup: asyncio.Task[TopicRoute | None]) -> None:
         self._lookups.pop(key, None)
@@ -292,6 +405,32 @@ class RouteTable:
         if route == known:
             return known
         self._routes[route.topic] = route
+        self._note_addresses(route)
+        moved = self._note_masters(route)
+        for listener in self.on_change:
+            listener(route)
+        for name in moved:
+            self._move(name, route.brokers[name])
+        return route
+
+    def _note_masters(self, route: TopicRoute) -> list[str]:
+        """Note who leads; return the brokers that another replica leads than was known."""
+        masters = route.masters
+        moved = [name for name, each in masters.items() if self._masters.get(name, each) != each]
+        self._masters |= masters
+        return moved
+
+    def _move(self, name: str, addresses: Mapping[int, str]) -> None:
+        """Let the routes of all topics say where a broker is now."""
+        for topic, known in list(self._routes.items()):
+            stale = known.master(name)
+            if stale is not None and stale != addresses[MASTER_ID]:
+                route = replace(known, brokers={**known.brokers, name: addresses})
+                self._routes[topic] = route
+                for listener in self.on_change:
+                    listener(route)
+
+    def _note_addresses(self, route: TopicRoute) -> None:
         for name, addresses in route.brokers.items():
             for address in addresses.values():
                 self._broker_addresses.add(address)
@@ -299,6 +438,3 @@ class RouteTable:
                     f"the name service gives this address for {name}: check that the broker runs "
                     "and that the address it advertises can be reached from here"
                 )
-        for listener in self.on_change:
-            listener(route)
-        return route

@@ -1,7 +1,11 @@
 """What every client has: connections, routes, and heartbeats to the brokers it is connected to.
 
 A heartbeat goes out first on each new connection to a broker and every 30 s; it tells the broker
-which producer and consumer groups live here. Routes are refreshed every 30 s.
+which producer and consumer groups live here. Slaves hear of consumers as well, so that one of them
+that comes to lead knows them. Routes are refreshed every 30 s, and at once when a broker fails.
+
+A broker that has owed an answer for a second may be one that nothing is heard of any more: routes
+are looked up, and once another one leads in its place, what is under way there is given up.
 """
 
 import asyncio
@@ -16,7 +20,7 @@ from rockhopper.client.errors import ClientError, ClientStateError, RequestRefus
 from rockhopper.client.network.addresses import own_host, parse_nameservers
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.routing import NameServices, RouteTable
+from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -25,6 +29,7 @@ from rockhopper.protocol.command import Command
 log = logging.getLogger(__name__)
 
 _FAREWELL_TIMEOUT_S = 1.0
+_WATCH_INTERVAL_S = 0.5
 _SUCCESS = frozenset({int(ResponseCode.SUCCESS)})
 
 
@@ -57,10 +62,14 @@ class Session:
             connect_timeout_s=request_timeout_s,
             handle_request=handle_request,
             on_connect=self._connected,
+            on_unreachable=self._doubt,
         )
         self.name_services = NameServices(addresses, self.pool, request_timeout_s)
         self.routes = RouteTable(self.name_services, self.pool)
+        self.routes.on_change.append(self._route_changed)
         self._upkeep: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._greetings: dict[str, asyncio.Task[None]] = {}
         self._forks = fork_count()
         self._state = "new"
 
@@ -71,6 +80,7 @@ class Session:
         self.pool.check_usable()  # from now on it belongs to this process and loop
         self._state = "open"
         self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+        self._watch = asyncio.get_running_loop().create_task(self._watch_silence())
         return self
 
     async def close(self) -> None:
@@ -84,7 +94,7 @@ class Session:
         self.check_loop()
         self._state = "closed"
         try:
-            await end_tasks([self._upkeep])
+            await end_tasks([self._upkeep, self._watch, *self._greetings.values()])
             await self._sign_off()
         finally:
             try:
@@ -130,7 +140,10 @@ class Session:
         """Return what an answer that is no success is raised as."""
         if answer.code == ResponseCode.GO_AWAY:
             self.pool.retire(address)
-        return RequestRefusedError(code, answer.code, answer.remark, address)
+        refused = RequestRefusedError(code, answer.code, answer.remark, address)
+        if refused.is_not_writable:
+            self._doubt(address)
+        return refused
 
     async def send_oneway(
         self, address: str, code: RequestCode, ext: dict[str, str], body: bytes = b""
@@ -166,7 +179,7 @@ class Session:
         command = self._heartbeat_command()
         answer = await self.pool.request(address, command, self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:
-            raise RequestRefusedError(command.code, answer.code, answer.remark, address)
+            raise self.refusal(address, command.code, answer)
         if (connection := self.pool.existing(address)) is not None:
             self._greeted.add(connection)
 
@@ -222,9 +235,50 @@ class Session:
             await self.routes.refresh(self._upkeep_log_level)
             for connection in self.pool.connections:
                 self._greet(connection)
+            self._greet_slaves(self.routes.slaves)
         except ClientError as error:
             level = self._upkeep_log_level
             log.log(level, "routes and heartbeats will be tried again: %s", error)
+
+    def _doubt(self, address: str) -> None:
+        if self._state == "open":
+            self.routes.doubt(address)
+
+    async def _watch_silence(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+            for address in self.pool.silent:
+                if self.routes.has_broker(address) and not self.routes.has_master(address):
+                    self.pool.abandon(address)
+                else:
+                    self.routes.doubt(address)
+
+    def _route_changed(self, route: TopicRoute) -> None:
+        if self._state != "open" or not self.consumers:
+            return
+        slaves = route.slaves
+        if slaves:
+            # A master that was one until now is not silent unless it is asked something.
+            for connection in self.pool.connections:
+                self._greet(connection)
+            self._greet_slaves(slaves)
+
+    def _greet_slaves(self, addresses: Iterable[str]) -> None:
+        """Make consumers known to slaves, in the background: nothing depends on it yet."""
+        if not self.consumers:
+            return
+        for address in addresses:
+            if self.pool.existing(address) is None and address not in self._greetings:
+                task = asyncio.get_running_loop().create_task(self._greet_slave(address))
+                self._greetings[address] = task
+
+    async def _greet_slave(self, address: str) -> None:
+        try:
+            await self.pool.connect(address)  # which greets
+        except ClientError as error:
+            log.debug("the slave %s does not know the groups of this client: %s", address, error)
+        finally:
+            del self._greetings[address]
 
     async def _sign_off(self) -> None:
         code = int(RequestCode.UNREGISTER_CLIENT)

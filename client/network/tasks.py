@@ -1,4 +1,4 @@
-"""Ending tasks."""
+"""Ending tasks, and requests that nobody waits for any more."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,3 +14,9 @@ def end_tasks(tasks: Iterable[asyncio.Future[Any] | None]) -> asyncio.Future[lis
     for task in ending:
         task.cancel()
     return asyncio.gather(*ending, return_exceptions=True)
+
+
+def let_go(request: asyncio.Future[Any]) -> None:
+    """Give up waiting for a request, whatever becomes of it."""
+    if not request.cancel() and not request.cancelled():
+        request.exception()  # else asyncio tells that nobody looked at it

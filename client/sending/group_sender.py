@@ -1,9 +1,9 @@
 """The way of messages to the brokers: which queue, one or more tries, the receipts.
 
 A plain message is tried again on another broker. One with a sharding key is tried again on its own
-queue only, and holds up the later ones of its key until it is settled (see key_lanes). A half
-message of a transaction is tried again only while it is certain that no broker has it: its copy
-would be checked, and delivered, on its own.
+queue only, and holds up the later ones of its key until it is settled (see key_lanes). When a send
+is to be tried again is said in tries.py; a broker that has lost its master is waited for, and its
+topics are looked up until another of its replicas leads.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RequestTimeoutError,
     RouteNotFoundError,
+    may_have_moved,
 )
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
@@ -25,14 +26,9 @@ from rockhopper.client.sending.key_lanes import KeyLanes
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.client.sending.queue_choice import QueueChoice, chosen_queue, queue_for_key
 from rockhopper.client.sending.send_headers import SendHeaders, send_code, send_fields
+from rockhopper.client.sending.tries import Tries
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
-
-# Answers that the same broker may not give a moment later, after which nothing was stored.
-_PASSING_CODES = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
-_PAUSE_S = 0.05
-_PAUSE_MAX_S = 0.5
 
 # Called after a send that was stored: the messages, their receipts, the broker's answer and
 # address, and when the send began (the loop's clock).
@@ -118,7 +114,7 @@ class GroupSender:
         route = await self.route(outgoing.topic)
         target = _target(route, outgoing, choice) or self._choice.next(route)
         await self.session.send_oneway(
-            _master(route, target),
+            self._master(route, target),
             RequestCode.SEND_MESSAGE_V2,
             send_fields(self.group, outgoing, target),
             outgoing.body,
@@ -135,86 +131,81 @@ class GroupSender:
         now_s = self.session.pool.loop.time
         started_s = now_s() if began_s is None else began_s
         deadline_s = started_s + allowed_s
-        code = send_code(outgoing)
         route = self.session.routes.known(outgoing.topic)
         if route is None or not route.write_queues:
-            route = await self.route(outgoing.topic)
-        failures: list[ClientError] = []
-        failed_on: frozenset[str] = frozenset()
+            route = await self._route(outgoing.topic)
+        tries = Tries(outgoing, self._retries, is_bound=choice is not None)
         while True:
             fixed = _target(route, outgoing, choice)
-            target = fixed or self._choice.next(route, failed_on)
-            has_others = (
-                fixed is None
-                and len(route.brokers) > 1
-                and bool(route.masters.keys() - failed_on - {target.broker_name})
-            )
+            target = fixed or self._choice.next(route, tries.failed_on)
+            has_others = fixed is None and tries.has_others(route, target)
             left_s = deadline_s - now_s()
             if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
-                raise RequestTimeoutError(code, _master(route, target), allowed_s)
-            # With another broker to fall back on, one that hangs must not use up all the time.
-            try_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
-            try:
-                address = _master(route, target)
-                header_start = self._headers.begin(outgoing, target)
-                answer = await self.session.request_json(
-                    address, code, header_start, outgoing.body, try_s
+                raise tries.outcome() or RequestTimeoutError(
+                    send_code(outgoing), self._master(route, target), allowed_s
                 )
-                if answer.code not in SENT_CODES:
-                    raise self.session.refusal(address, code, answer)
+            # With another broker to fall back on, one that hangs must not use up all the time.
+            try_s = left_s / 2 if has_others and tries.are_left else left_s
+            try:
+                answer, address = await self._try(outgoing, route, target, try_s)
                 receipts = read_receipts(answer, messages, target, address)
                 if self.on_sent is not None:
                     self.on_sent(messages, receipts, answer, address, started_s)
                 return receipts
             except ClientError as error:
-                failures.append(error)
-                failed_on |= {target.broker_name}
+                tries.failed(error, target.broker_name)
                 if not isinstance(error, RequestRefusedError):
                     self._choice.avoid(target.broker_name)
-            pause_s = self._pause(failures, outgoing, has_others, choice)
-            if pause_s is None or now_s() + pause_s >= deadline_s:
-                raise _with_history(failures)
-            if pause_s:
-                await asyncio.sleep(pause_s)
-            route = await self._route_after(failures[-1], outgoing.topic, route)
+                pause_s = tries.pause_s(has_others=has_others)
+                if pause_s is None:
+                    raise tries.outcome() or error from None
+                pause_s = min(pause_s, deadline_s - now_s())
+                route = await self._route_after(error, route, pause_s)
 
-    async def _route_after(self, error: ClientError, topic: str, route: TopicRoute) -> TopicRoute:
-        """Return the route to try again with: a fresh one if the broker does not have the topic."""
+    async def _try(
+        self, outgoing: OutgoingMessage, route: TopicRoute, target: MessageQueue, try_s: float
+    ) -> tuple[Command, str]:
+        code = send_code(outgoing)
+        address = self._master(route, target)
+        header_start = self._headers.begin(outgoing, target)
+        answer = await self.session.request_json(address, code, header_start, outgoing.body, try_s)
+        if answer.code not in SENT_CODES:
+            raise self.session.refusal(address, code, answer)
+        return answer, address
+
+    async def _route(self, topic: str) -> TopicRoute:
+        """Return a route with queues to write to, now or once their brokers have a master."""
+        self.session.check_open()
+        route = await self.session.routes.route(topic, for_sending=True)
+        return route if route.masterless_queues else await self.route(topic)
+
+    async def _route_after(
+        self, error: ClientError, route: TopicRoute, pause_s: float
+    ) -> TopicRoute:
+        """Return the route to try again with, after a pause.
+
+        It is a fresh one if the broker does not have the topic or may not lead any more; in that
+        case a change of the route ends the pause.
+        """
+        routes = self.session.routes
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            self.session.routes.forget(topic)
-            return await self.route(topic)
-        return self.session.routes.known(topic) or route
+            routes.forget(route.topic)
+            return await self.route(route.topic)
+        if pause_s > 0:
+            if may_have_moved(error):
+                return await routes.changed(route, pause_s)
+            await asyncio.sleep(pause_s)
+        return routes.known(route.topic) or route
 
-    def _pause(
-        self,
-        failures: list[ClientError],
-        outgoing: OutgoingMessage,
-        has_others: bool,
-        choice: MessageQueue | int | None,
-    ) -> float | None:
-        """Return how long to wait before the next try; None when there is to be none."""
-        error = failures[-1]
-        is_keyed = outgoing.sharding_key is not None
-        is_half = bool(outgoing.sys_flag & SYS_FLAG_TRANSACTION_PREPARED)
-        is_unsent = isinstance(error, BrokerUnreachableError) and not error.was_sent
-        if is_unsent and (is_keyed or (is_half and not has_others)):
-            # Nothing but this broker will do, and nothing is lost by waiting for it.
-            return min(_PAUSE_S * len(failures), _PAUSE_MAX_S)
-        if len(failures) > self._retries:
-            return None
-        if isinstance(error, RequestRefusedError):
-            if error.code == ResponseCode.GO_AWAY:
-                return 0.0  # nothing was stored, and the next try connects anew
-            if is_keyed and error.code in _PASSING_CODES:
-                return _PAUSE_S
-            return 0.0 if error.is_retriable and has_others else None
-        if not isinstance(error, BrokerUnreachableError | RequestTimeoutError):
-            return None
-        if is_half and not is_unsent:
-            return None
-        if is_keyed:
-            return _PAUSE_S
-        return 0.0 if choice is None else None
+    def _master(self, route: TopicRoute, queue: MessageQueue) -> str:
+        address = route.master(queue.broker_name)
+        if address is None:
+            raise BrokerUnreachableError(
+                f"{queue} cannot be written: the routes of {self.session.name_services} name no "
+                f"master of the broker {queue.broker_name!r}",
+                remedy="one of its replicas is about to lead, or all are down, or too few to elect",
+            )
+        return address
 
 
 def _target(
@@ -225,19 +216,3 @@ def _target(
     if outgoing.sharding_key is not None:
         return queue_for_key(route, outgoing.sharding_key)
     return None
-
-
-def _master(route: TopicRoute, queue: MessageQueue) -> str:
-    address = route.master(queue.broker_name)
-    if address is None:
-        raise BrokerUnreachableError(
-            f"{queue} belongs to a sharding key, and its broker has no master now"
-        )
-    return address
-
-
-def _with_history(failures: list[ClientError]) -> ClientError:
-    last = failures[-1]
-    for earlier in failures[-4:-1]:
-        last.add_note(f"tried before: {earlier}")
-    return last

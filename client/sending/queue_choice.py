@@ -23,7 +23,7 @@ class QueueChoice:
 
     def next(self, route: TopicRoute, not_on: frozenset[str] = frozenset()) -> MessageQueue:
         """Return the next queue; one on a broker of `not_on` only when there is no other."""
-        queues = route.write_queues
+        queues = route.write_queues or route.masterless_queues
         turn = self._turns.get(route.topic)
         if turn is None:
             turn = random.randrange(len(queues))
@@ -67,16 +67,19 @@ def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
 def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
     """Return the queue that the application names, after checking that it can be written.
 
+    One whose broker has no master now will do: it may have one before the send's time is up.
+
     A bare id will do where only one broker has such a queue.
     """
+    queues = route.write_queues + route.masterless_queues
     if isinstance(choice, MessageQueue):
-        if choice in route.write_queues:
+        if choice in queues:
             return choice
         raise MessageRejectedError(
             f"{choice} is not a queue that can be written",
             remedy=f"the topic {route.topic!r} has {_listed(route)}",
         )
-    matching = [queue for queue in route.write_queues if queue.queue_id == choice]
+    matching = [queue for queue in queues if queue.queue_id == choice]
     if len(matching) == 1:
         return matching[0]
     if not matching:

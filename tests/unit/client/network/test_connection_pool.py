@@ -14,6 +14,7 @@ from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer
 from tests.support.group_broker import GroupBroker
 from tests.support.hang import HANG_S
+from tests.support.held_clock import HeldClock
 from tests.support.message_broker import MessageBroker
 from tests.support.turns import until
 
@@ -184,4 +185,59 @@ async def test_callers_that_share_a_failed_attempt_get_an_error_each() -> None:
         assert str(error) == str(errors[0])
         assert (error.address, error.was_sent) == ("127.0.0.1:1", False)
         assert isinstance(error.__cause__, ConnectionRefusedError)
+    await pool.close()
+
+
+async def test_what_is_under_way_with_an_abandoned_address_fails_and_is_not_told() -> None:
+    told: list[str] = []
+    pool = ConnectionPool(on_unreachable=told.append)
+    async with FakeServer() as server:
+        server.on(11, lambda request: None)
+        asking = asyncio.ensure_future(pool.request(server.address, Command(11), HANG_S))
+        await server.wait_for(11)
+        pool.abandon(server.address)
+        with pytest.raises(BrokerUnreachableError) as caught:
+            await asking
+        assert caught.value.was_sent
+        dialing = asyncio.ensure_future(pool.connect(server.address))
+        await asyncio.sleep(0)
+        pool.abandon(server.address)
+        with pytest.raises(BrokerUnreachableError, match="not the master any more"):
+            await dialing
+        pool.abandon("nobody:1")
+        assert told == []
+        address = server.address
+        await pool.connect(address)
+        server.drop_connections()
+        await until(lambda: told == [address])
+    with pytest.raises(BrokerUnreachableError):
+        await pool.connect(address)
+    await until(lambda: told == [address] * 2)
+    await pool.close()
+
+
+async def test_who_owes_an_answer_or_a_connection_for_a_second_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = ConnectionPool()
+    async with FakeServer() as server:
+        server.on(310, lambda request: None)
+        clock = HeldClock(monkeypatch)
+        polling = asyncio.ensure_future(pool.request(server.address, Command(11), HANG_S))
+        await server.wait_for(11)
+        clock.advance(2)
+        assert pool.silent == []
+        sending = asyncio.ensure_future(pool.request(server.address, Command(310), HANG_S))
+        await server.wait_for(310)
+        assert pool.silent == []
+        clock.advance(1.1)
+        assert pool.silent == [server.address]
+        pool.abandon(server.address)
+        await asyncio.gather(polling, sending, return_exceptions=True)
+        dialing = asyncio.ensure_future(pool.connect(server.address))
+        await asyncio.sleep(0)
+        clock.advance(1.1)
+        assert pool.silent == [server.address]
+        await dialing
+        assert pool.silent == []
     await pool.close()

@@ -1,6 +1,7 @@
 """Routes: what a name service says, which one is asked, what is remembered."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,6 +18,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route
+from tests.support.held_clock import HeldClock
 
 # As a name service of release 4.x writes it for old clients: bare keys that are numbers.
 OLD_ROUTE = (
@@ -189,3 +191,126 @@ async def test_a_route_stays_while_the_name_service_is_down_or_has_forgotten_it(
     name_service.drop_connections()
     await routes.refresh()
     assert await routes.route("orders") is before
+
+
+async def test_a_name_service_that_does_not_answer_is_not_waited_for(
+    name_service: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_service.serve_routes({"orders": route({"a": "a:1"})})
+    monkeypatch.setattr(random, "randrange", lambda _count: 0)
+    async with FakeServer() as hung:
+        hung.on(105, lambda request: None)
+        services = NameServices((hung.address, name_service.address), pool, 2.0)
+        clock = HeldClock(monkeypatch)
+        asking = asyncio.ensure_future(services.route_data("orders"))
+        await hung.wait_for(105)
+        clock.advance(0.2)
+        assert await asking is not None
+        await services.route_data("orders")
+        assert len(hung.requests) == 1
+
+
+async def test_a_slow_name_service_may_still_be_the_first_to_answer(
+    name_service: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "randrange", lambda _count: 0)
+    answers = asyncio.Event()
+
+    async def late(request: Command) -> Command:
+        await answers.wait()
+        return Command(17)
+
+    name_service.on(105, late)
+    async with FakeServer() as hung:
+        hung.on(105, lambda request: None)
+        services = NameServices((name_service.address, hung.address), pool, 2.0)
+        clock = HeldClock(monkeypatch)
+        asking = asyncio.ensure_future(services.route_data("orders"))
+        await name_service.wait_for(105)
+        clock.advance(0.2)
+        await hung.wait_for(105)
+        answers.set()
+        assert await asking is None
+
+
+def led_by(number: int) -> dict[str, object]:
+    """The route of the broker "a", led by one of three replicas."""
+    data = route({"a": f"h:{number}"})
+    followers = {str(each): f"h:{each}" for each in (1, 2, 3) if each != number}
+    addresses = {"0": f"h:{number}"} | followers
+    data["brokerDatas"] = [{"brokerAddrs": addresses, "brokerName": "a", "cluster": "C"}]
+    return data
+
+
+async def test_a_broker_that_fails_is_looked_up_and_every_route_follows_it(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    known = {"orders": led_by(1), "bills": led_by(1), "other": route({"b": "b:1"})}
+    name_service.serve_routes(known)
+    routes = table(pool, name_service.address)
+    for topic in known:
+        await routes.route(topic)
+    known |= {"orders": led_by(2), "bills": led_by(2)}
+    changed: asyncio.Queue[TopicRoute] = asyncio.Queue()
+    routes.on_change.append(changed.put_nowait)
+    routes.doubt("nobody:1")
+    routes.doubt("h:1")
+    assert {(await changed.get()).topic, (await changed.get()).topic} == {"orders", "bills"}
+    assert len(name_service.requests_of(105)) == 4
+    for topic in ("orders", "bills"):
+        found = routes.known(topic)
+        assert found is not None
+        assert (found.master("a"), found.slaves) == ("h:2", {"h:1", "h:3"})
+    assert routes.has_master("h:2")
+    assert not routes.has_master("h:1")
+    assert routes.slaves == {"h:1", "h:3"}
+
+
+async def test_a_route_is_not_renewed_more_often_than_is_useful(
+    name_service: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_service.serve_routes({"orders": route({"a": "a:1"})})
+    routes = table(pool, name_service.address)
+    assert await routes.renew("orders") is None
+    known = await routes.route("orders")
+    clock = HeldClock(monkeypatch)
+    for _ in range(3):
+        assert await routes.renew("orders") is known
+    assert len(name_service.requests_of(105)) == 2
+    clock.advance(0.03)
+    await routes.renew("orders")
+    assert len(name_service.requests_of(105)) == 3
+
+
+async def test_a_change_of_the_brokers_ends_the_wait_for_it(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    known = {"orders": led_by(1)}
+    name_service.serve_routes(known)
+    routes = table(pool, name_service.address)
+    before = await routes.route("orders")
+    assert await routes.changed(before, 0.001) is before
+    known["orders"] = led_by(3)
+    assert (await routes.changed(before, 600)).master("a") == "h:3"
+
+
+async def test_a_name_service_that_is_away_leaves_a_route_as_it_was(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    name_service.serve_routes({"orders": led_by(1)})
+    routes = table(pool, name_service.address)
+    before = await routes.route("orders")
+    name_service.stop_listening()
+    name_service.drop_connections()
+    assert await routes.renew("orders") is before
+
+
+async def test_a_guess_is_renewed_as_one(name_service: FakeServer, pool: ConnectionPool) -> None:
+    name_service.serve_routes({"TBW102": led_by(1)})
+    routes = table(pool, name_service.address)
+    await routes.route("new", for_sending=True)
+    name_service.serve_routes({"TBW102": led_by(2)})
+    renewed = await routes.renew("new")
+    assert renewed is not None
+    assert renewed.is_guess
+    assert renewed.master("a") == "h:2"

@@ -11,9 +11,12 @@ from rockhopper.client.errors import (
     RequestRefusedError,
 )
 from rockhopper.client.network.session import Session
+from rockhopper.protocol.bodies import ConsumerData
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from tests.support.fake_broker import FakeBroker
+from tests.support.fake_server import FakeServer
+from tests.support.turns import until
 
 
 @pytest.fixture
@@ -115,3 +118,57 @@ async def test_every_group_says_goodbye(broker: FakeBroker) -> None:
 
 async def test_nothing_is_dialled_to_look_for_a_connection(session: Session) -> None:
     assert session.connection("127.0.0.1:1") is None
+
+
+def with_slave(broker: FakeBroker, slave: FakeServer, *, master: str | None = None) -> None:
+    data = broker.routes["orders"]
+    addresses = {"0": master or broker.address, "2": slave.address}
+    data["brokerDatas"] = [{"brokerAddrs": addresses, "brokerName": "a", "cluster": "C"}]
+
+
+@pytest.fixture
+async def slave() -> AsyncIterator[FakeServer]:
+    async with FakeServer() as server:
+        server.on(34, lambda request: Command(0))
+        server.on(35, lambda request: Command(0))
+        yield server
+
+
+async def test_slaves_hear_of_consumers_and_not_of_producers(
+    broker: FakeBroker, slave: FakeServer, session: Session
+) -> None:
+    with_slave(broker, slave)
+    session.producer_groups.add("p")
+    await session.routes.route("orders")
+    await session.keep_up_once()
+    assert slave.connections == []
+    session.consumers["billing"] = ConsumerData("billing")
+    await session.keep_up_once()
+    (beat,) = await slave.wait_for(34)
+    assert json.loads(beat.body)["consumerDataSet"][0]["groupName"] == "billing"
+
+
+async def test_a_slave_that_cannot_be_reached_holds_nothing_up(
+    broker: FakeBroker, slave: FakeServer, session: Session
+) -> None:
+    with_slave(broker, slave)
+    slave.stop_listening()
+    session.consumers["billing"] = ConsumerData("billing")
+    await session.routes.route("orders")
+    await session.keep_up_once()
+    assert (await ask(session, broker)).code == 0
+
+
+async def test_a_broker_that_breaks_or_does_not_lead_is_looked_up_at_once(
+    broker: FakeBroker, slave: FakeServer, session: Session
+) -> None:
+    with_slave(broker, slave, master=slave.address)
+    await session.routes.route("orders")
+    slave.on(30, lambda request: Command(2, remark="[REJECTREQUEST]it follows another"))
+    with pytest.raises(RequestRefusedError):
+        await session.request(slave.address, RequestCode.GET_MAX_OFFSET, {})
+    await broker.wait_for(105, 2)
+    await until(lambda: session.routes.known("orders") is not None)
+    slave.stop_listening()
+    slave.drop_connections()
+    await broker.wait_for(105, 3)

@@ -313,8 +313,8 @@ async def test_every_caller_gets_an_error_of_its_own(server: FakeServer) -> None
 
 async def test_a_refused_batch_is_tried_on_another_broker(server: FakeServer) -> None:
     async with FakeServer() as other:
-        other.on(320, lambda request: Command(14, remark="disk full"))
-        server.on(320, lambda request: Command(14, remark="disk full"))
+        other.on(320, lambda request: Command(2, remark="busy"))
+        server.on(320, lambda request: Command(2, remark="busy"))
         server.serve_routes({"orders": route({"a": server.address, "b": other.address})})
         async with opened(server) as producer:
             errors = await several(producer)

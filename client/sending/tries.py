@@ -1,0 +1,102 @@
+"""Whether a send that failed is tried again, and when.
+
+A broker that cannot be reached, or takes nothing, may be led by another replica in a moment: the
+send is tried again until its time is up, after 20 ms at first and twice as much each time, or at
+once if there is another broker. After other failures it is tried again as often as the producer
+allows.
+
+A half message of a transaction is tried again only while it is certain that no broker has it: its
+copy would be checked, and delivered, on its own. With no tries allowed that holds for every send.
+"""
+
+from rockhopper.client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    may_have_moved,
+)
+from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending.outgoing import OutgoingMessage
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
+
+_PAUSE_S = 0.05
+_FIRST_PAUSE_S = 0.02
+_PAUSE_MAX_S = 0.5
+_NOTES_MAX = 3
+
+
+class Tries:
+    """The tries of one send that failed so far. No I/O."""
+
+    def __init__(self, outgoing: OutgoingMessage, retries: int, *, is_bound: bool) -> None:
+        """With `is_bound` the application has chosen the queue."""
+        self.failed_on: frozenset[str] = frozenset()
+        """Brokers to pass over if there is another."""
+        self._retries = retries
+        self._is_bound = is_bound
+        self._is_keyed = outgoing.sharding_key is not None
+        self._is_half = bool(outgoing.sys_flag & SYS_FLAG_TRANSACTION_PREPARED)
+        self._failures: list[ClientError] = []
+        self._waits = 0
+
+    @property
+    def are_left(self) -> bool:
+        """Whether another try is allowed after this one, whatever comes."""
+        return len(self._failures) < self._retries
+
+    def has_others(self, route: TopicRoute, target: MessageQueue) -> bool:
+        """Whether another broker than the target's may be tried next."""
+        if len(route.brokers) == 1:
+            return False
+        return bool(route.masters.keys() - self.failed_on - {target.broker_name})
+
+    def failed(self, error: ClientError, broker_name: str) -> None:
+        """Note a try."""
+        self._failures.append(error)
+        self.failed_on |= {broker_name}
+
+    def outcome(self) -> ClientError | None:
+        """What the send ends with: the last failure, with notes of others."""
+        if not self._failures:
+            return None
+        last = self._failures[-1]
+        earlier = dict.fromkeys(str(each) for each in self._failures)
+        earlier.pop(str(last))
+        for text in list(earlier)[-_NOTES_MAX:]:
+            last.add_note(f"tried before: {text}")
+        return last
+
+    def pause_s(self, *, has_others: bool) -> float | None:
+        """How long to wait before the next try; None when there is to be none."""
+        error = self._failures[-1]
+        if self._may_be_stored(error) and (self._is_half or not self._retries):
+            return None
+        if may_have_moved(error):
+            if has_others:
+                return 0.0
+            # After the pause all brokers have a chance again.
+            self.failed_on = frozenset()
+            self._waits += 1
+            return float(min(_FIRST_PAUSE_S * 2 ** min(self._waits - 1, 8), _PAUSE_MAX_S))
+        if len(self._failures) > self._retries:
+            return None
+        if isinstance(error, RequestRefusedError):
+            return self._pause_refused_s(error, has_others)
+        if isinstance(error, RequestTimeoutError):
+            return _PAUSE_S if self._is_keyed else None if self._is_bound else 0.0
+        return None
+
+    def _pause_refused_s(self, error: RequestRefusedError, has_others: bool) -> float | None:
+        if error.code == ResponseCode.GO_AWAY:
+            return 0.0  # nothing was stored, and the next try connects anew
+        if self._is_keyed and error.code == ResponseCode.SYSTEM_BUSY:
+            return _PAUSE_S
+        return 0.0 if error.is_retriable and has_others else None
+
+    def _may_be_stored(self, error: ClientError) -> bool:
+        if isinstance(error, BrokerUnreachableError):
+            return error.was_sent
+        return isinstance(error, RequestTimeoutError)
