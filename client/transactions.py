@@ -22,6 +22,7 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     MessageRejectedError,
     RequestRefusedError,
+    may_have_moved,
 )
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.reachability import Reachability
@@ -315,7 +316,8 @@ class TransactionProducer(Producer):
                 await self.session.request(address, code, encode_fields(fields))
                 return True
             except ClientError as error:
-                is_unheard = isinstance(error, BrokerUnreachableError) and not error.was_sent
+                was_sent = isinstance(error, BrokerUnreachableError) and error.was_sent
+                is_unheard = may_have_moved(error) and not was_sent
                 if not is_unheard or now_s() + _RETRY_PAUSE_S >= deadline_s:
                     log.warning(
                         "the broker was not told to %s message %s and will check it: %s",

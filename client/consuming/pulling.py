@@ -118,7 +118,17 @@ class Puller:
         """Read up to `max_count` messages from `offset` on, or more of a backlog, up to `space`.
 
         With `wait_s` the broker holds the request for that long when the queue has nothing newer.
+        The replica that the last answer suggested is read, the master after a failure.
         """
+        try:
+            return await self._pull(queue, offset, max_count, wait_s, space)
+        except ClientError:
+            self._preferred_broker_ids.pop(queue, None)
+            raise
+
+    async def _pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
+    ) -> PullResult:
         backlog = self._backlogs.pop(queue, None)
         times = 1 if backlog is None else backlog.times(offset, max_count, space)
         address = await self._address(queue)

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rockhopper.client.errors import BrokerUnreachableError, MalformedAnswerError
+from rockhopper.client.errors import BrokerUnreachableError, ClientError, MalformedAnswerError
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -30,7 +30,10 @@ _Fields = TypeVar("_Fields")
 
 
 class QueueOffsets:
-    """Questions and commits about single queues: one request each, to the queue's broker."""
+    """Questions and commits about single queues: one request each, to the queue's broker.
+
+    Where another replica of the broker leads by now it is asked as well.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -126,7 +129,15 @@ class QueueOffsets:
     ) -> tuple[Command, str]:
         address = await self.address(queue)
         ext = encode_fields(fields)
-        return await self._session.request(address, code, ext, accept=accept), address
+        session = self._session
+        try:
+            return await session.request(address, code, ext, accept=accept), address
+        except ClientError as error:
+            name = queue.broker_name
+            elsewhere = await session.led_elsewhere(queue.topic, name, address, error)
+            if elsewhere is None:
+                raise
+        return await session.request(elsewhere, code, ext, accept=accept), elsewhere
 
 
 def _read(cls: type[_Fields], answer: Command, code: RequestCode, address: str) -> _Fields:

@@ -107,9 +107,9 @@ class Rebalancer:
         self._due.set()
 
     def connected(self, connection: Connection) -> None:
-        """Hear of a new connection, to a broker perhaps."""
+        """Hear of a new connection, to a master perhaps: that counts the members of the group."""
         address = connection.address
-        if not self._session.routes.has_broker(address):
+        if not self._session.routes.has_master(address):
             return
         if address in self._was_connected:
             now_s = self._now_s()

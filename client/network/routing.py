@@ -317,15 +317,17 @@ class RouteTable:
         What cannot be learnt now stays as it was.
         """
         known = self._routes.get(topic)
+        if known is None:
+            return None
+        is_guess = known.is_guess
+        key = _guess_key(topic) if is_guess else topic
         now_s = asyncio.get_running_loop().time()
-        if known is None or now_s - self._renewed_s.get(topic, -1.0) < _RENEWAL_PAUSE_S:
+        if now_s - self._renewed_s.get(topic, -1.0) >= _RENEWAL_PAUSE_S:
+            self._renewed_s[topic] = now_s
+        elif key not in self._lookups:
             return known
-        self._renewed_s[topic] = now_s
         try:
-            if known.is_guess:
-                await self._once(_guess_key(topic), partial(self._guess, topic))
-            else:
-                await self._once(topic, partial(self._look_up, topic))
+            await self._once(key, partial(self._guess if is_guess else self._look_up, topic))
         except ClientError as error:
             log.debug("the route of %s could not be renewed: %s", topic, error)
         route = self._routes.get(topic)

@@ -16,7 +16,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Self
 from weakref import WeakSet
 
-from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError
+from rockhopper.client.errors import (
+    ClientError,
+    ClientStateError,
+    RequestRefusedError,
+    may_have_moved,
+)
 from rockhopper.client.network.addresses import own_host, parse_nameservers
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
 from rockhopper.client.network.connection_pool import ConnectionPool
@@ -122,6 +127,16 @@ class Session:
         if answer.code not in accept:
             raise self.refusal(address, int(code), answer)
         return answer
+
+    async def led_elsewhere(
+        self, topic: str, broker_name: str, address: str, error: ClientError
+    ) -> str | None:
+        """Where a broker is read after it failed at `address`; None if nobody else leads it."""
+        if not may_have_moved(error):
+            return None
+        route = await self.routes.renew(topic)
+        reader = route.reader(broker_name) if route is not None else None
+        return reader if reader != address else None
 
     def request_json(
         self, address: str, code: int, header_start: bytes, body: bytes, timeout_s: float

@@ -242,6 +242,18 @@ async def test_an_outcome_that_cannot_have_arrived_is_told_again(
     assert len(broker.ended) == 1
 
 
+async def test_an_outcome_that_a_deposed_master_does_not_take_is_told_again(
+    producer: TransactionProducer, broker: MessageBroker
+) -> None:
+    end = broker.handlers[37]
+    refusals = [Command(2, remark="[REJECTREQUEST]this broker follows another")] * 2
+    broker.on(37, lambda request: refusals.pop() if refusals else end(request))
+    async with producer.transaction(ORDER) as transaction:
+        pass
+    assert transaction.is_confirmed
+    assert len(broker.ended) == 1
+
+
 async def test_a_cancelled_block_rolls_back(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:

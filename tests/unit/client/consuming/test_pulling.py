@@ -14,6 +14,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.subscription import Subscription
 from tests.support.fake_broker import FakeBroker
+from tests.support.fake_server import FakeServer
 
 QUEUE = MessageQueue("orders", "a", 1)
 OTHER = MessageQueue("orders", "a", 0)
@@ -223,3 +224,27 @@ async def test_a_pull_that_is_cancelled_lets_go_of_all_its_requests(
     assert all(entry[0].cancelled() for entry in connection.pending.values())
     broker.on(11, serve)
     assert await read_through(puller, 20) == list(range(20))
+
+
+@pytest.mark.parametrize("suggested", [2, 7])
+async def test_the_replica_that_an_answer_suggests_is_read_next_and_the_master_after_a_failure(
+    broker: FakeBroker, session: Session, suggested: int
+) -> None:
+    ends = ENDS | {"suggestWhichBrokerId": str(suggested)}
+    async with FakeServer() as slave:
+        slave.on(11, lambda request: Command(19, ext=ENDS | {"suggestWhichBrokerId": "2"}))
+        addresses = {"0": broker.address, "2": slave.address}
+        broker.routes["orders"]["brokerDatas"] = [{"brokerAddrs": addresses, "brokerName": "a"}]
+        broker.on(11, lambda request: Command(19, ext=ends))
+        puller = Puller(session, "g")
+        for _ in range(3):
+            await puller.pull(QUEUE, 9, 32)
+        is_known = suggested == 2
+        assert len(slave.requests_of(11)) == (2 if is_known else 0)
+        assert len(broker.requests_of(11)) == (1 if is_known else 3)
+        slave.on(11, lambda request: Command(2, remark="[REJECTREQUEST]it may not be read"))
+        if is_known:
+            with pytest.raises(RequestRefusedError):
+                await puller.pull(QUEUE, 9, 32)
+        await puller.pull(QUEUE, 9, 32)
+        assert len(broker.requests_of(11)) == (2 if is_known else 4)

@@ -14,6 +14,7 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.command import Command
 from tests.support.fake_broker import FakeBroker
+from tests.support.fake_server import FakeServer
 
 QUEUE = MessageQueue("orders", "a", 1)
 
@@ -85,3 +86,36 @@ async def test_a_refusal_is_one(broker: FakeBroker, offsets: QueueOffsets) -> No
     broker.on(15, lambda request: Command(1, remark="no"))
     with pytest.raises(RequestRefusedError, match="no"):
         await offsets.commit("g", QUEUE, 7)
+
+
+def led_by(broker: FakeBroker, master: FakeServer) -> None:
+    data = broker.routes["orders"]
+    data["brokerDatas"] = [{"brokerAddrs": {"0": master.address}, "brokerName": "a"}]
+
+
+async def test_a_commit_follows_the_broker_to_the_replica_that_leads(
+    broker: FakeBroker, offsets: QueueOffsets
+) -> None:
+    async with FakeServer() as deposed:
+
+        def depose(request: Command) -> Command:
+            led_by(broker, broker)
+            return Command(2, remark="[REJECTREQUEST]this broker follows another")
+
+        deposed.on(15, depose)
+        led_by(broker, deposed)
+        await offsets.commit("billing", QUEUE, 7)
+        assert broker.committed == {("billing", 1): 7}
+        assert len(deposed.requests_of(15)) == 1
+
+
+async def test_a_broker_that_nobody_else_leads_is_not_asked_twice(
+    broker: FakeBroker, offsets: QueueOffsets
+) -> None:
+    broker.on(15, lambda request: Command(14, remark="shutting down"))
+    with pytest.raises(RequestRefusedError):
+        await offsets.commit("billing", QUEUE, 7)
+    broker.on(30, lambda request: broker.drop_connections())
+    with pytest.raises(BrokerUnreachableError):
+        await offsets.max_offset(QUEUE)
+    assert len(broker.requests_of(15)) == len(broker.requests_of(30)) == 1
