@@ -62,6 +62,7 @@ take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.tak
 
 # An answer to a pull says nothing of its broker.
 _PULLED = templates("", b"", trace_on=False).pulled
+_MASTER = '"suggestWhichBrokerId":"0"'
 _KEY = "readable"
 # Of one connection; a client has one for each queue that it pulls.
 KINDS_MAX = 4096
@@ -102,7 +103,11 @@ def pull_answer(outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes
         opaque,
         result.status.value,
     )
-    return json_frame(_PULLED, values, len(result.body)), result.body
+    template = _PULLED
+    if result.suggested_broker_id:
+        suggestion = f'"suggestWhichBrokerId":"{result.suggested_broker_id}"'
+        template = template.replace(_MASTER, suggestion)
+    return json_frame(template, values, len(result.body)), result.body
 
 
 class PlainPulls:

@@ -59,7 +59,7 @@ def pull_response(outcome: Outcome, result: GetResult) -> Response:
         PULL_CODES[outcome],
         result.status.value,
         {
-            "suggestWhichBrokerId": "0",
+            "suggestWhichBrokerId": str(result.suggested_broker_id),
             "nextBeginOffset": str(result.next_offset),
             "minOffset": str(result.min_offset),
             "maxOffset": str(result.max_offset),

@@ -36,12 +36,15 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.names import group_error
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
+from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import Subscription
 from rockhopper.protocol.sys_flags import (
     PULL_FLAG_COMMIT_OFFSET,
     PULL_FLAG_SUBSCRIPTION,
     PULL_FLAG_SUSPEND,
 )
+
+_LOG_OFFSET = head_struct("log_offset")
 
 
 class Outcome(IntEnum):
@@ -147,12 +150,23 @@ class Puller:
             traffic = stats.got(pull.topic, pull.group)
             traffic.add(result.count, len(result.body))
             traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
+            if self._live.slave_read:
+                self._suggest(pull.group, result)
             return Outcome.FOUND, result
         stats.get_missed += 1
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):
             # As RocketMQ says of a queue of this type that is still new.
             result.min_offset = -1
         return outcome_of(result.status, pull.offset), result
+
+    def _suggest(self, group_name: str, result: GetResult) -> None:
+        """Send a reader elsewhere whose messages are no longer in memory here."""
+        (log_offset,) = _LOG_OFFSET.unpack_from(result.body)
+        behind_bytes = self._store.max_commit_log_offset - log_offset
+        if behind_bytes > self._store.reader.limits.memory_bytes:
+            group = self._groups.find_or_create(group_name)
+            if group is not None:
+                result.suggested_broker_id = group.which_broker_when_consume_slowly
 
     def _park(
         self, pull: Pull, chosen: MessageFilter | None, outcome: Outcome, result: GetResult

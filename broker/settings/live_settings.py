@@ -65,6 +65,11 @@ class LiveSettings:
     reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False)
     """Refuse consumers that pull queues on their own account."""
 
+    slave_read: bool = setting("slaveReadEnable", False)
+    """Send readers that are further behind than accessMessageInMemoryMaxRatio to the replica that
+    their group names (whichBrokerWhenConsumeSlowly), so that they do not push what is new out of
+    the page cache."""
+
     lite_pull: bool = setting("litePullMessageEnable", True)
     """Serve request code 361."""
 

@@ -121,7 +121,6 @@ class ReplicaConfig:
     """How long a send waits for the replicas in sync before it is answered FLUSH_SLAVE_TIMEOUT: it
     is stored then, and perhaps not everywhere."""
 
-    slave_read_enable: bool = setting("slaveReadEnable", False)
     """Whether consumers may pull from replicas that do not lead."""
 
     unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)

@@ -22,10 +22,19 @@ class GetResult:
     """Messages of one queue, and where to go on.
 
     ``body`` holds ``count`` stored records back to back; ``next_offset`` is the queue offset after
-    the last one examined, filtered ones included.
+    the last one examined, filtered ones included. ``suggested_broker_id`` is the replica to read
+    next, 0 the master.
     """
 
-    __slots__ = ("body", "count", "max_offset", "min_offset", "next_offset", "status")
+    __slots__ = (
+        "body",
+        "count",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "status",
+        "suggested_broker_id",
+    )
 
     def __init__(
         self,
@@ -42,3 +51,4 @@ class GetResult:
         self.max_offset = max_offset
         self.body = body
         self.count = count
+        self.suggested_broker_id = 0

@@ -14,12 +14,15 @@ import pytest
 from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.pulling import long_polling
+from rockhopper.broker.pulling.puller import Outcome
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
+from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.command import decode_header
+from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
 from tests.support.hang import HANG_S
@@ -425,3 +428,19 @@ def test_whatever_is_a_little_unusual_is_left_to_python(
     before = pulled.taken
     pulled.broker.hot.handle(pulled.broker.peer.connection, [(kind, spoil(head), body)])
     assert pulled.taken == before
+
+
+def test_an_answer_may_send_its_reader_to_another_replica() -> None:
+    result = GetResult(GetStatus.FOUND, 9, 2, 30, b"records", 1)
+    plain = b"".join(plain_pulls.pull_answer(Outcome.FOUND, result, 7))
+    result.suggested_broker_id = 12
+    (frame,) = FrameDecoder().feed(b"".join(plain_pulls.pull_answer(Outcome.FOUND, result, 7)))
+    command = decode_header(*frame)
+    assert (command.opaque, command.body) == (7, b"records")
+    assert command.ext == {
+        "suggestWhichBrokerId": "12",
+        "nextBeginOffset": "9",
+        "minOffset": "2",
+        "maxOffset": "30",
+    }
+    assert b'"suggestWhichBrokerId":"0"' in plain

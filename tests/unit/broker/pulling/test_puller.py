@@ -146,6 +146,25 @@ async def test_an_answer_says_what_was_found_and_where_to_go_on(
 
 
 @pytest.mark.parametrize(
+    ("memory_bytes", "is_enabled", "suggested"),
+    [(0, "true", "3"), (0, "false", "0"), (1 << 40, "true", "0")],
+)
+async def test_a_reader_of_what_is_no_longer_in_memory_is_sent_to_the_replica_of_its_group(
+    broker: ServedBroker, memory_bytes: int, is_enabled: str, suggested: str
+) -> None:
+    configure(broker, slaveReadEnable=is_enabled)
+    group = broker.groups.find_or_create(pull_fields("orders", 0)["consumerGroup"])
+    assert group is not None
+    group.which_broker_when_consume_slowly = 3
+    broker.put("orders")
+    reader = broker.store.reader
+    reader.limits = reader.limits._replace(memory_bytes=memory_bytes)
+    answer = await pull(broker, 0)
+    assert answer.code == ResponseCode.SUCCESS
+    assert (answer.ext or {})["suggestWhichBrokerId"] == suggested
+
+
+@pytest.mark.parametrize(
     ("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)]
 )
 async def test_a_queue_without_messages_starts_at_zero(
