@@ -1,7 +1,8 @@
 """Staying connected to all brokers of the clusters, for clients that brokers must be able to ask.
 
 A broker knows a client by the heartbeats on a connection that is open now. So the masters that the
-name service knows get a heartbeat every 30 s, and a second after their connection has broken.
+name service knows get a heartbeat every 30 s, and a second after their connection has broken. Then,
+and when a route has changed, others may lead: the name service is asked who.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import logging
 
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import MASTER_ID
+from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.protocol.bodies import ClusterInfo
@@ -35,6 +37,8 @@ class Reachability:
         self._look_interval_s = look_interval_s
         self._heartbeat_interval_s = heartbeat_interval_s
         self._masters: set[str] = set()
+        self._is_changed = False
+        session.routes.on_change.append(self._route_changed)
         self._upkeep: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -51,11 +55,21 @@ class Reachability:
         due_s = now_s()
         while True:
             is_due = now_s() >= due_s
-            if is_due and await self._look_up():
-                due_s = now_s() + self._heartbeat_interval_s
-            lost = [each for each in self._masters if self._session.connection(each) is None]
+            lost = self._lost()
+            if is_due or self._is_changed or lost:
+                self._is_changed = False
+                if await self._look_up() and is_due:
+                    due_s = now_s() + self._heartbeat_interval_s
+                # Asking may have connected to one that is a name service as well.
+                lost = (lost | self._lost()) & self._masters
             await asyncio.gather(*map(self._greet, self._masters if is_due else lost))
             await asyncio.sleep(self._look_interval_s)
+
+    def _lost(self) -> set[str]:
+        return {each for each in self._masters if self._session.connection(each) is None}
+
+    def _route_changed(self, _route: TopicRoute) -> None:
+        self._is_changed = True
 
     async def _look_up(self) -> bool:
         try:

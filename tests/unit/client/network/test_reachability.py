@@ -57,6 +57,36 @@ async def test_a_broker_that_was_lost_is_greeted_at_the_next_look(
     assert len(brokers[0].requests_of(34)) == 1
 
 
+async def test_who_leads_in_place_of_a_lost_broker_is_greeted_at_the_next_look(
+    brokers: tuple[FakeBroker, FakeBroker], session: Session
+) -> None:
+    names, other = brokers
+    async with FakeBroker() as lost:
+        names.on(106, lambda request: Command(0, body=cluster(lost.address)))
+        reachability = Reachability(session, look_interval_s=0.001)
+        reachability.start()
+        await lost.wait_for(34)
+        names.on(106, lambda request: Command(0, body=cluster(other.address)))
+        lost.stop_listening()
+        lost.drop_connections()
+        await other.wait_for(34)
+        await reachability.close()
+
+
+async def test_a_route_that_changes_has_the_masters_looked_up(
+    brokers: tuple[FakeBroker, FakeBroker], session: Session
+) -> None:
+    names, other = brokers
+    names.on(106, lambda request: Command(0, body=cluster(names.address)))
+    reachability = Reachability(session, look_interval_s=0.001)
+    reachability.start()
+    await names.wait_for(34)
+    names.on(106, lambda request: Command(0, body=cluster(other.address)))
+    await session.routes.route("orders")
+    await other.wait_for(34)
+    await reachability.close()
+
+
 async def test_heartbeats_are_due_again_after_their_interval(
     brokers: tuple[FakeBroker, FakeBroker], session: Session
 ) -> None:
