@@ -31,9 +31,11 @@ DEFAULT_GROUP = "DEFAULT_PRODUCER"
 class Producer:
     """Sends messages; any number of sends may be under way at once.
 
-    Use it with `async with`. A send that fails is tried again on another broker of the topic,
-    `retries` times within its timeout, so a message may in rare cases be stored twice (with the
-    same message id). A cancelled send may or may not have been stored.
+    Use it with `async with`. A send that fails is tried again within its timeout, so a message may
+    in rare cases be stored twice (with the same message id): on another broker of the topic,
+    `retries` times; and without a limit where a broker cannot be reached or says that it takes
+    nothing, until one of its replicas does. With `retries=0` nothing is sent again that may have
+    been stored. A cancelled send may or may not have been stored.
 
     Messages of one `sharding_key` are stored in one queue in the order of the calls: each waits for
     the one before, and when that one fails, those that were waiting raise EarlierSendFailedError.

@@ -308,8 +308,14 @@ class RouteTable:
             return
         for topic, route in self._routes.items():
             if any(address in ids.values() for ids in route.brokers.values()):
-                self._begin(f"{topic} renewed", partial(self.renew, topic))
+                self._begin(f"{topic} renewed", partial(self._renew_soon, topic))
                 return
+
+    async def _renew_soon(self, topic: str) -> TopicRoute | None:
+        since_s = asyncio.get_running_loop().time() - self._renewed_s.get(topic, -1.0)
+        await asyncio.sleep(max(_RENEWAL_PAUSE_S - since_s, 0.0))
+        self._renewed_s.pop(topic, None)
+        return await self.renew(topic)
 
     async def renew(self, topic: str) -> TopicRoute | None:
         """Look up a known route again, but not more often than is useful; return it.

@@ -30,6 +30,8 @@ from rockhopper.client.sending.tries import Tries
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 
+_NO_BROKERS: frozenset[str] = frozenset()
+
 # Called after a send that was stored: the messages, their receipts, the broker's answer and
 # address, and when the send began (the loop's clock).
 SentObserver = Callable[
@@ -134,18 +136,19 @@ class GroupSender:
         route = self.session.routes.known(outgoing.topic)
         if route is None or not route.write_queues:
             route = await self._route(outgoing.topic)
-        tries = Tries(outgoing, self._retries, is_bound=choice is not None)
+        tries: Tries | None = None
+        failed_on = _NO_BROKERS
         while True:
             fixed = _target(route, outgoing, choice)
-            target = fixed or self._choice.next(route, tries.failed_on)
-            has_others = fixed is None and tries.has_others(route, target)
+            target = fixed or self._choice.next(route, failed_on)
+            has_others = fixed is None and _has_others(route, target, failed_on)
             left_s = deadline_s - now_s()
             if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
-                raise tries.outcome() or RequestTimeoutError(
+                raise (tries and tries.outcome()) or RequestTimeoutError(
                     send_code(outgoing), self._master(route, target), allowed_s
                 )
             # With another broker to fall back on, one that hangs must not use up all the time.
-            try_s = left_s / 2 if has_others and tries.are_left else left_s
+            try_s = left_s / 2 if has_others and len(failed_on) < self._retries else left_s
             try:
                 answer, address = await self._try(outgoing, route, target, try_s)
                 receipts = read_receipts(answer, messages, target, address)
@@ -153,12 +156,14 @@ class GroupSender:
                     self.on_sent(messages, receipts, answer, address, started_s)
                 return receipts
             except ClientError as error:
+                tries = tries or Tries(outgoing, self._retries, is_bound=choice is not None)
                 tries.failed(error, target.broker_name)
                 if not isinstance(error, RequestRefusedError):
                     self._choice.avoid(target.broker_name)
                 pause_s = tries.pause_s(has_others=has_others)
                 if pause_s is None:
-                    raise tries.outcome() or error from None
+                    raise tries.outcome() from None
+                failed_on = tries.failed_on
                 pause_s = min(pause_s, deadline_s - now_s())
                 route = await self._route_after(error, route, pause_s)
 
@@ -206,6 +211,13 @@ class GroupSender:
                 remedy="one of its replicas is about to lead, or all are down, or too few to elect",
             )
         return address
+
+
+def _has_others(route: TopicRoute, target: MessageQueue, failed_on: frozenset[str]) -> bool:
+    """Whether another broker than the target's may be tried next."""
+    if len(route.brokers) == 1:
+        return False
+    return bool(route.masters.keys() - failed_on - {target.broker_name})
 
 
 def _target(

@@ -16,8 +16,6 @@ from rockhopper.client.errors import (
     RequestTimeoutError,
     may_have_moved,
 )
-from rockhopper.client.network.routing import TopicRoute
-from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
@@ -42,26 +40,13 @@ class Tries:
         self._failures: list[ClientError] = []
         self._waits = 0
 
-    @property
-    def are_left(self) -> bool:
-        """Whether another try is allowed after this one, whatever comes."""
-        return len(self._failures) < self._retries
-
-    def has_others(self, route: TopicRoute, target: MessageQueue) -> bool:
-        """Whether another broker than the target's may be tried next."""
-        if len(route.brokers) == 1:
-            return False
-        return bool(route.masters.keys() - self.failed_on - {target.broker_name})
-
     def failed(self, error: ClientError, broker_name: str) -> None:
         """Note a try."""
         self._failures.append(error)
         self.failed_on |= {broker_name}
 
-    def outcome(self) -> ClientError | None:
+    def outcome(self) -> ClientError:
         """What the send ends with: the last failure, with notes of others."""
-        if not self._failures:
-            return None
         last = self._failures[-1]
         earlier = dict.fromkeys(str(each) for each in self._failures)
         earlier.pop(str(last))
