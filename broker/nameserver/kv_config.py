@@ -5,6 +5,7 @@ many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
 """
 
 from pathlib import Path
+from typing import Any
 
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 
@@ -47,17 +48,35 @@ class KeyValueTable(JsonTable):
     def put(self, namespace: str, key: str, value: str) -> None:
         """Set one value."""
         self._values.setdefault(namespace, {})[key] = value
-        self.mark_changed()
-        self.save_soon()
+        self._changed(namespace)
 
     def clear(self) -> None:
         """Remove everything."""
         if self._values:
-            self._values = {}
+            before, self._values = self._values, {}
             self.mark_changed()
+            for namespace in before:
+                self.on_entry(namespace)
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove one value; none is fine."""
         if self._values.get(namespace, {}).pop(key, None) is not None:
-            self.mark_changed()
-            self.save_soon()
+            self._changed(namespace)
+
+    def entry(self, name: str) -> dict[str, str] | None:
+        """All values of a namespace."""
+        values = self._values.get(name)
+        return None if values is None else dict(values)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Have these values in a namespace and no others."""
+        if value is None:
+            self._values.pop(name, None)
+        else:
+            self._values[name] = {str(key): str(text) for key, text in value.items()}
+        self._changed(name)
+
+    def _changed(self, namespace: str) -> None:
+        self.mark_changed()
+        self.save_soon()
+        self.on_entry(namespace)

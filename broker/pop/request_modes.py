@@ -8,6 +8,7 @@ RocketMQ: MessageRequestModeManager.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
@@ -25,12 +26,7 @@ class MessageRequestModeTable(JsonTable):
         """The content of messageRequestMode.json."""
         table: dict[str, dict[str, JsonObject]] = {}
         for (topic, group), mode in self._modes.copy().items():
-            table.setdefault(topic, {})[group] = {
-                "consumerGroup": mode.consumer_group,
-                "mode": mode.mode,
-                "popShareQueueNum": mode.pop_share_queue_num,
-                "topic": mode.topic,
-            }
+            table.setdefault(topic, {})[group] = _to_json(mode)
         return {"messageRequestModeMap": table}
 
     def from_json(self, document: JsonObject) -> None:
@@ -51,5 +47,35 @@ class MessageRequestModeTable(JsonTable):
     def put(self, mode: RequestMode) -> None:
         """Set how a group consumes a topic."""
         self._modes[mode.topic, mode.consumer_group] = mode
+        self._changed(mode.topic, mode.consumer_group)
+
+    def entry(self, name: str) -> JsonObject | None:
+        """What was set for ``topic@group``."""
+        mode = self._modes.get(_split(name))
+        return None if mode is None else _to_json(mode)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Set it, or nothing."""
+        if value is not None:
+            self.put(RequestMode.from_json(value))
+        elif self._modes.pop(_split(name), None) is not None:
+            self._changed(*_split(name))
+
+    def _changed(self, topic: str, group: str) -> None:
         self.mark_changed()
         self.save_soon()
+        self.on_entry(f"{topic}@{group}")
+
+
+def _split(name: str) -> tuple[str, str]:
+    topic, _, group = name.partition("@")
+    return topic, group
+
+
+def _to_json(mode: RequestMode) -> JsonObject:
+    return {
+        "consumerGroup": mode.consumer_group,
+        "mode": mode.mode,
+        "popShareQueueNum": mode.pop_share_queue_num,
+        "topic": mode.topic,
+    }

@@ -67,17 +67,29 @@ class CheckedTable(JsonTable):
     def set(self, name: str, value: Any) -> None:
         """Keep a value, and save it soon."""
         self.entries[name] = value
-        self._changed()
+        self._changed(name)
 
     def forget(self, name: str) -> None:
         """Keep nothing under a name, and save that soon."""
         if self.entries.pop(name, None) is not None:
-            self._changed()
+            self._changed(name)
 
-    def _changed(self) -> None:
+    def entry(self, name: str) -> Any:
+        """What is kept under a name."""
+        return self.entries.get(name)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Keep it, or nothing for None."""
+        if value is None:
+            self.forget(name)
+        else:
+            self.set(name, value)
+
+    def _changed(self, name: str) -> None:
         self.version.advance(self._now_ms())
         self.mark_changed()
         self.save_soon()
+        self.on_entry(name)
 
 
 def _checksum(entries: JsonObject) -> int:

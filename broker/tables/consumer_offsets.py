@@ -13,14 +13,14 @@ Going back takes an operator's reset. That offset is kept twice: the consumer le
 next pull, and its own commits do not count until then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import structlog
 
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
-from rockhopper.broker.tables.offset_journal import OffsetJournal, fingerprint
+from rockhopper.broker.tables.offset_journal import Change, OffsetJournal, fingerprint
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light
 
 log = structlog.get_logger("broker.offsets")
@@ -171,6 +171,15 @@ class ConsumerOffsetTable(JsonTable):
             self.journal.close()
             if self.is_saved:
                 self.journal.drop_before(self._begun + 1)
+
+    def take_changes(self, changes: Iterable[Change]) -> None:
+        """Have what a journal of another replica notes, in its order."""
+        for key, queue_id, offset in changes:
+            if queue_id < 0:
+                self._delete([key])
+            else:
+                self._queues_of(key)[queue_id] = offset
+                self._moved(key, queue_id, offset)
 
     def _moved(self, key: str, queue_id: int, offset: int) -> None:
         if self.journal is not None and self.journal.is_open:

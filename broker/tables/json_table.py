@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,22 @@ class JsonTable(ABC):
         self._is_saving_on = False
         self.altered_count = 0
         """How many files were found other than they had been saved since the start."""
+        self.on_entry: Callable[[str], None] = _ignore_entry
+        """Called with the name of an entry that has changed, or has gone."""
+        self.confirmed: Callable[[], Awaitable[None]] | None = None
+        """What ``saved`` waits for besides the disk: the other replicas of a set."""
+
+    def entry(self, name: str) -> Any:
+        """One entry as JSON has it, None where there is none; of tables that call ``on_entry``."""
+        raise NotImplementedError
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Have *value* for an entry, as ``entry`` gave it elsewhere, or no such entry for None.
+
+        Raises:
+            ValueError: it makes no sense, and nothing is changed.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def to_json(self) -> JsonObject:
@@ -247,7 +263,12 @@ class JsonTable(ABC):
             self.saving = asyncio.get_running_loop().create_task(self._save_in_thread())
 
     async def saved(self) -> None:
-        """Return when every change made until now is durable, if saving is on. Raises OSError."""
+        """Return when every change made until now is durable, if saving is on.
+
+        Raises:
+            OSError: the disk does not take it.
+            StoreError: the replicas of a set did not confirm it in time.
+        """
         changes = self._changes
         while self._is_saving_on and self._saved_changes < changes:
             self.save_soon()
@@ -255,6 +276,8 @@ class JsonTable(ABC):
                 await asyncio.shield(self.saving)
             if self.save_failure is not None:
                 raise self.save_failure
+        if self.confirmed is not None:
+            await self.confirmed()
 
     def save(self) -> None:
         """Write now, blocking; for where no event loop runs. Raises OSError."""
@@ -371,3 +394,7 @@ def _decode(data: bytes) -> JsonObject:
     if not isinstance(document, dict):
         raise ValueError("it holds no JSON object")
     return document
+
+
+def _ignore_entry(name: str) -> None:
+    """Nobody asked to be told."""

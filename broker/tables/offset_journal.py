@@ -25,7 +25,7 @@ import contextlib
 import hashlib
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +57,19 @@ class Change(NamedTuple):
     offset: int
 
 
+def encode_changes(changes: Iterable[Change]) -> bytes:
+    """Changes as the lines of a journal."""
+    return "".join(_line_of(((key, queue), offset)) for key, queue, offset in changes).encode()
+
+
+def decode_changes(lines: bytes) -> list[Change]:
+    """What lines of a journal tell, in their order; others are passed over."""
+    changes: list[Change] = []
+    for line in lines.decode("utf-8", "replace").split("\n"):
+        _take(line, [], changes)
+    return changes
+
+
 class OffsetJournal:
     """Files of changes. ``note`` belongs to the event loop, the rest to any thread."""
 
@@ -73,6 +86,8 @@ class OffsetJournal:
         self._parts: list[list[str]] | None = None
         self.is_open = False
         """Whether changes are taken."""
+        self.on_noted: Callable[[Change], None] | None = None
+        """Called with each change, before it is written."""
 
     def read(self, file: bytes | None) -> list[Change]:
         """What was noted after *file*, the bytes of consumerOffset.json, was written.
@@ -172,6 +187,8 @@ class OffsetJournal:
     def note(self, key: str, queue_id: int, offset: int) -> None:
         """Write a change soon; of several of one queue the last."""
         self._pending[key, queue_id] = offset
+        if self.on_noted is not None:
+            self.on_noted(Change(key, queue_id, offset))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHERING_S, self.flush)
 
@@ -180,6 +197,9 @@ class OffsetJournal:
         dropped = dict.fromkeys(keys)
         self._pending = {place: n for place, n in self._pending.items() if place[0] not in dropped}
         self._pending |= {(key, _DROPPED): 0 for key in dropped}
+        if self.on_noted is not None:
+            for key in dropped:
+                self.on_noted(Change(key, _DROPPED, 0))
         self.flush()
 
     def flush(self) -> None:

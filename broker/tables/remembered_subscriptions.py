@@ -13,6 +13,7 @@ looked up here any more: who is alive has sent a heartbeat by then.
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
@@ -54,19 +55,42 @@ class RememberedSubscriptions(JsonTable):
                 for s in subscriptions.values()
             ],
         }
-        if self._now.pop(group, None) != entry:
-            self.mark_changed()
+        is_other = self._now.pop(group, None) != entry
         # The newest last: when there are too many, the oldest goes.
         self._now[group] = entry
         if len(self._now) > GROUPS_MAX:
             del self._now[next(iter(self._now))]
+        if is_other:
+            self._changed(group)
 
     def forget(self, group: str) -> None:
         """Keep nothing of *group*."""
         self._before.pop(group, None)
         self._parsed.pop(group, None)
         if self._now.pop(group, None) is not None:
-            self.mark_changed()
+            self._changed(group)
+
+    def entry(self, name: str) -> JsonObject | None:
+        """What is kept of a group."""
+        return self._now.get(name)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Keep it, or nothing."""
+        if value is None:
+            self.forget(name)
+        else:
+            self._now[name] = dict(value)
+            self._changed(name)
+
+    def begin_anew(self) -> None:
+        """Count what is kept as from before a start that is now."""
+        self._before = dict(self._now)
+        self._parsed.clear()
+        self._started_ms = self._now_ms()
+
+    def _changed(self, group: str) -> None:
+        self.mark_changed()
+        self.on_entry(group)
 
     def keep_only(self, groups: Collection[str]) -> None:
         """Forget all groups but these."""

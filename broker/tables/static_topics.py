@@ -233,15 +233,28 @@ class StaticTopicTable(JsonTable):
         if self.mappings.get(static.topic) == static:
             return False
         self.mappings[static.topic] = static
-        self._changed()
+        self._changed(static.topic)
         return True
 
     def delete(self, topic: str) -> None:
         """Forget the mapping of a topic, if there is one."""
         if self.mappings.pop(topic, None) is not None:
-            self._changed()
+            self._changed(topic)
 
-    def _changed(self) -> None:
+    def entry(self, name: str) -> JsonObject | None:
+        """The mapping of one topic."""
+        static = self.mappings.get(name)
+        return None if static is None else static.to_json()
+
+    def take_entry(self, name: str, value: object) -> None:
+        """Create, replace or forget a mapping. Raises ValueError."""
+        if value is None:
+            self.delete(name)
+        else:
+            self.put(StaticTopic.from_json(value))
+
+    def _changed(self, topic: str) -> None:
         self.version.advance(self._now_ms())
         self.mark_changed()
         self.save_soon()
+        self.on_entry(topic)

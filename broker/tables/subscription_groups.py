@@ -205,7 +205,7 @@ class SubscriptionGroupTable(JsonTable):
         if self.groups.get(group.name) == group:
             return False
         self.groups[group.name] = group
-        self._changed()
+        self._changed(group.name)
         return True
 
     def delete(self, name: str) -> bool:
@@ -213,8 +213,31 @@ class SubscriptionGroupTable(JsonTable):
         if self.groups.pop(name, None) is None:
             return False
         self._forbidden.pop(name, None)
-        self._changed()
+        self._changed(name)
         return True
+
+    def entry(self, name: str) -> JsonObject | None:
+        """A group's settings, if anybody made it, and what it may not read."""
+        group, forbidden = self.groups.get(name), self._forbidden.get(name)
+        if group is None and forbidden is None:
+            return None
+        settings = None if group is None else group.to_json()
+        return {"settings": settings, "forbidden": forbidden or {}}
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Create, replace or forget a group and what it may not read. Raises ValueError."""
+        settings, forbidden = None, {}
+        if value is not None:
+            settings = value["settings"]
+            forbidden = {str(topic): int(bits) for topic, bits in value["forbidden"].items()}
+        group = None if settings is None else SubscriptionGroup.from_json(name, settings)
+        self.groups.pop(name, None)
+        self._forbidden.pop(name, None)
+        if group is not None:
+            self.groups[name] = group
+        if forbidden:
+            self._forbidden[name] = forbidden
+        self._changed(name)
 
     def is_forbidden(self, group: str, topic: str, bit: int = FORBIDDEN_READ) -> bool:
         """Whether *group* may not read *topic*."""
@@ -230,12 +253,13 @@ class SubscriptionGroupTable(JsonTable):
             topics.pop(topic, None)
             if not topics:
                 del self._forbidden[group]
-        self._changed()
+        self._changed(group)
 
-    def _changed(self) -> None:
+    def _changed(self, name: str) -> None:
         self.version.advance(self._now_ms())
         self.mark_changed()
         self.save_soon()
+        self.on_entry(name)
         for listener in self.listeners:
             listener()
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -258,10 +259,24 @@ class TopicTable(JsonTable):
         self._changed(name, None)
         return True
 
+    def entry(self, name: str) -> JsonObject | None:
+        """A topic's settings as topics.json has them."""
+        topic = self.configs.get(name)
+        return None if topic is None else topic.to_json()
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Create, replace or forget a topic. Raises ValueError."""
+        if value is None:
+            self.delete(name)
+        else:
+            self.put(TopicConfig.from_json(name, value))
+
     def _changed(self, name: str, topic: TopicConfig | None) -> None:
         self.version.advance(self._now_ms())
         self.mark_changed()
         self.save_soon()
+        if name:
+            self.on_entry(name)
         for listener in self.listeners:
             listener(name, topic)
 

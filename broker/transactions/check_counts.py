@@ -52,12 +52,27 @@ class CheckCounts(JsonTable):
     def put(self, offset: int, count: int) -> None:
         """Note how often its producer was asked by now."""
         self._counts[offset] = count
-        self.mark_changed()
+        self._changed(offset)
 
     def forget(self, offset: int) -> None:
         """Drop what is finished."""
         if self._counts.pop(offset, None) is not None:
-            self.mark_changed()
+            self._changed(offset)
+
+    def entry(self, name: str) -> int | None:
+        """How many checks are known of, by the half message's queue offset."""
+        return self._counts.get(int(name))
+
+    def take_entry(self, name: str, value: object) -> None:
+        """Note them, or forget them."""
+        if isinstance(value, int):
+            self.put(int(name), value)
+        else:
+            self.forget(int(name))
+
+    def _changed(self, offset: int) -> None:
+        self.mark_changed()
+        self.on_entry(str(offset))
 
     def keep_only(self, offsets: set[int]) -> None:
         """Drop everything else."""

@@ -338,3 +338,17 @@ def test_a_version_counts_changes() -> None:
     assert version != DataVersion(2, 21)
     assert DataVersion.from_json({"counter": 2, "timestamp": 20}) == version
     assert DataVersion.from_json("nonsense") == DataVersion()
+
+
+async def test_saved_waits_for_what_else_must_confirm(path: Path) -> None:
+    table = Values(path)
+    asked: list[bool] = []
+
+    async def confirmed() -> None:
+        asked.append(table.is_saved)
+
+    table.confirmed = confirmed
+    table.start_saving()
+    table.put("a")
+    await table.saved()
+    assert asked == [True]

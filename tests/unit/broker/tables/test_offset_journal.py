@@ -7,7 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.offset_journal import OffsetJournal
+from rockhopper.broker.tables.offset_journal import (
+    Change,
+    OffsetJournal,
+    decode_changes,
+    encode_changes,
+)
 from tests.support.peers import Clock
 from tests.support.raw_peer import until
 from tests.support.rot import flipped
@@ -290,3 +295,9 @@ async def test_a_copy_takes_the_place_of_what_the_group_had(tmp_path: Path) -> N
     again = table(tmp_path)
     again.load()
     assert again.queues("T", "new") == {0: 5}
+
+
+def test_changes_travel_as_lines() -> None:
+    changes = [Change("orders@billing", 3, 7), Change("orders@other", -1, 0)]
+    assert encode_changes(changes) == b"set orders@billing 3 7\ndrop orders@other\n"
+    assert decode_changes(encode_changes(changes) + b"nonsense\n") == changes
