@@ -30,6 +30,8 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+# Ours: what a replica set keeps beside its messages.
+STATE_TOPIC = "rmq_sys_rockhopper_state"
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -54,6 +56,7 @@ NOT_SENDABLE_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT_TOPIC,
         TIMER_TOPIC,
+        STATE_TOPIC,
     }
 )
 

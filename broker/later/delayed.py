@@ -139,6 +139,8 @@ class DelayedDelivery(Part):
         self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
         self._sync = NoteSync(self._journal.take_unsynced, self._journal.unsynced_again)
         self._saving: asyncio.Task[None] | None = None
+        self.on_pass: Callable[[Pass], None] | None = None
+        """Called in each pass, in front of its copies; may stage, and raise StoreError."""
 
     def open(self) -> None:
         """Learn what was delivered after delayOffset.json was saved. Once the store is open.
@@ -293,10 +295,10 @@ class DelayedDelivery(Part):
         try:
             store.check_writable()
             log_end = store.max_commit_log_offset
-            if self._journal.note(Pass(level, next_offset, end_offset, log_end)):
-                self._sync.soon()
+            about = Pass(level, next_offset, end_offset, log_end)
             store.begin()
             try:
+                self._note(about)
                 for message in messages:
                     if _wait_ms(message.store_time_ms, delay_ms, now_ms) > 0:
                         break
@@ -324,6 +326,12 @@ class DelayedDelivery(Part):
         for message, _ in staged:
             topic = message.properties[PROPERTY_REAL_TOPIC]
             self._stats.put(topic).add(1, message.size_bytes)
+
+    def _note(self, about: Pass) -> None:
+        if self._journal.note(about):
+            self._sync.soon()
+        if self.on_pass is not None:
+            self.on_pass(about)
 
     def _wait_for(self, level: int, head: StoredMessage) -> bool:
         """Wait for the next message of *level*, if it is not due."""

@@ -112,6 +112,13 @@ class Lanes:
         self._due_sequence = 0
         self._copied: deque[tuple[int, Lane, list[int]]] = deque()
         self.in_flight = 0
+        self.on_noted: Callable[[bytes], None] | None = None
+        """Called with each record, once the journal has it."""
+
+    def _note(self, record: bytes) -> None:
+        self.journal.append(record)
+        if self.on_noted is not None:
+            self.on_noted(record)
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(list(self._by_key.values()))
@@ -126,7 +133,7 @@ class Lanes:
     def open(self, group: str, topic: str, queue_id: int, cursor: int) -> Lane:
         """The lane of a group that pops there for the first time."""
         lane = Lane(self._next_number, group, topic, queue_id, cursor)
-        self.journal.append(lane_record(lane))
+        self._note(lane_record(lane))
         self._next_number += 1
         self._add(lane)
         return lane
@@ -136,18 +143,18 @@ class Lanes:
     ) -> None:
         """Messages were handed out, or passed over if there are none."""
         payload = _POP.pack(lane.number, cursor, pop_ms, invisible_ms) + _offsets(offsets)
-        self.journal.append(encode_record(POP, payload))
+        self._note(encode_record(POP, payload))
         self._pop(lane, cursor, pop_ms, invisible_ms, offsets)
 
     def acked(self, lane: Lane, offsets: Sequence[int]) -> None:
         """Messages in flight are settled."""
-        self.journal.append(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
+        self._note(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
         self._remove(lane, offsets)
 
     def changed(self, lane: Lane, offset: int, pop_ms: int, invisible_ms: int) -> None:
         """A message in flight becomes visible at another time."""
         payload = _CHANGE.pack(lane.number, offset, pop_ms, invisible_ms)
-        self.journal.append(encode_record(CHANGE, payload))
+        self._note(encode_record(CHANGE, payload))
         self._change(lane, offset, pop_ms, invisible_ms)
 
     def copied(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
@@ -157,25 +164,30 @@ class Lanes:
         """
         self._copy(lane, offsets, copy_end)
         payload = _COPIED.pack(lane.number, copy_end) + _offsets(offsets)
-        self.journal.append(encode_record(COPIED, payload))
+        self._note(encode_record(COPIED, payload))
 
     def moved(self, lane: Lane, cursor: int) -> None:
         """An operator set the offset: nothing is in flight any more."""
         fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
-        self.journal.append(lane_record(fresh))
+        self._note(lane_record(fresh))
         self.in_flight -= len(lane.entries)
         lane.entries, lane.batch, lane.cursor = {}, None, cursor
 
     def ordered(self, lane: Lane, cursor: int, batch: OrderedBatch | None) -> None:
         """An orderly pop, or an acknowledgement of one."""
         payload = _ORDERED.pack(lane.number, cursor) + encode_batch(batch)
-        self.journal.append(encode_record(ORDERED, payload))
+        self._note(encode_record(ORDERED, payload))
         lane.cursor, lane.batch = cursor, batch
 
     def drop(self, lane: Lane) -> None:
         """Topic or group are gone."""
         self._forget(lane)
-        self.journal.append(encode_record(DROP, _NUMBER.pack(lane.number)))
+        self._note(encode_record(DROP, _NUMBER.pack(lane.number)))
+
+    def forget_all(self) -> None:
+        """Forget every lane, in memory alone."""
+        for lane in self:
+            self._forget(lane)
 
     def _add(self, lane: Lane) -> None:
         self._by_key[lane.group, lane.topic, lane.queue_id] = lane
@@ -351,7 +363,7 @@ class Lanes:
             self._remove(lane, lost)
             lane.cursor = min(lane.cursor, high)
             lane.batch = None
-            self.journal.append(lane_record(lane))
+            self._note(lane_record(lane))
         return clamped
 
 

@@ -19,7 +19,7 @@ That holds for one row of batches only, so a sink that was given an owner (``own
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -80,6 +80,17 @@ class SinkPublisher(Part):
         self._published: dict[str, tuple[int, int]] = {}
         self._publishing: dict[tuple[str, int], asyncio.Task[int]] = {}
         self._one_at_a_time = asyncio.Lock()
+        self.on_intent: Callable[[Intent, list[Path]], Awaitable[None]] | None = None
+        """Called once a batch is sure to be published, with the files of its parts."""
+        self.on_published: Callable[[str, int, int], None] | None = None
+        """Called with a sink, its last batch and the number of its messages."""
+        self.confirmed: Callable[[], Awaitable[None]] | None = None
+        """What an answer waits for besides: the other replicas of a set."""
+
+    @property
+    def published(self) -> dict[str, tuple[int, int]]:
+        """Sink id -> its last batch and the number of its messages."""
+        return self._published
 
     @property
     def staged_bytes(self) -> int:
@@ -290,6 +301,7 @@ class SinkPublisher(Part):
         self._check_owner(sink_id, owner)
         last, count = self._published.get(sink_id, (-1, 0))
         if batch_id <= last:
+            await self._replicated()
             return (count if batch_id == last else 0), True
         key = (sink_id, batch_id)
         task = self._publishing.get(key)
@@ -324,9 +336,16 @@ class SinkPublisher(Part):
             self._appender.deleted.clear()
             if intent.message_count:
                 await self._commit_to(intent, paths)
+                if self.on_intent is not None:
+                    await self.on_intent(intent, paths)
                 await self._append(intent, paths)
             await self._settle(intent, paths)
+            await self._replicated()
             return intent.message_count
+
+    async def _replicated(self) -> None:
+        if self.confirmed is not None:
+            await self.confirmed()
 
     def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[StagedPart]:
         staged: list[StagedPart] = []
@@ -416,6 +435,8 @@ class SinkPublisher(Part):
     async def _settle(self, intent: Intent, paths: list[Path]) -> None:
         """Make the batch durable, and remember it instead of its intent; until that has worked."""
         self._published[intent.sink_id] = (intent.batch_id, intent.message_count)
+        if self.on_published is not None:
+            self.on_published(intent.sink_id, intent.batch_id, intent.message_count)
         while True:
             try:
                 await self._store.flushed(self._store.max_commit_log_offset)

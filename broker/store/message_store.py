@@ -94,7 +94,7 @@ class MessageStore(StoreReading):
             self._reput.wake,
         )
         self.watch = self._dispatch.watch
-        visibility = Visibility(opened, self._dispatch, self.staging)
+        self.visibility = visibility = Visibility(opened, self._dispatch, self.staging)
         self.hold = visibility.hold
         self.release = visibility.release
         self.delete_topics = visibility.delete_topics

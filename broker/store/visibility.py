@@ -1,6 +1,6 @@
 """What of the log is shown: not yet what comes into queues on hold, nor any more deleted topics."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.opening import OpenedStore
@@ -19,6 +19,10 @@ class Visibility:
         self._staging = staging
         # Where the log ended when the first of the queues was held that are.
         self._held_from_offset: int | None = None
+        self.on_deleted: Callable[[Collection[str]], None] | None = None
+        """Called once topics are deleted, with nothing of them in the log behind it yet."""
+        self.on_purged: Callable[[Collection[str], int], None] | None = None
+        """Called once topics are empty up to an offset of the log."""
 
     def hold(self, tail: QueueTail) -> None:
         """Show nobody what comes into a queue from now on, until ``release``.
@@ -46,7 +50,34 @@ class Visibility:
         deleted = self.opened.delete_topics(topics, self._log.written_offset)
         for topic in topics:
             self._staging.forget_topic(topic)
+        if self.on_deleted is not None:
+            self.on_deleted(topics)
         return deleted
+
+    def delete_in_front_of(self, topics: Collection[str], end: int) -> DeletedQueues | None:
+        """The same as another replica did it when its log ended at *end*; None if it was done.
+
+        To be called when the log is dispatched up to there and no further. Raises OSError.
+        """
+        hides = self.opened.deleted_topics.hides
+        left = [topic for topic in topics if not hides(topic, end - 1)]
+        if not left:
+            return None
+        deleted = self.opened.delete_topics(left, end)
+        for topic in left:
+            self._staging.forget_topic(topic)
+        return deleted
+
+    def purge_in_front_of(self, topics: Collection[str], end: int) -> None:
+        """Empty topics as another replica did, up to *end*. Raises OSError."""
+        hides = self.opened.purged_topics.hides
+        left = [topic for topic in topics if not hides(topic, end - 1)]
+        if left:
+            self.opened.purge_topics(left, end)
+
+    def ends(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Topics that were deleted, and such that were purged, and where the log ended then."""
+        return dict(self.opened.deleted_topics), dict(self.opened.purged_topics)
 
     def purge_topics(self, topics: Collection[str]) -> int:
         """Empty the queues of topics, which keep their offsets; return how many messages went.
@@ -56,8 +87,12 @@ class Visibility:
         end = self._dispatch.offset
         held_from = self._held_from_offset
         if held_from is None:
-            return self.opened.purge_topics(topics, end)
+            return self._purge(topics, end)
         held = {topic for topic in topics if self._dispatch.is_held(topic)}
-        return self.opened.purge_topics(held, min(held_from, end)) + self.opened.purge_topics(
-            set(topics) - held, end
-        )
+        return self._purge(held, min(held_from, end)) + self._purge(set(topics) - held, end)
+
+    def _purge(self, topics: Collection[str], end: int) -> int:
+        count = self.opened.purge_topics(topics, end)
+        if self.on_purged is not None and topics:
+            self.on_purged(topics, end)
+        return count

@@ -2,7 +2,8 @@
 
 A delivery is noted with the end of the log before its copy is written. If the process is killed,
 the log tells how far it came: the copies stand there one after the other, unless they were not
-written. Nothing else can stand there, because a pass writes all its records side by side.
+written. Nothing else can stand there, because a pass writes all its records side by side, but for
+what a replica set is told of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from rockhopper.broker.store.put import Copy
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, STATE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -103,6 +104,8 @@ def written_copies(
             copy = decode_message(record)
         except ProtocolError:
             break
+        if copy.topic == STATE_TOPIC:
+            continue
         skipped = 0
         while skipped < len(rest) and not is_copy(copy, rest[skipped]):
             skipped += 1

@@ -28,6 +28,7 @@ log = structlog.get_logger("broker.timers")
 PASS_COUNT_MAX = 64
 PASS_SIZE_BYTES_MAX = 1 << 20
 LATE_MS = 1000
+_NEVER = 1 << 63
 
 
 class Delivery:
@@ -57,6 +58,10 @@ class Delivery:
         self._slot_ends: dict[int, int] = {}
         self.delivered_count = 0
         self.late_count = 0
+        self.on_pass: Callable[[list[DueMessage]], None] | None = None
+        """Called in each pass, in front of its copies; may stage, and raise StoreError."""
+        self.on_undone: Callable[[list[DueMessage]], None] | None = None
+        """Called with what was not delivered after all."""
 
     def deliver(self) -> bool:
         """Do one pass; return whether anything was due.
@@ -83,6 +88,8 @@ class Delivery:
         log_offsets: list[int | None] = []
         messages: list[StoredMessage | None] = []
         try:
+            if self.on_pass is not None:
+                self.on_pass(taken)
             for due in taken:
                 message = self._message(due)
                 messages.append(message)
@@ -133,7 +140,10 @@ class Delivery:
             self._index.note(written, log_end)
             self._written(written, log_end, end)
         kept = set(written)
-        self._index.due.put_back([due for due in taken if due not in kept])
+        undone = [due for due in taken if due not in kept]
+        self._index.due.put_back(undone)
+        if self.on_undone is not None:
+            self.on_undone(undone)
 
     def _written(self, written: list[DueMessage], log_end: int, end: int) -> None:
         self._index.delivered(written)
@@ -159,6 +169,11 @@ class Delivery:
         """Wait for nothing to be on disk."""
         self._unsettled.clear()
         self._slot_ends.clear()
+
+    def passed_elsewhere(self, log_end: int) -> None:
+        """Another replica noted a pass from *log_end* on: what it noted before is in the log."""
+        self._unsettled.clear()
+        self._unsettled.append((_NEVER, log_end))
 
     def settled_log_offset(self) -> int:
         """Every pass that began in front of this is on disk."""

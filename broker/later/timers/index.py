@@ -6,7 +6,7 @@ later goes there as well. A slot is finished when nothing of it waits and its mi
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rockhopper.broker.later.timers.due import DueMessage, DueTimers
@@ -228,6 +228,37 @@ class TimerIndex:
         for message in messages:
             by_slot.setdefault(message.due_ms // SLOT_MS, []).append(message.queue_offset)
         self.files.note(by_slot, log_end)
+
+    def noted_elsewhere(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
+        """Another replica delivers messages that are in the index, by slot; again is fine.
+
+        Raises:
+            OSError: nothing was noted.
+        """
+        left = {
+            number: [offset for offset in offsets if offset not in slot.done]
+            for number, offsets in offsets_of.items()
+            if (slot := self._slots.get(number)) is not None
+        }
+        self.files.note({number: offsets for number, offsets in left.items() if offsets}, log_end)
+        for number, offsets in left.items():
+            slot = self._slots[number]
+            slot.done.update(offsets)
+            slot.waiting -= len(offsets)
+            self.waiting -= len(offsets)
+
+    def undone_elsewhere(self, offsets_of: Mapping[int, Sequence[int]]) -> None:
+        """What it noted was not delivered after all, and waits. Raises OSError."""
+        for number, offsets in offsets_of.items():
+            slot = self._slots.get(number)
+            undone = set() if slot is None else slot.done.intersection(offsets)
+            if slot is None or not undone:
+                continue
+            kept = [note for note in self.files.notes(number)[0] if note[0] not in undone]
+            self.files.rewrite_notes(number, kept)
+            slot.done -= undone
+            slot.waiting += len(undone)
+            self.waiting += len(undone)
 
     def take_back_note(self) -> None:
         """Undo the last ``note``."""

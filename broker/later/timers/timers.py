@@ -10,7 +10,7 @@ back, messages wait until it shows their time again.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from rockhopper.broker.later.timers.checkpoint import (
     save_checkpoint,
 )
 from rockhopper.broker.later.timers.delivery import Delivery
+from rockhopper.broker.later.timers.entries import ENTRY, Entry
 from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue
 from rockhopper.broker.later.timers.importing import import_queue
 from rockhopper.broker.later.timers.index import TimerIndex
@@ -297,6 +298,50 @@ class Timers(Part):
         java_files.save_timer_check(self._timer_check_path, data)
         self._timer_checks = self._timer_checks[-1:]
 
+    def follow(self) -> bool:
+        """Take a piece of the queue into the index; whether there may be more. Raises OSError.
+
+        For a replica that follows: it is open and never started, learns from its master what is
+        delivered, and ends with ``leave``.
+        """
+        return self.queue.follow()
+
+    def delivered_elsewhere(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
+        """The master delivers messages, by slot, whose copies are to be found from *log_end* on.
+
+        Raises:
+            OSError: it is not noted.
+        """
+        while self.queue.follow():
+            pass
+        self.index.noted_elsewhere(offsets_of, log_end)
+        self.delivery.passed_elsewhere(log_end)
+
+    def entries(self) -> tuple[int, bytes]:
+        """How far the queue is in the index, and the entries of all that waits, packed."""
+        return self.queue.offset, b"".join([ENTRY.pack(*entry) for entry in self.index.pending()])
+
+    def take_entries(self, queue_offset: int, entries: bytes, log_end: int) -> None:
+        """Have what a master had when its log ended at *log_end*, and nothing else. OSError."""
+        self.index.clear()
+        self.delivery.passed_elsewhere(log_end)
+        found = sorted((Entry(*fields) for fields in ENTRY.iter_unpack(entries)), key=_by_offset)
+        self.index.add(found)
+        self.queue.offset = queue_offset
+
+    async def save(self) -> None:
+        """Have index and checkpoint on disk, in a thread, unless that is under way."""
+        if self.saving is None:
+            self._begin_to_save()
+        if self.saving is not None:
+            await asyncio.shield(self.saving)
+
+    def leave(self) -> None:
+        """Save, and let go of the files; blocks. Raises OSError."""
+        self._is_open = False
+        self.save_now()
+        self.index.close()
+
     def _soon(self) -> None:
         if self._is_running:
             self._timer.soon()
@@ -412,3 +457,7 @@ class Timers(Part):
                 continue
             if self.delivery.is_settled(number):
                 self.index.drop(number)
+
+
+def _by_offset(entry: Entry) -> int:
+    return entry.queue_offset
