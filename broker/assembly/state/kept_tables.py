@@ -1,0 +1,49 @@
+"""The tables that replicas tell each other of, by the names of their files."""
+
+from typing import NamedTuple
+
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.transactions.check_counts import CheckCounts
+
+
+class KeptTables(NamedTuple):
+    """Those of one broker that *tables* does not hold, beside it."""
+
+    tables: Tables
+    modes: MessageRequestModeTable
+    counts: CheckCounts
+    values: KeyValueTable | None
+    """Those of its name service, if it has one."""
+
+    @property
+    def confirmed(self) -> dict[str, JsonTable]:
+        """Those whose changes are answered once the replicas have them."""
+        tables = self.tables
+        return _by_name(
+            tables.topics,
+            tables.groups,
+            tables.static_topics,
+            tables.topic_ids,
+            tables.sink_owners,
+            tables.sink_homes,
+            self.modes,
+            *([] if self.values is None else [self.values]),
+        )
+
+    @property
+    def gathered(self) -> dict[str, JsonTable]:
+        """Those whose changes may come a moment later."""
+        return _by_name(self.tables.subscriptions, self.counts)
+
+    @property
+    def every(self) -> dict[str, JsonTable]:
+        """Those of both kinds, and those that are told of in other ways."""
+        others = _by_name(self.tables.offsets, self.tables.delay_offsets)
+        return self.confirmed | self.gathered | others
+
+
+def _by_name(*tables: JsonTable) -> dict[str, JsonTable]:
+    return {table.path.name: table for table in tables}

@@ -1,0 +1,203 @@
+"""The records of rmq_sys_rockhopper_state: what the body of such a message holds.
+
+All integers big-endian:
+
+    offset  size  field
+         0     1  version, 1
+         1     8  writer: a number at random for each time that a master begins to lead
+         9     8  queue offset of the first record of the newest whole snapshot, -1 for none
+        17     …  entries, back to back: kind:1 size:4 payload
+
+Of two logs that hold a record of one writer at one offset, all that is in front of it is the same.
+
+Kinds and their payloads:
+
+    1 SNAPSHOT       number:4 count:4 and a piece of a snapshot. The pieces one after the other are
+                     zlib's, and hold entries
+    2 ENTRY          size:2 table, size:2 name, value as JSON; nothing for one that has gone
+    3 DOCUMENT       size:2 table, its whole content as JSON
+    4 OFFSETS        lines of the journal of consumer offsets (tables/offset_journal.py)
+    5 DELAYED        level:8 first queue offset:8 offset behind the last:8, of a pass whose copies
+                     follow in the log
+    6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
+    7 TIMERS_UNDONE  the same of what of a pass was not delivered after all
+    8 TIMERS_ALL     queue offset up to which all is told:8, entries of what waits
+                     (later/timers/entries.py)
+    9 POPPED         records of the journal of pop (pop/lanes.py), each of them once
+   10 POPPED_ALL     the same, and there is nothing else
+   11 DELETED        topics as JSON: the log in front of this record has nothing of them any more
+   12 PURGED         [topics, log offset in front of which theirs are gone] as JSON
+   13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
+   14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is done with
+   15 PART           size:2 file name, position:8, bytes of a part that is going to be published
+   16 INTENT         rockhopper/sinks/intent.json, the entries (sinks/journal.py)
+"""
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+VERSION = 1
+NO_SNAPSHOT = -1
+PIECE_SIZE_BYTES = 256 << 10
+
+_HEAD = struct.Struct(">BQq")
+_ENTRY_HEAD = struct.Struct(">BI")
+_SIZE = struct.Struct(">H")
+_PIECE = struct.Struct(">II")
+
+
+class Kind(IntEnum):
+    """What an entry tells."""
+
+    SNAPSHOT = 1
+    ENTRY = 2
+    DOCUMENT = 3
+    OFFSETS = 4
+    DELAYED = 5
+    TIMERS = 6
+    TIMERS_UNDONE = 7
+    TIMERS_ALL = 8
+    POPPED = 9
+    POPPED_ALL = 10
+    DELETED = 11
+    PURGED = 12
+    ENDS = 13
+    PUBLISHED = 14
+    PART = 15
+    INTENT = 16
+
+
+Entry = tuple[int, bytes]
+"""Kind and payload. A kind that is not known is a younger release's."""
+
+
+class StateRecord(NamedTuple):
+    """The body of one message."""
+
+    writer: int
+    snapshot: int
+    entries: list[Entry]
+
+
+class StateRecordError(ValueError):
+    """A body that is none of these; the message says why."""
+
+
+def encode_state(writer: int, snapshot: int, entries: Iterable[Entry]) -> bytes:
+    """A body."""
+    return _HEAD.pack(VERSION, writer, snapshot) + encode_entries(entries)
+
+
+def encode_entries(entries: Iterable[Entry]) -> bytes:
+    """Entries, back to back."""
+    return b"".join(_ENTRY_HEAD.pack(kind, len(payload)) + payload for kind, payload in entries)
+
+
+def decode_state(body: bytes) -> StateRecord:
+    """What a body holds. Raises StateRecordError."""
+    if len(body) < _HEAD.size:
+        raise StateRecordError(f"{len(body)} bytes are too few")
+    version, writer, snapshot = _HEAD.unpack_from(body)
+    if version != VERSION:
+        raise StateRecordError(
+            f"it is of version {version}, and this release knows {VERSION}: upgrade this replica"
+        )
+    return StateRecord(writer, snapshot, list(decode_entries(body, _HEAD.size)))
+
+
+def decode_entries(data: bytes, position: int = 0) -> Iterator[Entry]:
+    """The entries in *data*. Raises StateRecordError."""
+    while position < len(data):
+        start = position + _ENTRY_HEAD.size
+        if start > len(data):
+            raise StateRecordError("it ends in the midst of an entry")
+        kind, size_bytes = _ENTRY_HEAD.unpack_from(data, position)
+        position = start + size_bytes
+        if position > len(data):
+            raise StateRecordError("it ends in the midst of an entry")
+        yield kind, data[start:position]
+
+
+def encode_piece(number: int, count: int, data: bytes) -> bytes:
+    """The payload of a piece of a snapshot."""
+    return _PIECE.pack(number, count) + data
+
+
+def decode_piece(payload: bytes) -> tuple[int, int, bytes]:
+    """Its number, how many there are, and what it holds."""
+    number, count = _PIECE.unpack_from(payload)
+    return number, count, payload[_PIECE.size :]
+
+
+def encode_table_entry(table: str, name: str, value: Any) -> bytes:
+    """The payload of ENTRY; *value* None for one that has gone."""
+    text = b"" if value is None else json.dumps(value).encode()
+    return _text(table) + _text(name) + text
+
+
+def decode_table_entry(payload: bytes) -> tuple[str, str, Any]:
+    """Table, name and value."""
+    table, position = _text_at(payload, 0)
+    name, position = _text_at(payload, position)
+    text = payload[position:]
+    return table, name, json.loads(text) if text else None
+
+
+def encode_document(table: str, document: bytes) -> bytes:
+    """The payload of DOCUMENT."""
+    return _text(table) + document
+
+
+def decode_document(payload: bytes) -> tuple[str, bytes]:
+    """Table and content."""
+    table, position = _text_at(payload, 0)
+    return table, payload[position:]
+
+
+def encode_part(name: str, position: int, data: bytes) -> bytes:
+    """The payload of PART."""
+    return _text(name) + encode_numbers(position) + data
+
+
+def decode_part(payload: bytes) -> tuple[str, int, bytes]:
+    """File name, position and bytes."""
+    name, position = _text_at(payload, 0)
+    (at,) = decode_numbers(payload[position:], 1)
+    return name, at, payload[position + 8 :]
+
+
+def encode_slots(places: Iterable[tuple[int, int]]) -> bytes:
+    """The payload of TIMERS: slots and queue offsets."""
+    return b"".join(struct.pack(">qq", *place) for place in places)
+
+
+def decode_slots(payload: bytes) -> dict[int, list[int]]:
+    """Slot -> queue offsets."""
+    offsets_of: dict[int, list[int]] = {}
+    for slot, queue_offset in struct.iter_unpack(">qq", payload):
+        offsets_of.setdefault(slot, []).append(queue_offset)
+    return offsets_of
+
+
+def encode_numbers(*numbers: int) -> bytes:
+    """Eight bytes for each."""
+    return struct.pack(f">{len(numbers)}q", *numbers)
+
+
+def decode_numbers(payload: bytes, count: int) -> tuple[int, ...]:
+    """The first *count* of them."""
+    return struct.unpack_from(f">{count}q", payload)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _SIZE.pack(len(data)) + data
+
+
+def _text_at(payload: bytes, position: int) -> tuple[str, int]:
+    (size_bytes,) = _SIZE.unpack_from(payload, position)
+    start = position + _SIZE.size
+    return payload[start : start + size_bytes].decode(), start + size_bytes

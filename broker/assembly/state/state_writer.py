@@ -1,0 +1,293 @@
+"""StateWriter: what a master tells its followers of what is not a message, while it leads.
+
+First a snapshot, then each change:
+
+    at once, the answer waits   topics, groups, static topics, ids, request modes, sinks, values
+                                of the name service; deletions and purges
+    in the pass of the copies   what delay levels and timers deliver
+    25 ms later at most         what is popped, acknowledged, revived
+    100 ms later at most        committed offsets, counts of checks, subscriptions
+
+Another snapshot comes when retention comes near to the last one, so that a log that is whole always
+holds one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import msgspec
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.assembly.state import applied
+from rockhopper.broker.assembly.state.kept_tables import KeptTables
+from rockhopper.broker.assembly.state.sink_copies import pieces_of_parts
+from rockhopper.broker.assembly.state.snapshot import once, pieces_of
+from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID, StateLog
+from rockhopper.broker.assembly.state.state_records import (
+    PIECE_SIZE_BYTES,
+    Entry,
+    Kind,
+    encode_numbers,
+    encode_slots,
+    encode_table_entry,
+)
+from rockhopper.broker.later.delay_journal import Pass
+from rockhopper.broker.later.timers.due import DueMessage
+from rockhopper.broker.later.timers.entries import SLOT_MS
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.sinks.journal import Intent
+from rockhopper.broker.store.files.errors import NotReplicatedError
+from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.tables.offset_journal import Change, encode_changes
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.names import STATE_TOPIC
+
+STATE_INTERVAL_MS = 100
+POP_INTERVAL_MS = 25
+_DROPPED = -1
+
+
+class StateWriter:
+    """Belongs to the event loop; begins once the parts are open."""
+
+    def __init__(
+        self,
+        parts: ServingParts,
+        values: KeyValueTable | None = None,
+        *,
+        interval_ms: int = STATE_INTERVAL_MS,
+        pop_interval_ms: int = POP_INTERVAL_MS,
+    ) -> None:
+        """*values* are those of the name service in this process, if there is one."""
+        self._parts = parts
+        self._store = parts.store
+        self._kept = KeptTables(
+            parts.tables, parts.pop.request_modes, parts.transactions.counts, values
+        )
+        self._interval_s = interval_ms / 1000
+        self._pop_interval_s = pop_interval_ms / 1000
+        self._log = StateLog(parts.store)
+        self._timer: asyncio.TimerHandle | None = None
+        self._changes: dict[tuple[str, int], int] = {}
+        self._popped: list[bytes] = []
+        self._touched: dict[tuple[str, str], None] = {}
+        self._snapshot_at = 0
+        self._min_offset = 0
+        self._is_writing = False
+
+    def begin(self) -> None:
+        """Write a snapshot, and from now on every change.
+
+        Raises:
+            StoreError: the store takes nothing now.
+            OSError: it cannot be noted that what this replica followed is over.
+        """
+        applied.remove(self._store.layout)
+        self._is_writing = True
+        self._parts.topics.put(
+            TopicConfig(STATE_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=0)
+        )
+        self.write_snapshot()
+        self._hook()
+
+    def write_snapshot(self) -> None:
+        """Tell all of it; blocks the loop. Raises StoreError: none of it counts."""
+        store = self._store
+        self._gathered()
+        store.check_writable()
+        self._log.flush()
+        store.begin()
+        self._min_offset, self._snapshot_at = (
+            store.min_commit_log_offset,
+            store.max_commit_log_offset,
+        )
+        first = store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+        for piece in pieces_of(self._parts, self._kept):
+            self._log.stage([piece])
+        store.commit()
+        self._log.snapshot = first
+
+    def _hook(self) -> None:
+        parts, log = self._parts, self._log
+        for name, table in self._kept.confirmed.items():
+            table.on_entry = self._teller(name, table)
+            table.confirmed = log.confirmed
+        for name, table in self._kept.gathered.items():
+            table.on_entry = self._gatherer(name)
+        if (journal := parts.offsets.journal) is not None:
+            journal.on_noted = self._committed
+        parts.delayed.on_pass = self._delivers_level
+        delivery = parts.timers.delivery
+        delivery.on_pass, delivery.on_undone = self._delivers_timers, self._undone
+        parts.pop.lanes.on_noted = self._pop_noted
+        parts.sinks.on_intent, parts.sinks.on_published = self._intended, self._published
+        parts.sinks.confirmed = log.confirmed
+        visibility = self._store.visibility
+        visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
+
+    def _unhook(self) -> None:
+        parts = self._parts
+        for table in self._kept.every.values():
+            table.on_entry, table.confirmed = _ignore, None
+        if (journal := parts.offsets.journal) is not None:
+            journal.on_noted = None
+        delivery, visibility = parts.timers.delivery, self._store.visibility
+        parts.delayed.on_pass = parts.pop.lanes.on_noted = None
+        parts.sinks.on_intent = parts.sinks.on_published = parts.sinks.confirmed = None
+        delivery.on_pass = delivery.on_undone = None
+        visibility.on_deleted = visibility.on_purged = None
+
+    async def stop(self) -> None:
+        """Tell what is gathered, and nothing more; return when it is safe.
+
+        Raises:
+            StoreError: it was not in time.
+        """
+        if self._is_writing:
+            self._gathered()
+            self._log.flush()
+            self.drop()
+            await self._log.confirmed()
+
+    def drop(self) -> None:
+        """Tell nothing more, not even what is gathered."""
+        if self._is_writing:
+            self._is_writing = False
+            self._unhook()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._log.close()
+
+    def _teller(self, table_name: str, table: JsonTable) -> Callable[[str], None]:
+        # What a topic's queues are is known before its messages come into them.
+        is_alone = table is self._kept.tables.topics
+
+        def tell(name: str) -> None:
+            payload = encode_table_entry(table_name, name, table.entry(name))
+            self._log.note([(Kind.ENTRY, payload)], alone=is_alone)
+
+        return tell
+
+    def _gatherer(self, table_name: str) -> Callable[[str], None]:
+        def gather(name: str) -> None:
+            self._touched[table_name, name] = None
+            self._soon(self._interval_s)
+
+        return gather
+
+    def _committed(self, change: Change) -> None:
+        changes = self._changes
+        place = change.key, change.queue_id
+        if change.queue_id == _DROPPED:
+            for other in [other for other in changes if other[0] == change.key]:
+                del changes[other]
+        changes.pop(place, None)
+        changes[place] = change.offset
+        self._soon(self._interval_s)
+
+    def _pop_noted(self, record: bytes) -> None:
+        self._popped.append(once(record))
+        self._soon(self._pop_interval_s)
+
+    def _soon(self, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + delay_s
+        if self._timer is not None:
+            if self._timer.when() <= due_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due_s, self._tell_gathered)
+
+    def _tell_gathered(self) -> None:
+        self._timer = None
+        self._gathered()
+        self._log.flush()
+        if self._is_snapshot_old():
+            self.write_snapshot()
+
+    def _gathered(self) -> None:
+        """Note what is gathered, in records of a bounded size."""
+        every = self._kept.gathered
+        entries: list[Entry] = [
+            (Kind.ENTRY, encode_table_entry(table, name, every[table].entry(name)))
+            for table, name in self._touched
+        ]
+        self._touched.clear()
+        changes = [
+            Change(key, queue_id, offset) for (key, queue_id), offset in self._changes.items()
+        ]
+        self._changes.clear()
+        entries += _joined(Kind.OFFSETS, [encode_changes([change]) for change in changes])
+        entries += _joined(Kind.POPPED, self._popped)
+        self._popped.clear()
+        size_bytes, told = 0, list[Entry]()
+        for entry in entries:
+            if told and size_bytes + len(entry[1]) > PIECE_SIZE_BYTES:
+                self._log.note(told)
+                size_bytes, told = 0, []
+            told.append(entry)
+            size_bytes += len(entry[1])
+        if told:
+            self._log.note(told)
+
+    def _is_snapshot_old(self) -> bool:
+        """Whether retention deletes, and would soon delete the newest snapshot."""
+        min_offset = self._store.min_commit_log_offset
+        file_size = self._parts.config.store.commit_log_file_size_bytes
+        return min_offset > self._min_offset and self._snapshot_at < min_offset + file_size
+
+    def _delivers_level(self, about: Pass) -> None:
+        payload = encode_numbers(about.level, about.first_offset, about.end_offset)
+        self._log.stage([(Kind.DELAYED, payload)])
+
+    def _delivers_timers(self, due: Collection[DueMessage]) -> None:
+        self._log.stage([(Kind.TIMERS, _slots_of(due))])
+
+    def _undone(self, due: Collection[DueMessage]) -> None:
+        self._log.note([(Kind.TIMERS_UNDONE, _slots_of(due))])
+
+    def _deleted(self, topics: Collection[str]) -> None:
+        self._log.note([(Kind.DELETED, fastjson.dumps(list(topics)).encode())], alone=True)
+
+    def _purged(self, topics: Collection[str], end: int) -> None:
+        self._log.note([(Kind.PURGED, fastjson.dumps([list(topics), end]).encode())], alone=True)
+
+    async def _intended(self, intent: Intent, paths: list[Path]) -> None:
+        for piece in pieces_of_parts(paths):
+            self._log.note([piece])
+            self._log.flush()
+            await asyncio.sleep(0)
+        self._log.note([(Kind.INTENT, fastjson.dumps(msgspec.to_builtins(intent)).encode())])
+        # Sure to be published, here or elsewhere: what follows waits for the replicas anyway.
+        with contextlib.suppress(NotReplicatedError):
+            await self._log.confirmed()
+
+    def _published(self, sink_id: str, batch_id: int, message_count: int) -> None:
+        last = {sink_id: (batch_id, message_count)}
+        self._log.note([(Kind.PUBLISHED, fastjson.dumps(last).encode())])
+
+
+def _slots_of(due: Collection[DueMessage]) -> bytes:
+    return encode_slots((message.due_ms // SLOT_MS, message.queue_offset) for message in due)
+
+
+def _joined(kind: Kind, parts: list[bytes]) -> list[Entry]:
+    """Payloads of one kind, put together to such of a bounded size."""
+    entries: list[Entry] = []
+    start = size_bytes = 0
+    for at, part in enumerate(parts):
+        if size_bytes and size_bytes + len(part) > PIECE_SIZE_BYTES:
+            entries.append((kind, b"".join(parts[start:at])))
+            start, size_bytes = at, 0
+        size_bytes += len(part)
+    if size_bytes:
+        entries.append((kind, b"".join(parts[start:])))
+    return entries
+
+
+def _ignore(name: str) -> None:
+    """Nobody is told."""

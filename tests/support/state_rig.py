@@ -1,0 +1,249 @@
+"""A master and a follower in one process: two stores, and the log's bytes carried by hand."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.assembly.state.state_applier import StateApplier
+from rockhopper.broker.assembly.state.state_writer import StateWriter
+from rockhopper.broker.later.timers.times import out_ms
+from rockhopper.broker.loop.clock import BrokerClock
+from rockhopper.broker.loop.slices import at_once
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.extra_info import ExtraInfo
+from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQUE_KEY,
+    encode_properties,
+)
+from rockhopper.protocol.store.message_codec import decode_messages
+from tests.support.peers import Clock
+from tests.support.served_broker import SETTINGS, STORE_HOST
+from tests.support.stepped_loop import SteppedLoop
+
+LEVEL, LEVEL_MS = 1, 1000
+GROUP = "billing"
+INVISIBLE_MS = 60_000
+Result = TypeVar("Result")
+
+
+class Member(ServingParts):
+    """One replica: a store that follows or leads."""
+
+    def __init__(self, root: Path, clock: Clock, loop: SteppedLoop, **settings: str) -> None:
+        self.loop = loop
+        self.config = build_config(SETTINGS | settings | {"storePathRootDir": str(root)})
+        self.clock = BrokerClock(clock, clock.monotonic_ns)
+        self.stats = BrokerStats(now_ms=clock)
+        self.values = KeyValueTable(root / "config" / "kvConfig.json")
+        self.load_tables()
+        self.values.load()
+        self.writer: StateWriter | None = None
+        self.is_gone = False
+        self.open_store(STORE_HOST, DelayLevels())
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do something in the loop."""
+        return self.loop.run(work)
+
+    async def flushing(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do something that waits for the disk."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            self.store.flush_now()
+            await asyncio.sleep(0)
+        return task.result()
+
+    def lead(self) -> None:
+        """Be a broker over the open store, and tell everything."""
+
+        async def lead() -> None:
+            self.build(STORE_HOST, DelayLevels())
+            await self.flushing(self.parts.open())
+            self.values.start_saving()
+            self.writer = StateWriter(self, self.values)
+            self.writer.begin()
+            self.parts.start()
+
+        self.run(lead())
+
+    def follow(self) -> None:
+        """Begin to apply what a master tells."""
+
+        async def follow() -> None:
+            self.tables.open()
+            self.values.start_saving()
+            self.applier = StateApplier(
+                self.store,
+                self.tables,
+                self.config,
+                self.values,
+                now_ms=self.now_ms,
+                steady_ms=self.steady_ms,
+            )
+            self.applier.open()
+
+        self.run(follow())
+
+    def take(self, master: "Member", end_offset: int | None = None) -> None:
+        """Copy the master's log up to *end_offset*, and apply what it tells."""
+        ours, theirs = self.store, master.store
+        end = theirs.max_commit_log_offset if end_offset is None else end_offset
+        file_size = self.config.store.commit_log_file_size_bytes
+
+        async def take() -> None:
+            while (start := ours.received_offset) < end:
+                file_end = start - start % file_size + file_size
+                data = theirs.opened.commit_log.read(start, min(end, file_end))
+                ours.append_raw(start, data)
+            ours.follow_to(end, 0)
+            while ours.catch_up():
+                pass
+            self.applier.apply_to(end)
+
+        self.run(take())
+
+    def promote(self) -> None:
+        """Apply the rest, and lead."""
+        self.run(self.applier.finish())
+        for tail in self.store.staging.tails.values():
+            tail.next_offset = self.store.queue_range(tail.topic, tail.queue_id)[1]
+        self.lead()
+
+    def kill(self) -> None:
+        """Let go of everything without a word, unless that was done."""
+        if self.is_gone:
+            return
+        self.is_gone = True
+
+        async def kill() -> None:
+            if self.writer is not None:
+                self.writer.drop()
+                self.parts.stop()
+            for table in (*self.tables.every, self.values):
+                table.stop_saving()
+
+        self.run(kill())
+        self.store.abandon()
+
+    def put(self, topic: str, body: bytes = b"hello", **properties: str) -> None:
+        """Store one message."""
+
+        async def put() -> None:
+            self.store.put(MessageToStore(topic, 0, body, encode_properties(properties)))
+
+        self.run(put())
+
+    def put_delayed(self, topic: str, body: bytes) -> None:
+        """Store a message that is to come a second later."""
+        waiting = {
+            PROPERTY_DELAY_LEVEL: str(LEVEL),
+            PROPERTY_REAL_TOPIC: topic,
+            PROPERTY_REAL_QUEUE_ID: "0",
+        }
+        self.put(SCHEDULE_TOPIC, body, **waiting)
+
+    def put_timer(self, topic: str, body: bytes, due_ms: int) -> None:
+        """Store a message that is to come at a time."""
+        waiting = {
+            PROPERTY_TIMER_OUT_MS: str(out_ms(due_ms)),
+            PROPERTY_REAL_TOPIC: topic,
+            PROPERTY_REAL_QUEUE_ID: "0",
+            PROPERTY_UNIQUE_KEY: body.hex(),
+        }
+        self.put(TIMER_TOPIC, body, **waiting)
+
+    def bodies(self, topic: str) -> list[bytes]:
+        """What stands in the queue of a topic."""
+        return [m.body for m in decode_messages(self.store.get_message(topic, 0, 0, 1000).body)]
+
+    def create_topic(self, name: str) -> None:
+        """Make a topic with one queue."""
+
+        async def create() -> None:
+            self.topics.put(TopicConfig(name, read_queue_nums=1, write_queue_nums=1))
+
+        self.run(create())
+
+    def pop_some(self, topic: str) -> list[bytes]:
+        """Pop messages for the group; their bodies."""
+        wanted = Wanted(GROUP, topic, -1, 32, INVISIBLE_MS, False, None, False)
+
+        async def pop() -> list[bytes]:
+            answer = at_once(self.pop.pop_steps(wanted))
+            self._popped = answer.pop_ms, answer.revive_queue_id
+            return [message.body for message in decode_messages(answer.body())]
+
+        return self.run(pop())
+
+    def ack(self, topic: str, offset: int) -> None:
+        """Acknowledge a message of the last pop."""
+        pop_ms, revive_queue_id = self._popped
+        info = ExtraInfo(0, pop_ms, INVISIBLE_MS, revive_queue_id, "0")
+
+        async def ack() -> None:
+            self.pop.ack(GROUP, topic, 0, [offset], info)
+
+        self.run(ack())
+
+
+class Pair:
+    """A master that leads and a follower that has all of it."""
+
+    def __init__(self, root: Path, **settings: str) -> None:
+        self.root = root
+        self.settings = settings
+        self._members: list[Member] = []
+        self.loop = SteppedLoop()
+        self.clock = Clock()
+        self.master = self.member("a")
+        self.master.lead()
+        self.follower = self.member("b")
+        self.follower.follow()
+        self.take()
+
+    def member(self, name: str) -> Member:
+        """A replica over the store of that name, new or as it was left."""
+        member = Member(self.root / name, self.clock, self.loop, **self.settings)
+        self._members.append(member)
+        return member
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for member in self._members:
+            member.kill()
+        self.loop.run(asyncio.sleep(0))
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    def take(self) -> None:
+        """Let the follower have all that the master has."""
+        self.follower.take(self.master)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for both."""
+        self.clock.advance(int(seconds * 1000))
+        self.loop.advance(seconds)
+
+    def gather(self) -> None:
+        """Let enough time pass for all that is gathered, and let the follower have it."""
+        self.pass_time(0.2)
+        self.take()
+
+    def fail_over(self) -> Member:
+        """Kill the master, and let the follower lead."""
+        self.master.kill()
+        self.follower.promote()
+        return self.follower
