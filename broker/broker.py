@@ -30,15 +30,23 @@ from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.assembly.replicating.set_member import SetMember
+from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.ha.engines import engine_for
+from rockhopper.broker.ha.running.links import SetFacts
+from rockhopper.broker.ha.running.replica import Membership, now_ms
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
+from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.followed_master import FollowError
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.processors.replica import following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
@@ -52,7 +60,8 @@ from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.settings.setting_fields import format_value
+from rockhopper.broker.settings.replica_config import read_secret
+from rockhopper.broker.settings.setting_fields import SettingError, format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
@@ -116,6 +125,11 @@ class Broker(ServingParts):
         self._settings_at_start: BrokerConfig | None = None
         self.follower: Follower | None = None
         """There while this broker follows another."""
+        self.member: SetMember | None = None
+        """There while this broker is a replica of a set."""
+        self._shares = 0, 0
+        self._store_host = b""
+        self._levels = DelayLevels(config.delay_levels)
         self.takeover = Takeover(self.stop, self.start, on_failure=self.failed.set)
 
     @classmethod
@@ -212,24 +226,22 @@ class Broker(ServingParts):
             self._use_temporary_directory()
         config = self.config
         host = fixed_host(config.bind_address, config.broker_ip1)
-        store_host = host_bytes(host, self._ports.number("listenPort"))
-        levels = DelayLevels(config.delay_levels)
-        broker_share, name_share = connection_shares(
+        store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
+        levels = self._levels
+        broker_share, name_share = self._shares = connection_shares(
             with_store=True, with_name_service=config.role is Role.ALL
         )
         if await self._follow(store_host, levels, broker_share):
+            return
+        if config.replication.is_replica:
+            await self._join_set(host)
             return
         with store_errors_explained(config.store.root):
             self.load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
             self.open_store(store_host, levels, mapped_files_max=mapped_files_share())
-        self.build(
-            store_host,
-            levels,
-            name_service=self.name_service,
-            call_later=asyncio.get_running_loop().call_later,
-        )
+        self._build(store_host, levels)
         self._make_server(store_host, broker_share)
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
@@ -238,6 +250,14 @@ class Broker(ServingParts):
             await self.parts.open()
         await self._open_ports()
         self._is_ready = True
+
+    def _build(self, store_host: bytes, levels: DelayLevels) -> None:
+        self.build(
+            store_host,
+            levels,
+            name_service=self.name_service,
+            call_later=asyncio.get_running_loop().call_later,
+        )
 
     async def _follow(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> bool:
         """Follow if that is set; False when the store is this broker's own, by now or ever since.
@@ -276,6 +296,113 @@ class Broker(ServingParts):
         await self._ports.listen("listenPort", self.server.start_on)
         self._is_ready = True
 
+    async def _join_set(self, host: str) -> None:
+        """Be a replica: what is served is up to ``member`` from now on.
+
+        Raises:
+            StartError: its settings, its store or its ports cannot be used.
+        """
+        config, replication = self.config, self.config.replication
+        try:
+            secret_file = replication.secret_file
+            facts = SetFacts(
+                config.cluster_name,
+                config.broker_name,
+                config.store.commit_log_file_size_bytes,
+                read_secret("haSecretFile", secret_file) if secret_file else b"",
+            )
+            engine = engine_for(config, now_ms)
+        except (SettingError, EngineError) as error:
+            raise StartError(str(error)) from error
+        port = self._ports.number("listenPort")
+        self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
+        member = self.member = SetMember(
+            self,
+            self,
+            engine,
+            store_host=self._store_host,
+            levels=self._levels,
+            mapped_files_max=mapped_files_share(),
+        )
+        self._undo.push_async_callback(self._leave_set)
+        await self._open_health_port()
+        with store_errors_explained(config.store.root):
+            await member.open(
+                Membership(
+                    replication.replica_id,
+                    facts,
+                    replication.floor,
+                    self._advertiser.address_for("0.0.0.0", host),
+                    host=config.bind_address,
+                    ha_port=replication.ha_port(port),
+                    ha_host=replication.address or config.broker_ip1 or host,
+                    priority=replication.priority,
+                )
+            )
+        self._is_ready = True
+
+    async def _leave_set(self) -> None:
+        member, self.member = self.member, None
+        if member is not None:
+            await member.close()
+
+    def standing(self) -> BrokerStanding:
+        """What name services are to show of this broker."""
+        return ALONE if self.member is None else self.member.standing()
+
+    # What a replica opens for its clients, from role to role: see Doors.
+
+    def load_names(self) -> KeyValueTable | None:
+        """See Doors."""
+        if self.config.role is not Role.ALL:
+            return None
+        self.name_service = self._make_name_service(self._shares[1])
+        return self.name_service.values
+
+    async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
+        """See Doors."""
+        if self.name_service is not None:
+            self._ports.take_again("namesrvPort")
+            undo.push_async_callback(self.name_service.close)
+            await self._ports.listen("namesrvPort", self.name_service.start_on)
+        registration = self._registration = self._make_registration()
+        undo.push_async_callback(registration.stop)
+        registration.start()
+
+    async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
+        """See Doors."""
+        assert self.member is not None
+        self.server = following_server(self.member, self.store, self.access, self._shares[0])
+        self.store.on_failure = self._store_failed
+        undo.callback(self._cancel_timers)
+        self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
+        undo.push_async_callback(self._close_server)
+        self._ports.take_again("listenPort")
+        await self._ports.listen("listenPort", self.server.start_on)
+
+    async def _close_server(self) -> None:
+        await self.server.close()
+
+    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
+        """See Doors."""
+        await self.server.close()
+        self._cancel_timers()
+        self._build(self._store_host, self._levels)
+        self._make_server(self._store_host, self._shares[0])
+        undo.push_async_callback(self.parts.close)
+        await self.parts.open()
+        self._ports.take_again("listenPort")
+        await self._open_broker_port(undo)
+
+    def standing_changed(self) -> None:
+        """See Doors."""
+        if self._registration is not None:
+            self._registration.announce_soon()
+
+    def cannot_go_on(self) -> None:
+        """See Doors."""
+        self.failed.set()
+
     async def _stop_following(self) -> None:
         follower, self.follower = self.follower, None
         if follower is not None:
@@ -308,6 +435,7 @@ class Broker(ServingParts):
                 permission=lambda: self.config.live.broker_permission,
                 address_for=self._address_for,
                 may_have_group=self._may_have_group,
+                standing=self.standing,
             ),
         )
         service.load()
@@ -321,27 +449,37 @@ class Broker(ServingParts):
         if self.name_service is not None:
             self._undo.push_async_callback(self.name_service.close)
             await self._ports.listen("namesrvPort", self.name_service.start_on)
-        self.parts.start()
-        self._registration = Registration(
-            config,
+        registration = self._registration = self._make_registration()
+        await self._open_broker_port(self._undo)
+        registration.start()
+
+    def _make_registration(self) -> Registration:
+        port, replication = self._ports.number("listenPort"), self.config.replication
+        return Registration(
+            self.config,
             self.topics,
             self._advertiser,
             instance=self._instance,
-            ha_port=port + 1,
+            ha_port=replication.ha_port(port),
+            standing=self.standing,
         )
+
+    async def _open_broker_port(self, undo: contextlib.AsyncExitStack) -> None:
+        """Begin to act, and let clients in, until *undo*."""
+        config = self.config
+        self.parts.start()
         self._every(SAMPLE_INTERVAL_MS, self.expire)
         self._every(SAMPLE_INTERVAL_MS, self._sample)
-        self._undo.callback(lambda: self._sampling and self._sampling.cancel())
+        undo.callback(lambda: self._sampling and self._sampling.cancel())
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         self.stalls.start()
-        self._undo.callback(self.stalls.stop)
+        undo.callback(self.stalls.stop)
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
-        self._undo.push_async_callback(self._stop_serving)
+        undo.push_async_callback(self._stop_serving)
         await self._ports.listen("listenPort", self.server.start_on)
         if config.vip_channel_enabled and config.listen_port > VIP_PORTS_BELOW:
             await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
-        self._registration.start()
 
     async def _open_health_port(self) -> None:
         health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
@@ -367,9 +505,7 @@ class Broker(ServingParts):
             OSError: a table could not be saved. Everything is closed all the same.
         """
         self._is_ready = False
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        self._cancel_timers()
         undo, self._undo = self._undo, contextlib.AsyncExitStack()
         await undo.aclose()
 
@@ -386,6 +522,11 @@ class Broker(ServingParts):
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
                     await self.store.safe(self.store.max_commit_log_offset)
         await self.server.close()
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     def _every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Call *action* again and again until the broker stops."""
@@ -460,6 +601,10 @@ class Broker(ServingParts):
             return "the broker is starting or stopping"
         if self.follower is not None:
             return self.follower.state()
+        if self.member is not None and (why := self.member.why_not_ready()):
+            return why
+        if self.member is not None and not self.member.is_serving:
+            return None
         try:
             self.store.check_writable()
         except StoreError as error:

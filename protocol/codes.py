@@ -216,6 +216,7 @@ class RequestCode(IntEnum):
     SINK_HOME = 70_008
     SHARE_TOPIC = 70_010
     TAKE_OVER = 70_011
+    GET_REPLICA_SET = 70_012
 
 
 class ResponseCode(IntEnum):

@@ -98,9 +98,16 @@ class ServingParts:
         self.tables.load()
 
     def open_store(
-        self, store_host: bytes, levels: DelayLevels, mapped_files_max: int = MAPPED_FILES_MAX
+        self,
+        store_host: bytes,
+        levels: DelayLevels,
+        mapped_files_max: int = MAPPED_FILES_MAX,
+        cut_at: int | None = None,
     ) -> None:
-        """Lock and recover the store, and correct the tables by it. Raises StoreError, OSError."""
+        """Lock and recover the store, and correct the tables by it. Raises StoreError, OSError.
+
+        *cut_at* is as for MessageStore.
+        """
         self.store = MessageStore.open(
             self.config.store,
             now_ms=self.steady_ms,
@@ -110,6 +117,7 @@ class ServingParts:
             delay_ms=levels.delay_ms,
             store_host=store_host,
             mapped_files_max=mapped_files_max,
+            cut_at=cut_at,
         )
         self.clock.not_before(self.store.store_time_ms)
         self.tables.agree_with(self.store)

@@ -34,6 +34,17 @@ class Ports:
             bound = self._bound[key] = _bind(key, self._host, port)
             self._numbers[key] = int(bound.getsockname()[1])
 
+    def take_again(self, key: str) -> None:
+        """Take the port of *key* anew, whoever listened on it has stopped.
+
+        Raises:
+            StartError: somebody else has it by now.
+        """
+        number = self._numbers.get(key)
+        if number is not None:
+            self._bound.pop(key).close()
+            self.bind(key, number)
+
     def adopt(self, key: str, bound: socket.socket) -> None:
         """Take over the socket for *key* that somebody else has bound."""
         self._bound[key] = bound

@@ -108,6 +108,9 @@ class MessageStore(StoreReading):
         # Whether the directory may belong to somebody else by now.
         self.is_lost = False
         self.disk_full_reason: str | None = None
+        # Why a master takes no messages now though its disk would.
+        self.refusal: StoreError | None = None
+        self.on_flushed: Callable[[], None] = _ignore_flush
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
         self.put_times = PutTimes()
         self.flush_service = FlushService(
@@ -157,9 +160,11 @@ class MessageStore(StoreReading):
         delay_ms: Callable[[int], int] = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
         mapped_files_max: int = MAPPED_FILES_MAX,
+        cut_at: int | None = None,
     ) -> "MessageStore":
         """Lock, load and recover a store directory; blocks until every record is dispatched.
 
+        With *cut_at* the log ends there, whatever it holds behind: that goes to the quarantine.
         *known_offsets* tells the queues that there are, and up to where consumers were given what
         is in them; it is asked where the log has lost its end. At most *mapped_files_max* files of
         log and queues are mapped, with a descriptor each. *now_ms* never goes back; the hours that
@@ -180,6 +185,7 @@ class MessageStore(StoreReading):
             batch_topic=batch_topic,
             known_offsets=known_offsets,
             mapped_files_max=mapped_files_max,
+            cut_at=cut_at,
         )
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
 
@@ -267,13 +273,18 @@ class MessageStore(StoreReading):
             raise DiskFullError(self.disk_full_reason)
         if self._dispatch.behind is not None:
             raise self._dispatch.behind
+        if self.refusal is not None:
+            raise self.refusal
         self.safe_point.check_waiting()
 
     @property
     def is_writable(self) -> bool:
         """Whether messages are taken now."""
         return (
-            self.failure is None and self.disk_full_reason is None and self._dispatch.behind is None
+            self.failure is None
+            and self.disk_full_reason is None
+            and self._dispatch.behind is None
+            and self.refusal is None
         )
 
     @property
@@ -377,6 +388,10 @@ class MessageStore(StoreReading):
         """Forget the record whose rest has not come. Raises StoreError."""
         self._log.drop_torn()
 
+    def log_bytes(self, start: int, end: int) -> bytes:
+        """What the log holds of [start, end), which must lie in one file, be it less than all."""
+        return self._log.read(start, min(end, self._log.written_offset))
+
     def tail_of_copy(self, size_bytes_max: int) -> tuple[int, bytes]:
         """The last bytes of the log, of one file, and the offset at which they stand.
 
@@ -387,23 +402,39 @@ class MessageStore(StoreReading):
         start = max(end - size_bytes_max, last - last % file_size, self._log.min_offset)
         return start, self._log.read(start, end)
 
-    def follow_to(self, end_offset: int, min_offset: int) -> None:
-        """Let messages in front of *end_offset* into their queues, once they are on disk.
+    def follow_to(self, end_offset: int) -> None:
+        """Let messages in front of *end_offset* into their queues, once they are safe here.
 
-        From the first call on nothing expires but files in front of *min_offset*, the start of the
-        master's log. A store that follows is opened with SYNC_FLUSH, so that no unit outlives its
+        A copy of a log without epochs is opened with SYNC_FLUSH, so that no unit outlives its
         record.
         """
         self._follows_to = end_offset
         self._log.store_time_ms = self._dispatch.store_time_ms
+        self._reput.wake()
+
+    def expire_before(self, min_offset: int) -> None:
+        """Let nothing expire from now on but files in front of *min_offset*."""
         if self._retention is not None:
             self._retention.delete_before = min_offset
-        self._reput.wake()
+
+    def lead(self) -> None:
+        """Write from now on, of a store that followed; all of its log is in the queues."""
+        assert self.dispatched_offset == self._log.written_offset
+        self._follows_to = None
+        self.staging.begin_anew()
+        self.light_queues = LightQueues(self._config, self._queues.topics())
+
+    def depose(self, error: StoreFailedError) -> None:
+        """Write nothing more, and answer what waits with *error*; to be closed, and opened anew."""
+        self._log.seal(error)
+        self.failure = error
+        self.safe_point.fail(error)
 
     def _flushed(self, offset: int) -> None:
         self.safe_point.flushed(offset)
         if self._follows_to is not None:
             self._reput.wake()
+        self.on_flushed()
         now_s = time.monotonic()
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S
@@ -446,6 +477,10 @@ class MessageStore(StoreReading):
     def topics(self) -> list[str]:
         """The topics that have queues with messages, or had."""
         return self._queues.topics()
+
+
+def _ignore_flush() -> None:
+    """Nobody asked to be told."""
 
 
 def _ignore_failure(error: StoreFailedError) -> None:

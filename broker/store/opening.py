@@ -30,7 +30,9 @@ from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.files.watch import StoreWatch
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.log.log_scan import read_record
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
@@ -66,6 +68,7 @@ class OpenedStore:
         batch_topic: Callable[[str], bool],
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         mapped_files_max: int = MAPPED_FILES_MAX,
+        cut_at: int | None = None,
     ) -> None:
         """Open it. Raises StoreError, OSError; nothing is left open then."""
         self.layout = StoreLayout.of(config)
@@ -90,6 +93,9 @@ class OpenedStore:
                     nothing_changed.callback(abort_file.remove, self.layout.abort)
                 self._load(config, last_exit_clean)
                 nothing_changed.pop_all()
+            if cut_at is not None:
+                last_exit_clean = False
+                self._cut(cut_at)
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
             self.report = self._recover(config, last_exit_clean, batch_topic)
             if not self._files.files:
@@ -141,6 +147,37 @@ class OpenedStore:
         self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE, layout.quarantine)
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
+
+    def _cut(self, end: int) -> None:
+        """End the log at *end*, and let nothing claim that it went further.
+
+        Recovery then goes on as after a power cut that left so much; it drops what queues and index
+        have behind the end.
+        """
+        cut = log_tail.cut(self.layout, self._files, end)
+        if cut is not None:
+            log.warning(
+                "the commit log was cut", end=end, cut_bytes=cut.size_bytes, kept=cut.kept_as
+            )
+        last = self._files.files[-1]
+        first = read_record(last.mapping, 0, last.base_offset)
+        claimed_ms = first.store_time_ms if first is not None and first.offset < end else 0
+        self.checkpoint = self.checkpoint._replace(
+            flushed_offset=min(self.checkpoint.flushed_offset, end),
+            commit_log_ms=min(self.checkpoint.commit_log_ms, claimed_ms),
+            consume_queue_ms=min(self.checkpoint.consume_queue_ms, claimed_ms),
+            index_ms=min(self.checkpoint.index_ms, claimed_ms),
+        )
+        checkpoints.save_at_start(layout=self.layout, checkpoint=self.checkpoint)
+        if self.index is not None:
+            self.index.discard_from(end)
+        noted = self._noted or inventory.Inventory(0, None, {})
+        self._noted = noted._replace(
+            log_end=min(noted.log_end, end),
+            index_end=None if self.index is None else self.index.end_commit_log_offset,
+            queue_ends={},
+            is_sync=False,
+        )
 
     def _map_log_file(self, file: MappedFile) -> mmap.mmap:
         mapping = self.mappings.map(file, self._files)

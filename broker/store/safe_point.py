@@ -49,6 +49,7 @@ class SafePoint:
         self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self.is_what_is_written = not self._is_sync
         """Whether nobody has to wait for what is in the log."""
+        self._on_written: Callable[[], None] = _tell_nobody
         self.failure: StoreFailedError | None = None
 
     @property
@@ -58,16 +59,19 @@ class SafePoint:
         confirmed_offset = self._confirmed_offset
         return held_offset if confirmed_offset is None else min(held_offset, confirmed_offset)
 
-    def replicate(self, confirmed_offset: int) -> None:
-        """From now on what is safe is besides what ``confirm`` was called with."""
-        self._confirmed_offset = confirmed_offset
-        self.is_what_is_written = False
+    def replicate(
+        self, confirmed_offset: int, on_written: Callable[[], None], timeout_ms: int
+    ) -> None:
+        """From now on what is safe is besides what ``confirm`` was called with.
 
-    def stand_alone(self) -> None:
-        """Wait for replicas no more; what waited for them only is released."""
-        self._confirmed_offset = None
-        self.is_what_is_written = not self._is_sync
-        self.moved()
+        *on_written* is called when there is more of the log for replicas to fetch. Answers wait
+        for them *timeout_ms*.
+        """
+        self._confirmed_offset = confirmed_offset
+        self._on_written = on_written
+        self._parked.close()
+        self._parked = ParkedAnswers(timeout_ms, self._why_not)
+        self.is_what_is_written = False
 
     def confirm(self, confirmed_offset: int) -> None:
         """Take note that all that must hold the log do so up to there; it never goes back."""
@@ -90,6 +94,7 @@ class SafePoint:
             self._undispatched.append((self._log.store_time_ms, staged))
             if self._is_sync:
                 self._request_flush()
+            self._on_written()
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(staged, self._log.store_time_ms)
 
@@ -173,3 +178,7 @@ class SafePoint:
         if self._confirmed_offset is not None and is_held:
             return NotReplicatedError("the replicas did not confirm the message in time")
         return StoreBusyError("the disk did not confirm the flush in time")
+
+
+def _tell_nobody() -> None:
+    """No replica waits."""

@@ -70,6 +70,11 @@ class Staging:
             self._queue_ids.setdefault(topic, []).append(queue_id)
         return tail
 
+    def begin_anew(self) -> None:
+        """Take from the queues where each goes on: others have written to them."""
+        self.tails.clear()
+        self._queue_ids.clear()
+
     def forget_topic(self, topic: str) -> None:
         """Let a topic of this name start anew."""
         for queue_id in self._queue_ids.pop(topic, ()):

@@ -39,6 +39,10 @@ class MemoryLog:
         return self.start_offset + len(self.data)
 
     @property
+    def next_offset(self) -> int:
+        return self.end_offset
+
+    @property
     def held_offset(self) -> int:
         return self.end_offset
 
@@ -51,10 +55,13 @@ class MemoryLog:
         assert offset == self.end_offset
         self.data += data
 
-    def cut(self, end_offset: int) -> None:
+    def drop_torn(self) -> None:
+        pass
+
+    async def cut(self, end_offset: int) -> None:
         del self.data[end_offset - self.start_offset :]
 
-    def begin_at(self, offset: int) -> None:
+    async def begin_at(self, offset: int) -> None:
         self.start_offset, self.data = offset, bytearray()
 
 

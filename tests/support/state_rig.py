@@ -108,7 +108,7 @@ class Member(ServingParts):
                 file_end = start - start % file_size + file_size
                 data = theirs.opened.commit_log.read(start, min(end, file_end))
                 ours.append_raw(start, data)
-            ours.follow_to(end, 0)
+            ours.follow_to(end)
             while ours.catch_up():
                 pass
             self.applier.apply_to(end)

@@ -102,7 +102,8 @@ class Follower:
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
         self._check_store(facts)
-        self.store.follow_to(self.store.max_commit_log_offset, facts.log_min_offset)
+        self.store.follow_to(self.store.max_commit_log_offset)
+        self.store.expire_before(facts.log_min_offset)
         parts.tables.open()
         self._undo.push_async_callback(parts.tables.close)
         self._modes.start_saving()
@@ -224,7 +225,8 @@ class Follower:
             end = self.store.max_commit_log_offset
             self._copies.take(await self._master.tables())
             low, self._master_end = await self._master.log_range()
-            self.store.follow_to(end, low)
+            self.store.follow_to(end)
+            self.store.expire_before(low)
 
     def _log_lag(self) -> None:
         now_s = asyncio.get_running_loop().time()

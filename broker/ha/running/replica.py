@@ -113,6 +113,11 @@ class RunningReplica:
         return self._machine
 
     @property
+    def has_started(self) -> bool:
+        """Whether ``machine`` is there."""
+        return self._machine is not None
+
+    @property
     def takes_sends(self) -> bool:
         """Whether new messages may be stored."""
         return self._machine is not None and self._machine.takes_sends(self._now_ms())
@@ -125,7 +130,7 @@ class RunningReplica:
         """
         membership, keeping = self._membership, self._keeping
         if keeping.cutting is not None:
-            await self._in_thread(self._cut_to, keeping.cutting, keeping.epochs)
+            await self._cut_to(keeping.cutting, keeping.epochs)
         self._server = await asyncio.start_server(
             self._accepted, membership.host, membership.ha_port
         )
@@ -298,7 +303,13 @@ class RunningReplica:
             link.close()
             if self._open.pop(link.number, None) and not self._is_closing:
                 self.machine.closed(link.number, self._now_ms())
+                self._forget_torn()
                 self._perform()
+
+    def _forget_torn(self) -> None:
+        """Without a master the rest of a record does not come."""
+        if self.machine.following.link is None:
+            self._log.drop_torn()
 
     def _received(self, link: Link, frame: wire.Frame) -> None:
         if link.number not in self._open:
@@ -315,9 +326,9 @@ class RunningReplica:
     def _take(self, link: Link, data: wire.Data) -> None:
         if not self.machine.takes(link.number, data.beat.epoch):
             return
-        if data.log_offset != self._log.end_offset:
+        if data.log_offset != self._log.next_offset:
             raise WireError(
-                f"log bytes for {data.log_offset:,}, and the log ends at {self._log.end_offset:,}"
+                f"log bytes for {data.log_offset:,}, and the log ends at {self._log.next_offset:,}"
             )
         try:
             self._log.append(data.log_offset, data.log_bytes)
@@ -345,6 +356,7 @@ class RunningReplica:
             case actions.Close():
                 if link := self._open.pop(action.link, None):
                     link.close()
+                    self._forget_torn()
             case actions.Confirm():
                 self._listeners.confirmed(action.offset)
             case actions.Lead() | actions.Resign() | actions.Alarm():
@@ -406,12 +418,12 @@ class RunningReplica:
                 await self._in_thread(keeping.note_epochs, action.epochs)
                 machine.entered(self._now_ms())
             case actions.Cut(seed=True):
-                await self._in_thread(self._begin_at, action.end_offset, action.epochs)
+                await self._begin_at(action.end_offset, action.epochs)
                 machine.standing.is_clean = False
                 self._is_cut(action.epochs)
             case actions.Cut():
                 if action.end_offset < self._log.end_offset:
-                    await self._in_thread(self._cut_to, action.end_offset, action.epochs)
+                    await self._cut_to(action.end_offset, action.epochs)
                 else:
                     await self._in_thread(keeping.note_epochs, action.epochs)
                 self._is_cut(action.epochs)
@@ -425,16 +437,18 @@ class RunningReplica:
         standing.epochs, standing.log_start = epochs, self._log.start_offset
         self.machine.log_is_cut(self._log.end_offset)
 
-    def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
-        self._keeping.note_cutting(end_offset)
-        self._log.cut(end_offset)
-        self._keeping.note_epochs(epochs)
-        self._keeping.note_cut()
+    async def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
+        keeping = self._keeping
+        await self._in_thread(keeping.note_cutting, end_offset)
+        await self._log.cut(end_offset)
+        await self._in_thread(keeping.note_epochs, epochs)
+        await self._in_thread(keeping.note_cut)
 
-    def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
-        self._keeping.note_unclean(self._log.end_offset, SEEDING)
-        self._log.begin_at(offset)
-        self._keeping.note_epochs(epochs)
+    async def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
+        keeping = self._keeping
+        await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
+        await self._log.begin_at(offset)
+        await self._in_thread(keeping.note_epochs, epochs)
 
     async def _stream(self, action: actions.Stream) -> None:
         link = self._open.get(action.link)

@@ -6,8 +6,7 @@ from typing import Protocol
 class ReplicaLog(Protocol):
     """A commit log that is appended to by a master's own work, or by what its master sends.
 
-    Belongs to the event loop's thread, but for ``cut`` and ``begin_at``, which block for the disk
-    and are called in a thread while nothing else touches the log.
+    Belongs to the event loop's thread. While ``cut`` and ``begin_at`` run nobody appends.
     """
 
     @property
@@ -19,6 +18,10 @@ class ReplicaLog(Protocol):
         """Behind the last byte that there is."""
 
     @property
+    def next_offset(self) -> int:
+        """Where the next bytes belong: behind ``end_offset``, if half a record has come."""
+
+    @property
     def held_offset(self) -> int:
         """Up to where it is by this replica's kind of promise: written, or flushed."""
 
@@ -26,14 +29,17 @@ class ReplicaLog(Protocol):
         """What stands there, of one file of the log; nothing at the end."""
 
     def append(self, offset: int, data: bytes) -> None:
-        """Append a master's bytes at the end, which is *offset*.
+        """Append a master's bytes at ``next_offset``, which is *offset*.
 
         Raises:
             StoreError: they are not in the log, or not all of them; ``end_offset`` says.
         """
 
-    def cut(self, end_offset: int) -> None:
+    def drop_torn(self) -> None:
+        """Forget half a record whose rest does not come."""
+
+    async def cut(self, end_offset: int) -> None:
         """Take away what is behind, aside, so that no start can take it for records again."""
 
-    def begin_at(self, offset: int) -> None:
+    async def begin_at(self, offset: int) -> None:
         """Have nothing but a log that begins there; what there was goes aside."""

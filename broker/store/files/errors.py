@@ -7,6 +7,7 @@ StoreError
 ├── GeometryError         files were written with other sizes than the ones configured
 ├── DiskFullError         no room for another file; nothing was stored
 ├── StoreFailedError      an fsync failed: what is on disk is unknown until a restart reads it
+│   └── DeposedError      no failure: its broker leads no more
 ├── RecordTooLargeError   no commit log file could ever hold the record
 ├── StoreBusyError        too much is waiting to become safe; try again
 ├── NotReplicatedError    it is written, and not confirmed by all that must hold it
@@ -73,6 +74,13 @@ class RecordTooLargeError(StoreError):
 
 class StoreBusyError(StoreError):
     """Too much is waiting to become safe, or something waited too long; try again."""
+
+
+class DeposedError(StoreFailedError):
+    """Its broker is no master any more; what waited is written, and perhaps nowhere else.
+
+    Not a failure of the disk: the store is closed, and opened as a follower's.
+    """
 
 
 class NotReplicatedError(StoreError):

@@ -59,6 +59,8 @@ class CommitLog:
         self._lost: StoreError | None = None
         # What a follower has behind ``written_offset`` of a record whose rest is to come.
         self._torn_size_bytes = 0
+        # Why nothing may be written any more.
+        self._sealed: StoreError | None = None
         self.store_host = store_host
         self.store_time_ms = 0
         self.staged_offset = self.written_offset = self.flushed_offset = write_offset
@@ -263,7 +265,13 @@ class CommitLog:
         with contextlib.suppress(OSError):
             file.pwrite(self.written_offset - file.base_offset, bytes(size))
 
+    def seal(self, error: StoreError) -> None:
+        """Let nothing more into the log: whoever tries gets *error*."""
+        self._sealed = error
+
     def _pwrite(self, file: MappedFile, offset: int, data: bytes | memoryview) -> None:
+        if self._sealed is not None:
+            raise self._sealed
         try:
             file.pwrite(offset - file.base_offset, data)
         except OSError as error:

@@ -56,7 +56,7 @@ def copy(master: MessageStore, follower: MessageStore, frame_size_bytes: int) ->
 
 def see_all(follower: MessageStore) -> None:
     """Let everything that came into the queues."""
-    follower.follow_to(follower.max_commit_log_offset, 0)
+    follower.follow_to(follower.max_commit_log_offset)
     flush(follower)
     while follower.catch_up():
         pass
@@ -80,7 +80,7 @@ def test_nothing_is_in_a_queue_before_it_may_be(stores: Stores, master: MessageS
     follower = stores.open(**SYNC)
     copy(master, follower, 1000)
     flush(follower)
-    follower.follow_to(2000, 0)
+    follower.follow_to(2000)
     while follower.catch_up():
         pass
     seen = len(bodies(follower))
@@ -148,7 +148,8 @@ def test_a_clean_stop_forgets_half_a_record(stores: Stores, master: MessageStore
     end = follower.received_offset
     put(master, bytes(300))
     follower.append_raw(end, log_bytes(master, end, end + 200))
-    follower.follow_to(500, 0)
+    follower.follow_to(500)
+    follower.expire_before(0)
     again = stores.reopen_after_stop(**SYNC)
     assert (again.received_offset, again.opened.report.cut) == (end, None)
     assert bodies(again) == bodies(master)[:-1]

@@ -16,9 +16,13 @@ from tests.support.stepped_loop import SteppedLoop
 SYNC = FlushDiskType.SYNC
 
 
+def nothing() -> None:
+    """No replica fetches anything."""
+
+
 def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
     first = put(store, b"first").end_offset
-    store.safe_point.replicate(first)
+    store.safe_point.replicate(first, nothing, 5000)
     second = put(store, b"second").end_offset
     assert (store.written_is_safe, store.safe_offset) == (False, first)
     assert bodies(store) == [b"first"]
@@ -30,7 +34,7 @@ def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
 
 
 async def test_answers_wait_for_what_is_confirmed(store: MessageStore) -> None:
-    store.safe_point.replicate(0)
+    store.safe_point.replicate(0, nothing, 5000)
     got: list[StoreError | None] = []
     ends = [put(store).end_offset for _ in range(3)]
     for end in ends:
@@ -45,7 +49,7 @@ async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
     stores: Stores,
 ) -> None:
     store = stores.open(flush_disk_type=SYNC)
-    store.safe_point.replicate(0)
+    store.safe_point.replicate(0, nothing, 5000)
     end = put(store).end_offset
     store.safe_point.confirm(end)
     assert store.safe_offset == 0
@@ -56,7 +60,7 @@ async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
 
 async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
-    store.safe_point.replicate(0)
+    store.safe_point.replicate(0, nothing, 5000)
     end = put(store).end_offset
     flush(store)
     assert store.safe_offset == 0
@@ -64,19 +68,9 @@ async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> 
     assert store.safe_offset == end
 
 
-async def test_a_store_that_stands_alone_again_shows_what_it_has(store: MessageStore) -> None:
-    store.safe_point.replicate(0)
-    got: list[StoreError | None] = []
-    store.when_safe(put(store).end_offset, got.append)
-    store.safe_point.stand_alone()
-    assert got == [None]
-    assert bodies(store) == [b"hello"]
-    assert store.written_is_safe
-
-
 async def test_waiting_for_the_disk_is_not_waiting_for_replicas(stores: Stores) -> None:
     store = await stores.start(flush_interval_ms=3_600_000)
-    store.safe_point.replicate(0)
+    store.safe_point.replicate(0, nothing, 5000)
     end = put(store).end_offset
     await store.flushed(end)
     assert store.flushed_offset == end
@@ -98,7 +92,7 @@ def test_who_waits_in_vain_is_told_for_what(
     loop = SteppedLoop()
     disk = SYNC if sync else FlushDiskType.ASYNC
     store = stores.open(sync_flush_timeout_ms=1000, flush_disk_type=disk)
-    store.safe_point.replicate(0)
+    store.safe_point.replicate(0, nothing, 5000)
     end = put(store).end_offset
     if on_disk:
         flush(store)
@@ -117,7 +111,14 @@ def test_who_waits_in_vain_is_told_for_what(
 
 def test_too_much_that_waits_is_refused_with_what_it_waits_for(stores: Stores) -> None:
     store = stores.open(flush_waiting_bytes_max=1 << 20, commit_log_file_size_bytes=4 << 20)
-    store.safe_point.replicate(0)
+    store.safe_point.replicate(0, nothing, 5000)
     put(store, bytes(1 << 20))
     with pytest.raises(StoreBusyError, match="more than 1 MiB wait for replicas"):
         put(store)
+
+
+def test_replicas_are_told_when_there_is_more_to_fetch(store: MessageStore) -> None:
+    told: list[int] = []
+    store.safe_point.replicate(0, lambda: told.append(store.max_commit_log_offset), 5000)
+    ends = [put(store).end_offset for _ in range(2)]
+    assert told == ends

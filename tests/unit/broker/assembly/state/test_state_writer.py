@@ -64,7 +64,7 @@ def test_an_answer_waits_for_the_replicas(pair: Pair) -> None:
     safe_point = master.store.safe_point
 
     async def change() -> None:
-        safe_point.replicate(master.store.max_commit_log_offset)
+        safe_point.replicate(master.store.max_commit_log_offset, lambda: None, 5000)
         master.topics.put(TopicConfig("orders"))
         saved = asyncio.ensure_future(master.topics.saved())
         for _ in range(20):
@@ -80,7 +80,7 @@ def test_an_answer_that_is_not_confirmed_in_time_says_so(pair: Pair) -> None:
     master = pair.master
 
     async def change() -> "asyncio.Task[None]":
-        master.store.safe_point.replicate(master.store.max_commit_log_offset)
+        master.store.safe_point.replicate(master.store.max_commit_log_offset, lambda: None, 5000)
         master.topics.put(TopicConfig("orders"))
         return asyncio.ensure_future(master.topics.saved())
 

@@ -45,7 +45,7 @@ async def test_another_leads_when_the_master_stops_and_it_follows_when_it_is_bac
 async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> None:
     rig = ReplicaRig(tmp_path, 2)
     first, second = rig.members
-    first.log.begin_at(8192)
+    await first.log.begin_at(8192)
     async with rig:
         master = await rig.master()
         assert master is first

@@ -17,15 +17,15 @@ def test_what_is_appended_is_read_within_one_file() -> None:
     assert log.read(log.end_offset, 100) == b""
 
 
-def test_what_is_cut_is_gone() -> None:
+async def test_what_is_cut_is_gone() -> None:
     log = a_log()
     log.append(FILE_SIZE_BYTES, b"abc")
-    log.cut(FILE_SIZE_BYTES + 1)
+    await log.cut(FILE_SIZE_BYTES + 1)
     assert log.end_offset == log.held_offset == FILE_SIZE_BYTES + 1
 
 
-def test_a_log_can_begin_anew_elsewhere() -> None:
+async def test_a_log_can_begin_anew_elsewhere() -> None:
     log = a_log()
     log.append(FILE_SIZE_BYTES, b"abc")
-    log.begin_at(5 * FILE_SIZE_BYTES)
+    await log.begin_at(5 * FILE_SIZE_BYTES)
     assert log.start_offset == log.end_offset == 5 * FILE_SIZE_BYTES

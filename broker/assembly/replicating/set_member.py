@@ -1,0 +1,399 @@
+"""SetMember: a broker's place in its replica set, from its start to its stop.
+
+    following   the store takes a master's log; messages are in their queues, and the state that is
+                not in the log is applied, up to the confirmed offset; clients are refused
+    promotion   1  all of the log is confirmed: nobody is shown less than the last master showed
+                2  dispatched, and the state applied: the files are as of a broker that was killed
+                3  the store writes; the parts are opened over it, and clients are let in
+                4  a snapshot of the state is written, and each change from now on
+    serving     an answer waits until the log is confirmed
+    demotion    at once nothing more is written, and what waits is told so; then the store is closed
+                as by a kill, and opened as a follower's
+
+One task goes from role to role, so that no step of one meets a step of another. Belongs to the
+event loop.
+"""
+
+import asyncio
+import contextlib
+import sys
+from typing import Protocol
+
+import structlog
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.assembly.replicating import set_status
+from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
+from rockhopper.broker.assembly.state.state_applier import StateApplier
+from rockhopper.broker.assembly.state.state_writer import StateWriter
+from rockhopper.broker.ha.engine import Engine
+from rockhopper.broker.ha.keeping import Keeping, boot_id
+from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica
+from rockhopper.broker.ha.timing import Timing
+from rockhopper.broker.nameserver.broker_standing import BrokerStanding
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.replica_config import HaMode
+from rockhopper.broker.settings.store_config import FlushDiskType
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files import abort_file
+from rockhopper.broker.store.files.errors import (
+    DeposedError,
+    NotReplicatedError,
+    StoreError,
+)
+from rockhopper.broker.tables.json_table import JsonObject
+
+log = structlog.get_logger("broker.ha")
+
+LOOK_INTERVAL_S = 0.05
+
+
+class Doors(Protocol):
+    """What the broker around it opens for clients."""
+
+    def load_names(self) -> KeyValueTable | None:
+        """Make the name service of this process, over the tables that were just read."""
+
+    async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
+        """Answer routes, and register, until *undo*."""
+
+    async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
+        """Tell clients on the broker's port that it is not the master, until *undo*."""
+
+    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
+        """Build and open the parts, and let clients in, until *undo*."""
+
+    def standing_changed(self) -> None:
+        """Have name services told."""
+
+    def cannot_go_on(self) -> None:
+        """Stop the process: a supervisor starts it anew."""
+
+
+class SetMember:
+    """One replica, with the parts that it serves with while it leads."""
+
+    def __init__(
+        self,
+        parts: ServingParts,
+        doors: Doors,
+        engine: Engine,
+        *,
+        store_host: bytes,
+        levels: DelayLevels,
+        mapped_files_max: int,
+    ) -> None:
+        self.parts = parts
+        self.alarm = ""
+        """What a person must see; blank when there is nothing."""
+        self._doors = doors
+        self._engine = engine
+        self._store_settings = store_host, levels, mapped_files_max
+        self._config = parts.config.replication
+        self._layout = StoreLayout.of(parts.config.store)
+        self._is_sync_mode = self._config.mode is HaMode.SYNC
+        self._replica_store = ReplicaStore(parts.config.store, self._reopen)
+        self._replica: RunningReplica | None = None
+        self._period = contextlib.AsyncExitStack()
+        self._applier: StateApplier | None = None
+        self._writer: StateWriter | None = None
+        self._confirmed_offset = 0
+        self._confirmed = asyncio.Event()
+        self._elected_in = 0
+        self._leads_in = 0
+        self._changed = asyncio.Event()
+        self._roles: asyncio.Task[None] | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._is_telling = False
+        self._is_deposed = False
+        self._changing = asyncio.Lock()
+
+    @property
+    def replica(self) -> RunningReplica:
+        """What decides; there once it is open."""
+        assert self._replica is not None
+        return self._replica
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients are served as a master's."""
+        return self._leads_in > 0
+
+    async def open(self, membership: Membership) -> None:
+        """Open the store as a follower's, and take part in the set.
+
+        Raises:
+            StoreError: the store, or what this replica must remember, cannot be read.
+            OSError: a file or a port cannot be opened.
+            StartError: as from the doors.
+        """
+        config = self.parts.config
+        is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
+        may_have_lost = is_lossy and abort_file.was_left_behind(self._layout.abort)
+        await self._open_period(None)
+        keeping = Keeping(self._layout.own / "ha")
+        store = self.parts.store
+        keeping.count_start(boot_id(), store.max_commit_log_offset, may_have_lost=may_have_lost)
+        self._replica = RunningReplica(
+            membership,
+            self._replica_store,
+            keeping,
+            self._engine,
+            Listeners(self._lead, self._resign, self._confirm, self._alarm),
+            Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),
+        )
+        await self._replica.start()
+        self._confirm(self._replica.machine.standing.confirmed_offset)
+        self._roles = asyncio.get_running_loop().create_task(self._run_roles())
+        self._look()
+
+    async def close(self) -> None:
+        """Leave, and close the store. Raises OSError if a table could not be saved."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._roles is not None:
+            self._roles.cancel()
+            await asyncio.gather(self._roles, return_exceptions=True)
+        if self._writer is not None:
+            with contextlib.suppress(StoreError):
+                await self._writer.stop()
+        if self._replica is not None and self._leads_in:
+            # What waits for the others gets its answer before they are left.
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(self._config.slave_timeout_ms / 1000):
+                    await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+        self._leads_in = 0
+        try:
+            await self._close_period()
+        finally:
+            if self._replica is not None:
+                await self._replica.close()
+
+    def standing(self) -> BrokerStanding:
+        """What name services are to show."""
+        view = self._replica.machine.view if self._replica and self._replica.has_started else None
+        state = view.state if view else None
+        return BrokerStanding(
+            replica_id=self._config.replica_id,
+            leads_in=self._leads_in,
+            elected_in=state.epoch if state else 0,
+            elected_id=state.master.id if state else 0,
+            addresses={
+                number: member.address for number, member in (view.members if view else {}).items()
+            },
+            shows_followers=self._config.register_slaves,
+        )
+
+    def why_not_ready(self) -> str | None:
+        """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
+        if self.alarm:
+            return self.alarm
+        if self._leads_in:
+            refusal = self.parts.store.refusal
+            return str(refusal) if refusal else None
+        if self._replica is None or not self._replica.has_started:
+            return "this replica is starting"
+        machine = self._replica.machine
+        state = machine.view.state if machine.view else None
+        if state is None:
+            return "no master is known yet"
+        if machine.standing.me not in state.in_sync:
+            return f"replica {machine.standing.me.id} is not in sync"
+        return None
+
+    def status(self) -> JsonObject:
+        """All of it, for operators; JSON values."""
+        machine = self.replica.machine
+        return set_status.status(
+            machine, machine.view, confirmed_offset=self._confirmed_offset, alarm=self.alarm
+        )
+
+    def ha_runtime_info(self) -> JsonObject:
+        """As RocketMQ's HARuntimeInfo."""
+        machine = self.replica.machine
+        return set_status.ha_runtime_info(machine, machine.view)
+
+    def epoch_cache(self) -> JsonObject:
+        """As RocketMQ's EpochEntryCache."""
+        config = self.parts.config
+        broker_id = self.standing().broker_id
+        machine = self.replica.machine
+        return set_status.epoch_cache(machine, config.cluster_name, config.broker_name, broker_id)
+
+    # What the machine says.
+
+    def _lead(self, epoch: int) -> None:
+        self._elected_in = epoch
+        self._changed.set()
+
+    def _resign(self, why: str) -> None:
+        self._elected_in, self._is_deposed = 0, True
+        self._replica_store.is_following = False
+        self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
+        self._changed.set()
+        self._confirmed.set()
+        self._doors.standing_changed()
+
+    def _confirm(self, offset: int) -> None:
+        self._confirmed_offset = max(self._confirmed_offset, offset)
+        self._confirmed.set()
+        if self._replica_store.is_following:
+            self._follow()
+        elif self._leads_in and self._is_sync_mode:
+            self.parts.store.safe_point.confirm(offset)
+
+    def _follow(self) -> None:
+        self.parts.store.follow_to(self._confirmed_offset)
+        if self._applier is not None:
+            self._applier.apply_to(self._confirmed_offset)
+
+    def _alarm(self, text: str) -> None:
+        self.alarm = text
+
+    # From role to role.
+
+    async def _run_roles(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            async with self._changing:
+                try:
+                    await self._take_role()
+                except (StoreError, OSError, RuntimeError) as error:
+                    if not self._is_deposed:
+                        log.critical("this replica cannot take its role", reason=str(error))
+                        self._doors.cannot_go_on()
+                        return
+                    self._changed.set()
+
+    async def _take_role(self) -> None:
+        if self._is_deposed:
+            await self._demote()
+        if self._elected_in and self._elected_in != self._leads_in:
+            await self._promote(self._elected_in)
+
+    async def _promote(self, epoch: int) -> None:
+        store, applier = self.parts.store, self._applier
+        assert applier is not None
+        end = store.max_commit_log_offset
+        while self._is_sync_mode and self._confirmed_offset < end and self._elected_in == epoch:
+            self._confirmed.clear()
+            await self._confirmed.wait()
+        if self._elected_in != epoch:
+            return
+        store.follow_to(end)
+        while store.catch_up():  # noqa: ASYNC110 - it works; it does not wait
+            await asyncio.sleep(0)
+        self._applier = None
+        await applier.finish()
+        if self._elected_in != epoch:
+            return
+        self._replica_store.is_following = False
+        store.lead()
+        store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
+        self._leads_in = epoch
+        self._look_once()
+        await self._doors.serve(self._period)
+        self._writer = writer = StateWriter(
+            self.parts, self._values, interval_ms=self._config.state_interval_ms
+        )
+        writer.begin()
+        self._doors.standing_changed()
+        log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
+
+    def _known_safe(self) -> int:
+        return self._confirmed_offset if self._is_sync_mode else sys.maxsize
+
+    async def _demote(self) -> None:
+        was, self._leads_in = self._leads_in, 0
+        await self._close_period()
+        await self._open_period(None)
+        log.info("following", id=self._config.replica_id, led=was, log_end=self._end_offset())
+
+    def _end_offset(self) -> int:
+        return self._replica_store.end_offset
+
+    # The store.
+
+    async def _open_period(self, cut_at: int | None) -> None:
+        parts, undo = self.parts, contextlib.AsyncExitStack()
+        self._period = undo
+        parts.load_tables()
+        self._values = self._doors.load_names()
+        parts.open_store(*self._store_settings, cut_at)
+        undo.push_async_callback(parts.store.close)
+        await parts.store.start()
+        parts.tables.open()
+        undo.push_async_callback(parts.tables.close)
+        self._applier = StateApplier(
+            parts.store,
+            parts.tables,
+            parts.config,
+            self._values,
+            now_ms=parts.now_ms,
+            steady_ms=parts.steady_ms,
+        )
+        self._applier.open()
+        await self._doors.open_names(undo)
+        await self._doors.refuse(undo)
+        parts.store.on_flushed = self._flushed
+        self._is_deposed = False
+        self._replica_store.opened(parts.store)
+        self._follow()
+        self._flushed()
+
+    async def _close_period(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.drop()
+        applier, self._applier = self._applier, None
+        if applier is not None:
+            await applier.close()
+        self._replica_store.closing()
+        period, self._period = self._period, contextlib.AsyncExitStack()
+        await period.aclose()
+
+    async def _reopen(self, cut_at: int | None, between: Between | None) -> None:
+        """See ReplicaStore."""
+        async with self._changing:
+            self._replica_store.is_following = False
+            self._leads_in = 0
+            self.parts.store.depose(DeposedError("the log of this replica is being cut"))
+            await self._close_period()
+            if cut_at is not None:
+                self._confirmed_offset = min(self._confirmed_offset, cut_at)
+            if between is not None:
+                self._confirmed_offset = 0
+                await asyncio.get_running_loop().run_in_executor(None, between)
+            await self._open_period(cut_at)
+
+    def _flushed(self) -> None:
+        if self._replica is not None and self._replica.has_started:
+            self._wrote()
+
+    def _wrote(self) -> None:
+        """Tell the replica soon: once for all that is written in a turn of the loop."""
+        if not self._is_telling:
+            self._is_telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        self.replica.wrote()
+        if self._leads_in and not self._is_sync_mode:
+            self.parts.store.safe_point.moved()
+
+    def _look(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
+        self._look_once()
+
+    def _look_once(self) -> None:
+        if not self._leads_in:
+            return
+        self.parts.store.refusal = None
+        if not self.replica.takes_sends:
+            self.parts.store.refusal = NotReplicatedError(
+                "in-sync replicas not enough: nothing is stored until minInSyncReplicas="
+                f"{self._config.floor} of this set's replicas are there"
+            )

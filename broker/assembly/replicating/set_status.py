@@ -1,0 +1,103 @@
+"""How a replica set is, as one of its replicas sees it: for operators, and in RocketMQ's terms."""
+
+from rockhopper.broker.ha.machine import Machine
+from rockhopper.broker.ha.replica_set import View
+from rockhopper.broker.tables.json_table import JsonObject
+
+
+def status(machine: Machine, view: View | None, *, confirmed_offset: int, alarm: str) -> JsonObject:
+    """The set, and every replica that is known; JSON values."""
+    standing, term = machine.standing, machine.term
+    state = view.state if view else None
+    followers = term.followers if term else {}
+    replicas = []
+    members = dict(view.members) if view else {}
+    for number in sorted({*members, *(replica.id for replica in (state.in_sync if state else ()))}):
+        member = members.get(number)
+        link = next((f for replica, f in followers.items() if replica.id == number), None)
+        replicas.append(
+            {
+                "id": number,
+                "address": member.address if member else "",
+                "haAddress": member.ha_address if member else "",
+                "isRunning": member is not None,
+                "isMaster": bool(state and state.master.id == number),
+                "isInSync": bool(state and any(r.id == number for r in state.in_sync)),
+                "isClean": member.is_clean if member else None,
+                "logEnd": member.log_end if member else None,
+                "heldOffset": link.held_offset if link and link.link is not None else None,
+            }
+        )
+    return {
+        "id": standing.me.id,
+        "store": standing.me.store,
+        "role": machine.role.value,
+        "epoch": state.epoch if state else 0,
+        "promise": standing.promise,
+        "masterId": state.master.id if state else 0,
+        "minInSyncReplicas": state.min_in_sync if state else 0,
+        "logStart": standing.log_start,
+        "logEnd": standing.log_end,
+        "confirmedOffset": confirmed_offset,
+        "isClean": standing.is_clean,
+        "alarm": alarm,
+        "replicas": replicas,
+        "history": [
+            {"epoch": term.epoch, "masterId": term.master.id, "why": term.why}
+            for term in (state.history if state else ())
+        ],
+    }
+
+
+def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
+    """RocketMQ's HARuntimeInfo."""
+    standing, term = machine.standing, machine.term
+    members = view.members if view else {}
+    state = view.state if view else None
+    in_sync = state.in_sync if state else frozenset()
+    master = members.get(state.master.id) if state else None
+    connections = [
+        {
+            "addr": members[replica.id].ha_address if replica.id in members else "",
+            "slaveAckOffset": max(follower.held_offset, 0),
+            "diff": standing.log_end - max(follower.held_offset, 0),
+            "inSync": replica in in_sync,
+            "transferredByteInSecond": 0,
+            "transferFromWhere": max(follower.held_offset, 0),
+        }
+        for replica, follower in (term.followers.items() if term else ())
+        if follower.link is not None
+    ]
+    return {
+        "master": term is not None,
+        "masterCommitLogMaxOffset": standing.log_end if term else (master.log_end if master else 0),
+        "inSyncSlaveNums": max(len(in_sync) - 1, 0),
+        "haConnectionInfo": connections,
+        "haClientRuntimeInfo": {
+            "masterAddr": "" if term or not master else master.ha_address,
+            "maxOffset": standing.log_end,
+            "lastReadTimestamp": 0,
+            "lastWriteTimestamp": 0,
+            "masterFlushOffset": 0,
+            "transferredByteInSecond": 0,
+            "isActivated": machine.following.link is not None,
+        },
+    }
+
+
+def epoch_cache(machine: Machine, cluster: str, broker: str, broker_id: int) -> JsonObject:
+    """RocketMQ's EpochEntryCache."""
+    standing = machine.standing
+    ends = [epoch.start_offset for epoch in standing.epochs[1:]] + [standing.log_end]
+    return {
+        "clusterName": cluster,
+        "brokerName": broker,
+        "brokerId": broker_id,
+        "epochList": [
+            {"epoch": epoch.number, "startOffset": epoch.start_offset, "endOffset": end}
+            for epoch, end in zip(standing.epochs, ends, strict=True)
+        ]
+        if standing.epochs
+        else [],
+        "maxOffset": standing.log_end,
+    }

@@ -1,0 +1,109 @@
+"""What a replica of a set serves: how the set is, whoever leads, and of clients only the master.
+
+A replica that does not lead refuses clients with SYSTEM_BUSY, as RocketMQ's slaves do, and takes
+their heartbeats.
+"""
+
+from typing import Protocol
+
+from rockhopper.broker.access.access import Access, Action
+from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
+from rockhopper.broker.remoting.dispatcher import (
+    Dispatcher,
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+    serves,
+)
+from rockhopper.broker.remoting.general_pass import frame_handler
+from rockhopper.broker.remoting.needs import on_cluster
+from rockhopper.broker.remoting.server import Server
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+
+
+class Member(Protocol):
+    """A broker's place in its set."""
+
+    def status(self) -> dict[str, object]:
+        """All of it, for operators; JSON values."""
+
+    def ha_runtime_info(self) -> dict[str, object]:
+        """As RocketMQ's HARuntimeInfo."""
+
+    def epoch_cache(self) -> dict[str, object]:
+        """As RocketMQ's EpochEntryCache."""
+
+
+class ReplicaProcessors:
+    """For the tables of a broker that is a replica."""
+
+    def __init__(self, member: Member, store: MessageStore) -> None:
+        self._member = member
+        self._store = store
+
+    def refuse(self, request: Request) -> Response:
+        """Any request of clients."""
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            "[REJECTREQUEST]system busy, start flow control for a while: this replica does not "
+            "lead its set; ask a name service for the master",
+        )
+
+    def take_heartbeat(self, request: Request) -> Response:
+        """HEART_BEAT: clients tell every broker of a route."""
+        return Response()
+
+    def runtime_info(self, request: Request) -> Response:
+        """GET_BROKER_RUNTIME_INFO: where the log begins and ends."""
+        store = self._store
+        table = {
+            "brokerActive": "false",
+            "brokerVersion": str(MQ_VERSION_ORDINAL),
+            "brokerVersionDesc": VERSION_DESCRIPTION,
+            "commitLogMaxOffset": str(store.max_commit_log_offset),
+            "commitLogMinOffset": str(store.min_commit_log_offset),
+            "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),
+        }
+        return Response(body=fastjson.dumps({"table": table}).encode())
+
+    def status(self, request: Request) -> Response:
+        """GET_REPLICA_SET."""
+        return Response(body=fastjson.dumps(self._member.status()).encode())
+
+    def ha_status(self, request: Request) -> Response:
+        """GET_BROKER_HA_STATUS."""
+        return Response(body=fastjson.dumps(self._member.ha_runtime_info()).encode())
+
+    def epoch_cache(self, request: Request) -> Response:
+        """GET_BROKER_EPOCH_CACHE."""
+        return Response(body=fastjson.dumps(self._member.epoch_cache()).encode())
+
+    def rows(self) -> dict[int, Row]:
+        """What is served under either role."""
+        see = on_cluster(Action.GET)
+        return {
+            Code.GET_REPLICA_SET: administers(self.status, see),
+            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see),
+            Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see),
+        }
+
+    def following_rows(self) -> dict[int, Row]:
+        """What is served while another leads."""
+        table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
+        table[Code.HEART_BEAT] = serves(self.take_heartbeat)
+        table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
+        return table | self.rows()
+
+
+def following_server(
+    member: Member, store: MessageStore, access: Access, connections_max: int
+) -> Server:
+    """What listens while another replica leads."""
+    table = ReplicaProcessors(member, store).following_rows()
+    handler = frame_handler(Dispatcher(table, access).dispatch)
+    return Server("broker", handler, connections_max=connections_max)
