@@ -285,7 +285,7 @@ class StateApplier:
             self._open_up(message)
             while self._todo:
                 self._take(self._todo.popleft())
-        if not self.is_whole:
+        if not self.is_whole and self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
             log.error("this replica begins to lead, and no master has told it all: see its topics")
         applied.remove(self._store.layout)
         await self.kept.close()

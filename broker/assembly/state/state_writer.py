@@ -97,7 +97,6 @@ class StateWriter:
         """Tell all of it; blocks the loop. Raises StoreError: none of it counts."""
         store = self._store
         self._gathered()
-        store.check_writable()
         self._log.flush()
         store.begin()
         self._min_offset, self._snapshot_at = (
