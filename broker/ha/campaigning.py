@@ -5,6 +5,7 @@ asking at once, and a master from being displaced that is there.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from rockhopper.broker.ha.actions import Campaign
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, View
@@ -31,6 +32,10 @@ class Campaigning:
         self._min_in_sync = min_in_sync
         self._began_at_ms = began_at_ms
         self._spread = spread
+        self.why = ""
+        """Why it is asked for though a master is there, or though messages may be missing."""
+        self.is_by_operator = False
+        """Whether an operator lets this replica lead though it may lack what was acknowledged."""
         self._since_ms: int | None = None
         self._pause_ms = 0.0
 
@@ -47,7 +52,7 @@ class Campaigning:
 
     def over(self) -> None:
         """Begin to wait anew: somebody was asked."""
-        self._since_ms = None
+        self._since_ms, self.why, self.is_by_operator = None, "", False
 
     def request(self, view: View, epoch: int) -> Campaign:
         """What to ask the engine for, to lead under *epoch*."""
@@ -55,13 +60,17 @@ class Campaigning:
         if state is None:
             first = SetState(0, me, frozenset({me}), self._min_in_sync)
             return Campaign(first.elected(me, epoch, "first start", without_old=False), 0, None)
-        why = "displaced" if view.leader else "the lease was over"
+        why = self.why or ("displaced" if view.leader else "the lease was over")
+        if self.is_by_operator:
+            state = replace(state, in_sync=frozenset({me}))
         state = state.elected(me, epoch, why, without_old=True)
         return Campaign(state, view.version, view.leader)
 
     def is_electable(self, state: SetState) -> bool:
         """Whether this replica has all that was ever acknowledged."""
         mine = self.standing
+        if self.is_by_operator:
+            return True
         return mine.me in state.in_sync and mine.is_clean and not mine.is_fenced
 
     def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:

@@ -37,7 +37,7 @@ from rockhopper.broker.ha.campaigning import Campaigning
 from rockhopper.broker.ha.epochs import common_end, entered
 from rockhopper.broker.ha.following import Following
 from rockhopper.broker.ha.leading import Follower, MasterTerm
-from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, Welcome
+from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, TakeOver, Welcome
 from rockhopper.broker.ha.replica_set import Outcome, Replica, View
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
@@ -228,6 +228,68 @@ class Machine:
         """Whether a frame of log from a master may be appended."""
         return self.role is Role.FOLLOWING and self.following.takes(link, epoch)
 
+    def hand_over(self, replica_id: int) -> None:
+        """Ask a follower to lead, as the master; ``Resign`` tells that it does.
+
+        Raises:
+            ValueError: it cannot; the sentence says why.
+        """
+        term = self.term
+        if not term:
+            raise ValueError("this replica does not lead")
+        found = [each for each in term.state.in_sync if each.id == replica_id]
+        if not found or found[0] == self.standing.me:
+            others = sorted(each.id for each in term.state.in_sync - {self.standing.me})
+            raise ValueError(
+                f"replica {replica_id} cannot take over: in sync besides this one are "
+                f"{', '.join(map(str, others)) or 'none'}"
+            )
+        follower = term.followers.get(found[0])
+        if not follower or follower.link is None:
+            raise ValueError(f"replica {replica_id} is not connected")
+        self._send(follower.link, TakeOver(term.epoch))
+
+    def step_down(self, why: str, now_ms: int) -> None:
+        """Lead no more; whoever may is elected, be it this one again."""
+        if self.term:
+            self._resign(why, now_ms)
+
+    def lead_by_operator(self, now_ms: int) -> None:
+        """Ask for the mastership though acknowledged messages may be missing here.
+
+        Raises:
+            ValueError: there is a master, or the set is not known.
+        """
+        view = self.view
+        if self.term or self.role is Role.CANDIDATE:
+            raise ValueError("this replica leads, or is being elected")
+        if not view or not view.state:
+            raise ValueError("the engine has told nothing of this set yet")
+        if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
+            raise ValueError(f"replica {view.state.master.id} leads: nothing has to be given up")
+        self.standing.is_fenced = False
+        self._campaigning.why = "an operator's, and messages may be lost by it"
+        self._campaigning.is_by_operator = True
+        self._campaign(view)
+
+    def reseed(self) -> None:
+        """Have the master's log instead of this one: it is not compared any more.
+
+        Raises:
+            ValueError: this log may be the last one that has it all.
+        """
+        state = self.view.state if self.view else None
+        mine = self.standing
+        if self.term or not state or state.master == mine.me:
+            raise ValueError("this replica leads, or nobody does: there is nobody to be seeded by")
+        if mine.me in state.in_sync and len(state.in_sync) <= state.min_in_sync:
+            raise ValueError(
+                f"this replica is one of {len(state.in_sync)} that are in sync, and "
+                f"minInSyncReplicas={state.min_in_sync}: its log is needed until another is in sync"
+            )
+        self.following.leave()
+        mine.epochs, mine.is_fenced = (), False
+
     def closed(self, link: int, now_ms: int) -> None:
         """Take note of a connection that broke, from or to whomever."""
         replica = self._links.pop(link, None)
@@ -239,7 +301,10 @@ class Machine:
     def received(self, link: int, message: Message, now_ms: int) -> None:
         """Handle what another replica said."""
         if link == self.following.link:
-            self.following.received(message, now_ms)
+            if isinstance(message, TakeOver):
+                self._take_over(message, now_ms)
+            else:
+                self.following.received(message, now_ms)
             return
         if isinstance(message, Hello):
             self._greeted(link, message, now_ms)
@@ -247,6 +312,15 @@ class Machine:
             self._acknowledged(link, message, now_ms)
         elif isinstance(message, Refused):
             self._outrun(message.promise, now_ms)
+
+    def _take_over(self, message: TakeOver, now_ms: int) -> None:
+        view = self.view
+        is_of_master = message.epoch == self.following.epoch and self.role is Role.FOLLOWING
+        if not is_of_master or not view or not view.state:
+            return
+        if self._campaigning.is_electable(view.state):
+            self._campaigning.why = "a planned switch"
+            self._campaign(view)
 
     def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
         term, mine = self.term, self.standing

@@ -2,6 +2,7 @@
 
 follower -> master   Hello, then an Ack for what it holds and whenever that grows
 master -> follower   Welcome, then from the first Ack on the log, and a Beat where there is none
+                     TakeOver: the follower is to lead from now on
 both                 Refused: whoever reads it is not, or no longer, what it took itself for
 """
 
@@ -67,4 +68,11 @@ class Refused:
     why: str
 
 
-Message = Hello | Welcome | Beat | Ack | Refused
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """A master's wish: whoever reads it asks for the mastership at once."""
+
+    epoch: int
+
+
+Message = Hello | Welcome | Beat | Ack | Refused | TakeOver

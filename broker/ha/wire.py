@@ -7,6 +7,7 @@
     DATA       4 · 0 · 0 · 0 · size 4 · epoch 8 · log offset 8 · confirmed 8 · crc32 4 · log bytes
     ACK        5 · flags 1 (bit 0: clean) · 0 · 0 · epoch 8 · held offset 8       follower -> master
     REFUSED    6 · 0 · 0 · 0 · size 4 · JSON                                      both
+    TAKE OVER  7 · 0 · 0 · 0 · epoch 8                                            master -> follower
 
 A HELLO begins with 0x52; RocketMQ's two dialects begin with 0x00. A DATA of size 0 is a beat. Size
 is that of what follows the fixed part: JSON or log bytes. Those of one DATA lie in one epoch and
@@ -27,7 +28,7 @@ from typing import Any
 from zlib import crc32
 
 from rockhopper.broker.ha.epochs import Epoch
-from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, Welcome
+from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, TakeOver, Welcome
 from rockhopper.broker.ha.replica_set import Replica
 
 MAGIC = b"RHHA"
@@ -44,7 +45,8 @@ _DATA = struct.Struct(">BxxxIqqqI")
 _ACK = struct.Struct(">BBxxqq")
 _CHALLENGE = struct.Struct(f">Bxxx{NONCE_SIZE_BYTES}s{PROOF_SIZE_BYTES}s")
 _PROOF = struct.Struct(f">Bxxx{PROOF_SIZE_BYTES}s")
-_TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, 5: _ACK, 6: _SIZED}
+_TAKE_OVER = struct.Struct(">Bxxxq")
+_TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, 5: _ACK, 6: _SIZED, 7: _TAKE_OVER}
 
 
 class WireError(Exception):
@@ -86,7 +88,7 @@ class Data:
     log_bytes: bytes
 
 
-Frame = Greeting | Challenge | Proof | Welcome | Data | Beat | Ack | Refused
+Frame = Greeting | Challenge | Proof | Welcome | Data | Beat | Ack | Refused | TakeOver
 
 
 def greeting(
@@ -129,6 +131,8 @@ def encode(message: Message) -> bytes:
         case Refused():
             text = _json(asdict(message))
             return _SIZED.pack(6, len(text)) + text
+        case TakeOver():
+            return _TAKE_OVER.pack(7, message.epoch)
         case Hello():
             raise TypeError("a Hello is sent as a greeting")
 
@@ -215,6 +219,8 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
             return Data(beat, log_offset, body)
         case (5, flags, epoch, held_offset):
             return Ack(epoch, held_offset, bool(flags & CLEAN))
+        case (7, epoch):
+            return TakeOver(epoch)
         case _:
             return _refused_of(body)
 

@@ -179,6 +179,32 @@ class RunningReplica:
         for stream in self._streams.values():
             stream.more.set()
 
+    def hand_over(self, replica_id: int) -> None:
+        """See Machine."""
+        self.machine.hand_over(replica_id)
+        self._perform()
+
+    def step_down(self, why: str) -> None:
+        """See Machine."""
+        self.machine.step_down(why, self._now_ms())
+        self._perform()
+
+    async def lead_by_operator(self) -> None:
+        """See Machine; the mark of an unclean replica goes from the disk first."""
+        if not self._keeping.is_clean:
+            await self._in_thread(self._keeping.note_clean)
+        self.machine.standing.is_clean = True
+        self.machine.lead_by_operator(self._now_ms())
+        self._perform()
+
+    async def reseed(self) -> None:
+        """See Machine; this replica is unclean from now on."""
+        self.machine.reseed()
+        self._perform()
+        self.machine.standing.is_clean = False
+        await self._in_thread(self._keeping.note_unclean, self._log.end_offset, SEEDING)
+        await self._in_thread(self._keeping.note_epochs, ())
+
     # Taking part.
 
     async def _take_part(self) -> None:
