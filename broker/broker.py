@@ -38,23 +38,26 @@ from rockhopper.broker.ha.running.replica import Membership, now_ms
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
+from rockhopper.broker.members.queue_locks import HeldLocks
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.followed_master import FollowError
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.link import serves
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from rockhopper.broker.processors.replica import following_server
+from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.dispatcher import Dispatcher, Row
 from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
+from rockhopper.broker.remoting.splicing import Handover, passed_on_unless, remembering
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
@@ -69,6 +72,7 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.codes import RequestCode
 
 log = structlog.get_logger("broker")
 
@@ -127,6 +131,7 @@ class Broker(ServingParts):
         """There while this broker follows another."""
         self.member: SetMember | None = None
         """There while this broker is a replica of a set."""
+        self._splicing: asyncio.Task[None] | None = None
         self._shares = 0, 0
         self._store_host = b""
         self._levels = DelayLevels(config.delay_levels)
@@ -343,6 +348,7 @@ class Broker(ServingParts):
 
     async def _leave_set(self) -> None:
         member, self.member = self.member, None
+        self._end_splicing()
         if member is not None:
             await member.close()
 
@@ -383,16 +389,50 @@ class Broker(ServingParts):
     async def _close_server(self) -> None:
         await self.server.close()
 
-    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
+    async def serve(self, undo: contextlib.AsyncExitStack, locks: HeldLocks | None) -> None:
         """See Doors."""
+        self._end_splicing()
         await self.server.close()
         self._cancel_timers()
         self._build(self._store_host, self._levels)
+        if locks is not None:
+            self.locks.lead(locks)
         self._make_server(self._store_host, self._shares[0])
         undo.push_async_callback(self.parts.close)
         await self.parts.open()
         self._ports.take_again("listenPort")
         await self._open_broker_port(undo)
+
+    def hold_clients(self) -> Handover:
+        """See Doors."""
+        return Handover(self.server)
+
+    def pass_on(self, guests: Handover, address: str) -> None:
+        """See Doors."""
+        self._end_splicing()
+        self._splicing = asyncio.get_running_loop().create_task(self._splice(guests, address))
+
+    async def _splice(self, guests: Handover, address: str) -> None:
+        """Pass clients on for haSpliceTime."""
+        server, served = self.server, self.server.handler
+        codes = frozenset(self._replica_rows())
+        server.handler = passed_on_unless(served, guests, codes)
+        try:
+            if address:
+                await serves(address)
+            await guests.splice(server, address)
+            await asyncio.sleep(self.config.replication.splice_ms / 1000)
+        finally:
+            server.handler = served
+            guests.close()
+
+    def _replica_rows(self) -> dict[int, Row]:
+        return {} if self.member is None else ReplicaProcessors(self.member, self.store).rows()
+
+    def _end_splicing(self) -> None:
+        if self._splicing is not None:
+            self._splicing.cancel()
+            self._splicing = None
 
     def standing_changed(self) -> None:
         """See Doors."""
@@ -415,7 +455,13 @@ class Broker(ServingParts):
         self.config = dataclasses.replace(self.config, store=store)
 
     def _make_server(self, store_host: bytes, connections_max: int) -> None:
-        dispatcher = Dispatcher(build_table(self), self.access)
+        table = build_table(self) | self._replica_rows()
+        if self.member is not None:
+            heartbeat = table[RequestCode.HEART_BEAT]
+            table[RequestCode.HEART_BEAT] = heartbeat._replace(
+                processor=remembering(heartbeat.processor)
+            )
+        dispatcher = Dispatcher(table, self.access)
         hot_pass = HotPass(self, dispatcher, store_host)
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
         self.store.on_failure = self._store_failed

@@ -217,6 +217,7 @@ class RequestCode(IntEnum):
     SHARE_TOPIC = 70_010
     TAKE_OVER = 70_011
     GET_REPLICA_SET = 70_012
+    CHANGE_REPLICA_SET = 70_013
 
 
 class ResponseCode(IntEnum):

@@ -234,6 +234,26 @@ class Machine:
         Raises:
             ValueError: it cannot; the sentence says why.
         """
+        link = self.successor(replica_id).link
+        if link is not None and self.term:
+            self._send(link, TakeOver(self.term.epoch))
+
+    def best_successor(self) -> int | None:
+        """The id of the follower in sync that holds most, if there is one."""
+        term = self.term
+        found = [
+            (follower.held_offset, -replica.id)
+            for replica, follower in (term.followers.items() if term else ())
+            if term and replica in term.state.in_sync and follower.link is not None
+        ]
+        return -max(found)[1] if found else None
+
+    def successor(self, replica_id: int) -> Follower:
+        """The follower with that id, which may take over from this master.
+
+        Raises:
+            ValueError: it cannot; the sentence says why.
+        """
         term = self.term
         if not term:
             raise ValueError("this replica does not lead")
@@ -247,7 +267,7 @@ class Machine:
         follower = term.followers.get(found[0])
         if not follower or follower.link is None:
             raise ValueError(f"replica {replica_id} is not connected")
-        self._send(follower.link, TakeOver(term.epoch))
+        return follower
 
     def step_down(self, why: str, now_ms: int) -> None:
         """Lead no more; whoever may is elected, be it this one again."""

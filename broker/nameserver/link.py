@@ -10,10 +10,14 @@ from typing import cast
 
 from rockhopper.broker.remoting.server import socket_address
 from rockhopper.protocol.addresses import split_address
-from rockhopper.protocol.codes import FLAG_ONEWAY, ResponseCode
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC
+
+LOOK_INTERVAL_S = 0.01
+_ANY_QUEUE = {"topic": AUTO_CREATE_TOPIC, "queueId": "0"}
 
 
 class RefusedError(Exception):
@@ -158,3 +162,19 @@ class _LinkProtocol(asyncio.Protocol):
         self._is_closed_by_us = True
         if self._transport is not None and not self.is_lost:
             self._transport.close()
+
+
+async def serves(address: str) -> None:
+    """Return once the broker at *address* serves clients, as the master of its set."""
+    link = NameServiceLink(address, lambda: None)
+    try:
+        while True:
+            try:
+                answer = await link.ask(RequestCode.GET_MAX_OFFSET, _ANY_QUEUE)
+                if answer.code != ResponseCode.SYSTEM_BUSY:
+                    return
+            except OSError:
+                pass  # It is about to let clients in.
+            await asyncio.sleep(LOOK_INTERVAL_S)
+    finally:
+        link.close()

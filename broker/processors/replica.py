@@ -6,7 +6,10 @@ their heartbeats.
 
 from typing import Protocol
 
+import structlog
+
 from rockhopper.broker.access.access import Access, Action
+from rockhopper.broker.assembly.replicating.set_member import SwitchError
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.remoting.dispatcher import (
     Dispatcher,
@@ -25,6 +28,8 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 
+log = structlog.get_logger("broker.ha")
+
 
 class Member(Protocol):
     """A broker's place in its set."""
@@ -37,6 +42,18 @@ class Member(Protocol):
 
     def epoch_cache(self) -> dict[str, object]:
         """As RocketMQ's EpochEntryCache."""
+
+    async def switch(self, target_id: int | None) -> int:
+        """Hand over. Raises SwitchError."""
+
+    async def elect_unclean(self) -> None:
+        """Lead though messages may be lost. Raises SwitchError."""
+
+    async def reseed(self) -> None:
+        """Begin anew with the master's store. Raises SwitchError."""
+
+    def forget(self, replica_id: int) -> str:
+        """Whether a replica is forgotten. Raises SwitchError."""
 
 
 class ReplicaProcessors:
@@ -83,11 +100,41 @@ class ReplicaProcessors:
         """GET_BROKER_EPOCH_CACHE."""
         return Response(body=fastjson.dumps(self._member.epoch_cache()).encode())
 
+    async def change(self, request: Request) -> Response:
+        """CHANGE_REPLICA_SET: ``action`` is switch, elect, reseed or forget; ``id`` a replica's."""
+        action, number = request.ext.get("action", ""), request.ext.get("id", "")
+        if number and not number.isdecimal():
+            raise RequestError(ResponseCode.INVALID_PARAMETER, f"{number!r} is no replica's id")
+        member = self._member
+        try:
+            match action:
+                case "switch":
+                    said = f"replica {await member.switch(int(number or 0) or None)} leads"
+                case "elect":
+                    await member.elect_unclean()
+                    said = "this replica asks for the mastership"
+                case "reseed":
+                    await member.reseed()
+                    said = "this replica is seeded anew by its master"
+                case "forget":
+                    said = member.forget(int(number or 0))
+                case _:
+                    raise RequestError(
+                        ResponseCode.INVALID_PARAMETER,
+                        f"{action!r} is nothing that a set can be asked: switch, elect, reseed, "
+                        "forget",
+                    )
+        except SwitchError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        log.warning("an operator changed the set", action=action, id=number, outcome=said)
+        return Response(body=fastjson.dumps({"said": said}).encode())
+
     def rows(self) -> dict[int, Row]:
         """What is served under either role."""
         see = on_cluster(Action.GET)
         return {
             Code.GET_REPLICA_SET: administers(self.status, see),
+            Code.CHANGE_REPLICA_SET: administers(self.change, on_cluster(Action.UPDATE)),
             Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see),
             Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see),
         }

@@ -70,13 +70,11 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_calls",
-        "_handler",
         "_loop",
         "_next_opaque",
         "_outbox",
         "_rounds",
         "_served_in_round",
-        "_server",
         "_transport",
         "_unread_bytes_seen",
         "attributes",
@@ -87,6 +85,7 @@ class Connection(asyncio.Protocol):
         "decoder",
         "frame_begun_at_s",
         "frames_received",
+        "handler",
         "is_waiting",
         "last_active_s",
         "local_host",
@@ -95,13 +94,15 @@ class Connection(asyncio.Protocol):
         "peer_host",
         "peer_port",
         "principal",
+        "server",
         "stalled_at_s",
         "writing_paused",
     )
 
     def __init__(self, server: "Server", handler: FrameHandler) -> None:
-        self._server = server
-        self._handler = handler
+        self.server = server
+        self.handler = handler
+        """What serves the frames that come."""
         self._loop = asyncio.get_running_loop()
         self.decoder = FrameDecoder()
         self.backlog: list[Frame] = []
@@ -137,7 +138,7 @@ class Connection(asyncio.Protocol):
         self.principal = Principal(self.peer_host)
         self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
         self.born_host = host_bytes(self.peer_host, self.peer_port)
-        if not self._server.admit(self):
+        if not self.server.admit(self):
             self.closed = True
             transport.abort()
 
@@ -145,7 +146,7 @@ class Connection(asyncio.Protocol):
         """Tell everybody who keeps something for this peer."""
         self.closed = True
         self.backlog = []
-        self._server.forget(self)
+        self.server.forget(self)
         for call in self._calls.values():
             if not call.done():
                 call.set_exception(ConnectionResetError(f"{self.peer} closed the connection"))
@@ -194,7 +195,7 @@ class Connection(asyncio.Protocol):
         if rest:
             del frames[FRAMES_PER_PASS:]
         self.backlog = []
-        taken = self._handler(self, frames)
+        taken = self.handler(self, frames)
         if self.closed:
             return
         if taken < len(frames):
@@ -261,7 +262,7 @@ class Connection(asyncio.Protocol):
             self.last_active_s = self._loop.time()
             transport.write(data)
             if self.writing_paused:
-                self._server.count_unread(self, len(data))
+                self.server.count_unread(self, len(data))
 
     def write_parts(self, parts: Sequence[bytes]) -> None:
         """``write`` *parts* behind each other; many bytes are not copied for that."""
@@ -274,7 +275,7 @@ class Connection(asyncio.Protocol):
             self.last_active_s = self._loop.time()
             transport.writelines(parts)
             if self.writing_paused:
-                self._server.count_unread(self, size_bytes)
+                self.server.count_unread(self, size_bytes)
 
     def write_soon(self, parts: Sequence[bytes]) -> None:
         """``write_parts`` in one write with what else is for this peer in this turn of the loop.
@@ -374,7 +375,7 @@ class Server:
 
     def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
         self._name = name
-        self._handler = handler
+        self.handler = handler
         self._connections_max = connections_max
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
         self._listeners: list[asyncio.Server] = []
@@ -399,7 +400,19 @@ class Server:
         self._listening(await loop.create_server(self.make_connection, sock=bound, backlog=1024))
 
     def make_connection(self) -> Connection:
-        return Connection(self, self._handler)
+        return Connection(self, self.handler)
+
+    def handle_with(self, handler: FrameHandler) -> None:
+        """Have *handler* serve what comes from now on, on every connection."""
+        self.handler = handler
+        for connection in self.connections:
+            connection.handler = handler
+
+    def adopt(self, connection: Connection) -> None:
+        """Take over an open connection of another server."""
+        if not connection.closed:
+            connection.server = self
+            self.connections.add(connection)
 
     def _listening(self, listener: asyncio.Server) -> None:
         if not self._listeners:

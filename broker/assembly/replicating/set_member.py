@@ -17,7 +17,7 @@ event loop.
 import asyncio
 import contextlib
 import sys
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -25,11 +25,13 @@ from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
 from rockhopper.broker.assembly.state.state_applier import StateApplier
+from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.ha.engine import Engine
 from rockhopper.broker.ha.keeping import Keeping, boot_id
 from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica
 from rockhopper.broker.ha.timing import Timing
+from rockhopper.broker.members.queue_locks import HeldLocks
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -42,11 +44,30 @@ from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreError,
 )
+from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.broker.tables.json_table import JsonObject
 
 log = structlog.get_logger("broker.ha")
 
 LOOK_INTERVAL_S = 0.05
+
+
+SWITCH_TIMEOUT_S = 2.0
+BEHIND_BYTES_MAX = 1 << 20
+
+
+class Guests(Protocol):
+    """Clients on their way to another master."""
+
+    def leave(self) -> None:
+        """Take their connections from the server, which closes."""
+
+    def resume(self) -> None:
+        """Serve them here after all."""
+
+
+class SwitchError(Exception):
+    """The mastership was not handed over; the sentence says why, and what became of it."""
 
 
 class Doors(Protocol):
@@ -61,8 +82,17 @@ class Doors(Protocol):
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """Tell clients on the broker's port that it is not the master, until *undo*."""
 
-    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
-        """Build and open the parts, and let clients in, until *undo*."""
+    async def serve(self, undo: contextlib.AsyncExitStack, locks: HeldLocks | None) -> None:
+        """Build and open the parts, and let clients in, until *undo*.
+
+        *locks* are those that the last master had granted, if there was one.
+        """
+
+    def hold_clients(self) -> Guests:
+        """Let no request of clients in, until they are passed on or resumed."""
+
+    def pass_on(self, guests: Any, address: str) -> None:
+        """Pass them on to the broker at *address* as soon as it serves, and whoever comes."""
 
     def standing_changed(self) -> None:
         """Have name services told."""
@@ -107,6 +137,8 @@ class SetMember:
         self._looking: asyncio.TimerHandle | None = None
         self._is_telling = False
         self._is_deposed = False
+        self._deposed = asyncio.Event()
+        self._guests: Guests | None = None
         self._changing = asyncio.Lock()
 
     @property
@@ -163,6 +195,13 @@ class SetMember:
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(self._config.slave_timeout_ms / 1000):
                     await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+            target_id = self._replica.machine.best_successor()
+            if target_id is not None and self._replica.machine.term:
+                self._deposed.clear()
+                with contextlib.suppress(TimeoutError, ValueError):
+                    async with asyncio.timeout(1.0):
+                        self._replica.hand_over(target_id)
+                        await self._deposed.wait()
         self._leads_in = 0
         try:
             await self._close_period()
@@ -221,6 +260,77 @@ class SetMember:
         machine = self.replica.machine
         return set_status.epoch_cache(machine, config.cluster_name, config.broker_name, broker_id)
 
+    async def switch(self, target_id: int | None) -> int:
+        """Hand the mastership over; return to whom. Clients wait meanwhile, and are passed on.
+
+        *target_id* None: whoever holds most.
+
+        Raises:
+            SwitchError: nobody took over. This replica leads on, or whoever is elected then.
+        """
+        machine = self.replica.machine
+        target_id = target_id or machine.best_successor()
+        if not self._leads_in:
+            raise SwitchError("this replica does not lead: ask the master")
+        if target_id is None:
+            raise SwitchError("no other replica is in sync: nobody could take over")
+        try:
+            behind_bytes = machine.standing.log_end - machine.successor(target_id).held_offset
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+        if behind_bytes > BEHIND_BYTES_MAX:
+            raise SwitchError(
+                f"replica {target_id} is {behind_bytes} bytes behind: wait until it has them"
+            )
+        self._deposed.clear()
+        self._guests = self._doors.hold_clients()
+        try:
+            async with asyncio.timeout(SWITCH_TIMEOUT_S):
+                await self._hand_over(target_id)
+        except (TimeoutError, StoreError, ValueError) as error:
+            why = str(error) or "it did not take over in time"
+            self.replica.step_down(f"handing over to replica {target_id} failed: {why}")
+            raise SwitchError(f"replica {target_id} did not take over: {why}") from None
+        return target_id
+
+    async def _hand_over(self, target_id: int) -> None:
+        self.parts.parts.stop()
+        if self._writer is not None:
+            await self._writer.stop()
+        await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+        if not self._is_deposed:
+            self.replica.hand_over(target_id)
+        await self._deposed.wait()
+
+    async def elect_unclean(self) -> None:
+        """Lead though messages may be lost by it. Raises SwitchError."""
+        try:
+            await self.replica.lead_by_operator()
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+
+    async def reseed(self) -> None:
+        """Have this replica's store replaced by its master's. Raises SwitchError."""
+        try:
+            await self.replica.reseed()
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+        self.alarm = ""
+
+    def forget(self, replica_id: int) -> str:
+        """What an operator is told who wants a replica forgotten. Raises SwitchError."""
+        view = self.replica.machine.view
+        state = view.state if view else None
+        if state and any(replica.id == replica_id for replica in state.in_sync):
+            raise SwitchError(
+                f"replica {replica_id} is counted in sync, and minInSyncReplicas="
+                f"{state.min_in_sync} keeps it there: what was acknowledged may be on it alone. "
+                "Start another replica; once that is in sync, this one leaves by itself"
+            )
+        if view and replica_id in view.members:
+            raise SwitchError(f"replica {replica_id} runs: stop it first")
+        return f"replica {replica_id} is in no set any more: nothing waits for it"
+
     # What the machine says.
 
     def _lead(self, epoch: int) -> None:
@@ -229,6 +339,7 @@ class SetMember:
 
     def _resign(self, why: str) -> None:
         self._elected_in, self._is_deposed = 0, True
+        self._deposed.set()
         self._replica_store.is_following = False
         self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
         self._changed.set()
@@ -294,7 +405,8 @@ class SetMember:
         store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
         self._leads_in = epoch
         self._look_once()
-        await self._doors.serve(self._period)
+        has_led_before = store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1] > 0
+        await self._doors.serve(self._period, applier.locks if has_led_before else None)
         self._writer = writer = StateWriter(
             self.parts, self._values, interval_ms=self._config.state_interval_ms
         )
@@ -307,8 +419,15 @@ class SetMember:
 
     async def _demote(self) -> None:
         was, self._leads_in = self._leads_in, 0
+        guests, self._guests = self._guests, None
+        if guests is not None:
+            guests.leave()
         await self._close_period()
         await self._open_period(None)
+        if guests is not None:
+            view = self.replica.machine.view
+            master = view.members.get(view.state.master.id) if view and view.state else None
+            self._doors.pass_on(guests, master.address if master else "")
         log.info("following", id=self._config.replica_id, led=was, log_end=self._end_offset())
 
     def _end_offset(self) -> int:
