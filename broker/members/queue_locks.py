@@ -3,17 +3,27 @@
 A lock belongs to a client within its consumer group and lasts 60 s unless renewed; clients renew
 every 20 s. It goes at once with the last connection of its client, so that the queues of a crashed
 consumer need not wait. Locks live in memory (RebalanceLockManager).
+
+The master of a replica set tells the others who holds what. Whoever leads next keeps a queue for
+its holder until the 60 s are over. One that nobody spoke of goes to nobody for 30 s: a client may
+think that it holds it, and finds out within 20.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
 
 LEASE_MS = 60_000
+UNKNOWN_MS = 30_000
+FREE = ""
 
 QueueKey = tuple[str, str, int]
 """Topic, broker name, queue id."""
+
+
+HeldLocks = Mapping[tuple[str, QueueKey], tuple[str, int]]
+"""Group and queue -> the client that holds it, and when it is known to have renewed that."""
 
 
 class _Lock:
@@ -45,6 +55,30 @@ class QueueLocks(Part):
         self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
         self._groups_of: dict[Peer, set[str]] = {}
+        # A blank holder: it was granted here since.
+        self._before: dict[tuple[str, QueueKey], tuple[str, int]] = {}
+        self._leads_from_ms: int | None = None
+        self.on_changed: Callable[[str, QueueKey, str], None] | None = None
+        """Called with group, queue and holder when that is granted, renewed or, blank, over."""
+
+    def lead(self, before: HeldLocks) -> None:
+        """Begin to grant locks in another master's place, which had granted those *before*."""
+        self._before, self._leads_from_ms = dict(before), self._now_ms()
+
+    def _is_kept(self, group: str, client_id: str, queue: QueueKey, now_ms: int) -> bool:
+        """Whether a queue that is free here may be held by another client from before."""
+        if self._leads_from_ms is None or now_ms - self._leads_from_ms > LEASE_MS:
+            self._before, self._leads_from_ms = {}, None
+            return False
+        holder, renewed_ms = self._before.get((group, queue), (None, 0))
+        if holder is None:
+            return now_ms - self._leads_from_ms <= UNKNOWN_MS
+        return holder not in (client_id, FREE) and now_ms - renewed_ms <= LEASE_MS
+
+    def _tell(self, group: str, queues: Iterable[QueueKey], client_id: str) -> None:
+        if self.on_changed is not None:
+            for queue in queues:
+                self.on_changed(group, queue, client_id)
 
     def lock(
         self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
@@ -57,11 +91,16 @@ class QueueLocks(Part):
         granted = []
         for queue in queues:
             lock = locks.get(queue)
+            if lock is None and self._is_kept(group, client_id, queue, now_ms):
+                continue
             if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LEASE_MS:
                 locks[queue] = _Lock(client_id, connection, now_ms)
+                if self._leads_from_ms is not None:
+                    self._before[group, queue] = FREE, now_ms
                 granted.append(queue)
         if granted:
             self._watch(connection).add(group)
+            self._tell(group, granted, client_id)
         self._forget_if_empty(group)
         return granted
 
@@ -72,6 +111,7 @@ class QueueLocks(Part):
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+                self._tell(group, (queue,), FREE)
         self._forget_if_empty(group)
 
     def is_held_by(self, group: str, connection: Peer) -> bool:
@@ -111,6 +151,7 @@ class QueueLocks(Part):
                 other = self._other_connection(group, lock.client_id)
                 if other is None or other is connection or other.closed:
                     del locks[queue]
+                    self._tell(group, (queue,), FREE)
                 else:
                     lock.connection = other
                     self._watch(other).add(group)

@@ -1,6 +1,6 @@
 """QueueLocks: one consumer per queue and group, for 60 s, or until its connection goes."""
 
-from rockhopper.broker.members.queue_locks import LEASE_MS, QueueLocks
+from rockhopper.broker.members.queue_locks import LEASE_MS, UNKNOWN_MS, QueueLocks
 from tests.support.peers import Clock, Peer
 
 Q0, Q1 = ("orders", "broker-a", 0), ("orders", "broker-a", 1)
@@ -96,3 +96,42 @@ def test_nothing_is_granted_to_a_connection_that_has_gone() -> None:
     gone.hang_up()
     assert locks.lock("billing", "c1", gone.connection, [Q0]) == []
     assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
+
+
+def test_what_another_master_granted_is_kept_for_its_holder() -> None:
+    clock = Clock()
+    locks, first, second = QueueLocks(now_ms=clock), Peer(), Peer()
+    locks.lead({("billing", Q0): ("c1", clock() - 20_000)})
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == []
+    clock.advance(LEASE_MS - 20_000)
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == []
+    assert locks.lock("billing", "c1", first.connection, [Q0]) == [Q0]
+    locks.unlock("billing", "c1", [Q0])
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == [Q0]
+
+
+def test_what_it_granted_ends_in_its_time() -> None:
+    clock = Clock()
+    locks, second = QueueLocks(now_ms=clock), Peer()
+    locks.lead({("billing", Q0): ("c1", clock() - 20_000)})
+    clock.advance(LEASE_MS - 20_000 + 1)
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == [Q0]
+
+
+def test_a_new_master_waits_before_it_grants_what_it_does_not_know() -> None:
+    clock = Clock()
+    locks, peer = QueueLocks(now_ms=clock), Peer()
+    locks.lead({})
+    assert locks.lock("billing", "c1", peer.connection, [Q0]) == []
+    clock.advance(UNKNOWN_MS + 1)
+    assert locks.lock("billing", "c1", peer.connection, [Q0]) == [Q0]
+
+
+def test_grants_and_their_ends_are_told() -> None:
+    locks, peer = QueueLocks(now_ms=Clock()), Peer()
+    told: list[tuple[object, str]] = []
+    locks.on_changed = lambda group, queue, client_id: told.append((queue, client_id))
+    locks.lock("billing", "c1", peer.connection, [Q0, Q1])
+    locks.unlock("billing", "c1", [Q0])
+    peer.hang_up()
+    assert told == [(Q0, "c1"), (Q1, "c1"), (Q0, ""), (Q1, "")]
