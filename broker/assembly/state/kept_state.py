@@ -22,7 +22,9 @@ from rockhopper.broker.assembly.state.state_records import (
     decode_table_entry,
 )
 from rockhopper.broker.later.delay_journal import DelayJournal, Pass
+from rockhopper.broker.later.timers.entries import ENTRY, Entry
 from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.lanes import Lanes
@@ -58,7 +60,8 @@ class KeptState:
             MessageRequestModeTable(layout.config / "messageRequestMode.json", now_ms=now_ms),
             CheckCounts(layout.own / "transactions.json", now_ms=now_ms),
         )
-        self._by_name = KeptTables(tables, *self._own, values).every
+        self.tables = KeptTables(tables, *self._own, values)
+        self._by_name = self.tables.every
         self.timers = timers
         self.passes: dict[int, Pass] = {}
         """The last pass of each delay level, of which the log tells how far it came."""
@@ -68,6 +71,9 @@ class KeptState:
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
         self._sinks = SinkCopies(layout.own / "sinks")
+        self._now_ms = now_ms
+        self.locks: dict[tuple[str, QueueKey], tuple[str, int]] = {}
+        """Who holds which queue, and when that was told."""
         self._takers: dict[int, Callable[[bytes, int], None]] = {
             Kind.ENTRY: self._take_entry,
             Kind.DOCUMENT: self._take_document,
@@ -76,6 +82,7 @@ class KeptState:
             Kind.TIMERS: self._take_timers,
             Kind.TIMERS_UNDONE: self._take_undone,
             Kind.TIMERS_ALL: self._take_all_timers,
+            Kind.TIMERS_MORE: self._take_more_timers,
             Kind.POPPED: self._take_popped,
             Kind.POPPED_ALL: self._take_all_popped,
             Kind.DELETED: self._take_deleted,
@@ -84,6 +91,7 @@ class KeptState:
             Kind.PUBLISHED: lambda payload, _: self._sinks.take_published(payload),
             Kind.PART: lambda payload, _: self._sinks.take_part(payload),
             Kind.INTENT: lambda payload, _: self._sinks.take_intent(payload),
+            Kind.LOCKS: self._take_locks,
         }
 
     def open(self) -> None:
@@ -124,7 +132,9 @@ class KeptState:
 
     def _take_entry(self, payload: bytes, log_offset: int) -> None:
         table, name, value = decode_table_entry(payload)
-        self._by_name[table].take_entry(name, value)
+        # One without a name service has no use for what is set there.
+        if table in self._by_name:
+            self._by_name[table].take_entry(name, value)
 
     def _take_document(self, payload: bytes, log_offset: int) -> None:
         table, document = decode_document(payload)
@@ -150,7 +160,10 @@ class KeptState:
 
     def _take_all_timers(self, payload: bytes, log_offset: int) -> None:
         (queue_offset,) = decode_numbers(payload, 1)
-        self.timers.take_entries(queue_offset, payload[8:], log_offset)
+        self.timers.take_all(queue_offset, log_offset)
+
+    def _take_more_timers(self, payload: bytes, log_offset: int) -> None:
+        self.timers.index.add(Entry(*fields) for fields in ENTRY.iter_unpack(payload))
 
     def _take_popped(self, payload: bytes, log_offset: int) -> None:
         for kind, note in decode_records(payload).records:
@@ -165,7 +178,6 @@ class KeptState:
     def _take_all_popped(self, payload: bytes, log_offset: int) -> None:
         self._journal.rotate()
         self.lanes.forget_all()
-        self._take_popped(payload, log_offset)
         self._journal.forget_older()
 
     def _take_deleted(self, payload: bytes, log_offset: int) -> None:
@@ -188,6 +200,16 @@ class KeptState:
                 queues.remove()
         for topic, end in purged.items():
             visibility.purge_in_front_of([topic], end)
+
+    def _take_locks(self, payload: bytes, log_offset: int) -> None:
+        now_ms = self._now_ms()
+        for group, topic, broker, queue_id, client_id in fastjson.loads(payload):
+            self.locks.pop((group, (topic, broker, queue_id)), None)
+            if client_id != FREE:
+                # Those that were told of last stand last.
+                self.locks[group, (topic, broker, queue_id)] = client_id, now_ms
+        while self.locks and next(iter(self.locks.values()))[1] < now_ms - LEASE_MS:
+            del self.locks[next(iter(self.locks))]
 
     async def save(self) -> None:
         """Have on disk what is applied by now. Raises OSError."""

@@ -20,6 +20,7 @@ from rockhopper.broker.assembly.state.state_records import (
     encode_entries,
     encode_numbers,
     encode_piece,
+    joined,
 )
 from rockhopper.broker.pop.lanes import lane_record
 from rockhopper.protocol import fastjson
@@ -30,9 +31,10 @@ _COMPRESSION = 1
 def pieces_of(parts: ServingParts, kept: KeptTables) -> list[Entry]:
     """A snapshot of an open broker, an entry for each record of the topic."""
     data = zlib.compress(encode_entries(_entries_of(parts, kept)), _COMPRESSION)
-    starts = range(0, len(data), PIECE_SIZE_BYTES)
+    size_bytes = min(PIECE_SIZE_BYTES, parts.config.store.commit_log_file_size_bytes // 4)
+    starts = range(0, len(data), size_bytes)
     return [
-        (Kind.SNAPSHOT, encode_piece(at, len(starts), data[start : start + PIECE_SIZE_BYTES]))
+        (Kind.SNAPSHOT, encode_piece(at, len(starts), data[start : start + size_bytes]))
         for at, start in enumerate(starts)
     ]
 
@@ -47,9 +49,10 @@ def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
             document["offsetTable"] = {level: parts.delayed.offset(level) for level in levels}
         yield Kind.DOCUMENT, encode_document(name, fastjson.dumps(document).encode())
     yield Kind.ENDS, fastjson.dumps(parts.store.visibility.ends()).encode()
-    offset, entries = parts.timers.entries()
-    yield Kind.TIMERS_ALL, encode_numbers(offset) + entries
-    yield Kind.POPPED_ALL, b"".join([once(lane_record(lane)) for lane in parts.pop.lanes])
+    yield Kind.TIMERS_ALL, encode_numbers(parts.timers.queue.offset)
+    yield from joined(Kind.TIMERS_MORE, list(parts.timers.index.packed()))
+    yield Kind.POPPED_ALL, b""
+    yield from joined(Kind.POPPED, [once(lane_record(lane)) for lane in parts.pop.lanes])
     yield Kind.PUBLISHED, fastjson.dumps(parts.sinks.published).encode()
 
 

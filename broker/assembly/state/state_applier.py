@@ -30,6 +30,7 @@ from rockhopper.broker.assembly.state.state_records import (
 )
 from rockhopper.broker.later.delay_journal import Pass
 from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.members.queue_locks import HeldLocks
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
@@ -48,6 +49,7 @@ SLICE_S = 0.004
 SAVE_INTERVAL_S = 1.0
 RETRY_S = 1.0
 READ_COUNT = 32
+_TIMERS = Kind.TIMERS_ALL, Kind.TIMERS_MORE
 
 
 class _Todo(NamedTuple):
@@ -142,6 +144,11 @@ class StateApplier:
         """Of the first record of the topic that is not applied, or is being applied."""
         return self._next
 
+    @property
+    def locks(self) -> HeldLocks:
+        """The queue locks that the master has granted: for ``QueueLocks.lead``."""
+        return self.kept.locks
+
     def apply_to(self, confirmed_offset: int) -> None:
         """Apply what is in front of *confirmed_offset* and dispatched, now or in later turns."""
         self._confirmed_offset = max(self._confirmed_offset, confirmed_offset)
@@ -225,7 +232,7 @@ class StateApplier:
             return
         for kind, content in entries or ():
             # Who has followed all the time knows the timers: they are many.
-            if kind != Kind.TIMERS_ALL or not self.is_whole:
+            if kind not in _TIMERS or not self.is_whole:
                 self._todo.append(_Todo(kind, content, log_offset))
         if entries is not None:
             self.is_whole = True

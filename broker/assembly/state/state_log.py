@@ -19,7 +19,11 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.assembly.state.state_records import NO_SNAPSHOT, Entry, encode_state
-from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
+from rockhopper.broker.store.files.errors import (
+    NotReplicatedError,
+    RecordTooLargeError,
+    StoreError,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
@@ -88,6 +92,10 @@ class StateLog:
             told = lost[0]
             try:
                 queue_offset = self.stage(told.entries, alone=told.is_alone)
+            except RecordTooLargeError as error:
+                log.error("a change is too large to be told to the replicas", reason=str(error))
+                lost.popleft()
+                continue
             except StoreError as error:
                 self._is_late(error)
                 return
@@ -109,7 +117,8 @@ class StateLog:
             self._timer = None
         self._stage_lost()
         try:
-            self._store.commit()
+            if self._staged:
+                self._store.commit()
         except StoreError as error:
             self._is_late(error)
         self._find_lost()
@@ -131,6 +140,8 @@ class StateLog:
             NotReplicatedError: it was not in time. It stands here all the same.
             StoreError: the store has failed.
         """
+        # Whoever asks may do so in the midst of a pass.
+        await asyncio.sleep(0)
         self.flush()
         if not self._lost:
             try:

@@ -21,16 +21,18 @@ Kinds and their payloads:
                      follow in the log
     6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
     7 TIMERS_UNDONE  the same of what of a pass was not delivered after all
-    8 TIMERS_ALL     queue offset up to which all is told:8, entries of what waits
-                     (later/timers/entries.py)
+    8 TIMERS_ALL     queue offset:8, up to which what waits is told next; nothing else waits
     9 POPPED         records of the journal of pop (pop/lanes.py), each of them once
-   10 POPPED_ALL     the same, and there is nothing else
+   10 POPPED_ALL     nothing: nothing is popped but what is told next
    11 DELETED        topics as JSON: the log in front of this record has nothing of them any more
    12 PURGED         [topics, log offset in front of which theirs are gone] as JSON
    13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
    14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is done with
    15 PART           size:2 file name, position:8, bytes of a part that is going to be published
    16 INTENT         rockhopper/sinks/intent.json, the entries (sinks/journal.py)
+   17 TIMERS_MORE    entries of slots (later/timers/entries.py), behind TIMERS_ALL
+   18 LOCKS          [[group, topic, broker, queue id, client, blank for a lock that is over], …] as
+                     JSON
 """
 
 import json
@@ -42,6 +44,8 @@ from typing import Any, NamedTuple
 VERSION = 1
 NO_SNAPSHOT = -1
 PIECE_SIZE_BYTES = 256 << 10
+ENTRY_SIZE_BYTES = 32 << 10
+"""Of what is gathered: a follower applies an entry at one go."""
 
 _HEAD = struct.Struct(">BQq")
 _ENTRY_HEAD = struct.Struct(">BI")
@@ -68,6 +72,8 @@ class Kind(IntEnum):
     PUBLISHED = 14
     PART = 15
     INTENT = 16
+    TIMERS_MORE = 17
+    LOCKS = 18
 
 
 Entry = tuple[int, bytes]
@@ -84,6 +90,20 @@ class StateRecord(NamedTuple):
 
 class StateRecordError(ValueError):
     """A body that is none of these; the message says why."""
+
+
+def joined(kind: Kind, parts: list[bytes]) -> list[Entry]:
+    """Payloads of one kind, put together to such of about ENTRY_SIZE_BYTES."""
+    entries: list[Entry] = []
+    start = size_bytes = 0
+    for at, part in enumerate(parts):
+        if size_bytes and size_bytes + len(part) > ENTRY_SIZE_BYTES:
+            entries.append((kind, b"".join(parts[start:at])))
+            start, size_bytes = at, 0
+        size_bytes += len(part)
+    if size_bytes:
+        entries.append((kind, b"".join(parts[start:])))
+    return entries
 
 
 def encode_state(writer: int, snapshot: int, entries: Iterable[Entry]) -> bytes:

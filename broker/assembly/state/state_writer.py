@@ -6,7 +6,7 @@ First a snapshot, then each change:
                                 of the name service; deletions and purges
     in the pass of the copies   what delay levels and timers deliver
     25 ms later at most         what is popped, acknowledged, revived
-    100 ms later at most        committed offsets, counts of checks, subscriptions
+    100 ms later at most        committed offsets, counts of checks, subscriptions, queue locks
 
 Another snapshot comes when retention comes near to the last one, so that a log that is whole always
 holds one.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.state import applied
@@ -32,18 +33,22 @@ from rockhopper.broker.assembly.state.state_records import (
     encode_numbers,
     encode_slots,
     encode_table_entry,
+    joined,
 )
 from rockhopper.broker.later.delay_journal import Pass
 from rockhopper.broker.later.timers.due import DueMessage
 from rockhopper.broker.later.timers.entries import SLOT_MS
+from rockhopper.broker.members.queue_locks import QueueKey
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.sinks.journal import Intent
-from rockhopper.broker.store.files.errors import NotReplicatedError
+from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
 from rockhopper.broker.tables.json_table import JsonTable
 from rockhopper.broker.tables.offset_journal import Change, encode_changes
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.names import STATE_TOPIC
+
+log = structlog.get_logger("broker.ha")
 
 STATE_INTERVAL_MS = 100
 POP_INTERVAL_MS = 25
@@ -74,6 +79,7 @@ class StateWriter:
         self._changes: dict[tuple[str, int], int] = {}
         self._popped: list[bytes] = []
         self._touched: dict[tuple[str, str], None] = {}
+        self._locks: dict[tuple[str, QueueKey], str] = {}
         self._snapshot_at = 0
         self._min_offset = 0
         self._is_writing = False
@@ -122,6 +128,7 @@ class StateWriter:
         delivery = parts.timers.delivery
         delivery.on_pass, delivery.on_undone = self._delivers_timers, self._undone
         parts.pop.lanes.on_noted = self._pop_noted
+        parts.locks.on_changed = self._locked
         parts.sinks.on_intent, parts.sinks.on_published = self._intended, self._published
         parts.sinks.confirmed = log.confirmed
         visibility = self._store.visibility
@@ -134,7 +141,7 @@ class StateWriter:
         if (journal := parts.offsets.journal) is not None:
             journal.on_noted = None
         delivery, visibility = parts.timers.delivery, self._store.visibility
-        parts.delayed.on_pass = parts.pop.lanes.on_noted = None
+        parts.delayed.on_pass = parts.pop.lanes.on_noted = parts.locks.on_changed = None
         parts.sinks.on_intent = parts.sinks.on_published = parts.sinks.confirmed = None
         delivery.on_pass = delivery.on_undone = None
         visibility.on_deleted = visibility.on_purged = None
@@ -188,6 +195,10 @@ class StateWriter:
         changes[place] = change.offset
         self._soon(self._interval_s)
 
+    def _locked(self, group: str, queue: QueueKey, client_id: str) -> None:
+        self._locks[group, queue] = client_id
+        self._soon(self._interval_s)
+
     def _pop_noted(self, record: bytes) -> None:
         self._popped.append(once(record))
         self._soon(self._pop_interval_s)
@@ -206,7 +217,10 @@ class StateWriter:
         self._gathered()
         self._log.flush()
         if self._is_snapshot_old():
-            self.write_snapshot()
+            try:
+                self.write_snapshot()
+            except StoreError as error:
+                log.warning("a snapshot for replicas waits for the store", reason=str(error))
 
     def _gathered(self) -> None:
         """Note what is gathered, in records of a bounded size."""
@@ -220,8 +234,12 @@ class StateWriter:
             Change(key, queue_id, offset) for (key, queue_id), offset in self._changes.items()
         ]
         self._changes.clear()
-        entries += _joined(Kind.OFFSETS, [encode_changes([change]) for change in changes])
-        entries += _joined(Kind.POPPED, self._popped)
+        entries += joined(Kind.OFFSETS, [encode_changes([change]) for change in changes])
+        if self._locks:
+            locks = [(group, *queue, client) for (group, queue), client in self._locks.items()]
+            entries.append((Kind.LOCKS, fastjson.dumps(locks).encode()))
+            self._locks.clear()
+        entries += joined(Kind.POPPED, self._popped)
         self._popped.clear()
         size_bytes, told = 0, list[Entry]()
         for entry in entries:
@@ -272,20 +290,6 @@ class StateWriter:
 
 def _slots_of(due: Collection[DueMessage]) -> bytes:
     return encode_slots((message.due_ms // SLOT_MS, message.queue_offset) for message in due)
-
-
-def _joined(kind: Kind, parts: list[bytes]) -> list[Entry]:
-    """Payloads of one kind, put together to such of a bounded size."""
-    entries: list[Entry] = []
-    start = size_bytes = 0
-    for at, part in enumerate(parts):
-        if size_bytes and size_bytes + len(part) > PIECE_SIZE_BYTES:
-            entries.append((kind, b"".join(parts[start:at])))
-            start, size_bytes = at, 0
-        size_bytes += len(part)
-    if size_bytes:
-        entries.append((kind, b"".join(parts[start:])))
-    return entries
 
 
 def _ignore(name: str) -> None:

@@ -352,6 +352,28 @@ class TimerIndex:
                         yield entry
                 start += len(piece)
 
+    def packed(self) -> Iterator[bytes]:
+        """Entries of all that waits, of each slot in their order; nothing may happen meanwhile."""
+        for number in self.slots:
+            slot = self._slots[number]
+            is_all = not slot.is_open and not slot.done and not self._hidden
+            if is_all and not self.files.count_withdrawals(number):
+                yield from self.files.pieces(number)
+            elif slot.waiting > 0:
+                yield from self._packed_waiting(number)
+
+    def _packed_waiting(self, number: int) -> Iterator[bytes]:
+        slot = self._slots[number]
+        gone = slot.done | self._hidden | self.files.withdrawn(number)
+        at = 0
+        for piece in self.files.pieces(number):
+            for fields in ENTRY.iter_unpack(piece):
+                entry = Entry(*fields)
+                is_left = entry.kind == KIND_MESSAGE and entry.queue_offset not in gone
+                if is_left and (not slot.is_open or self._is_waiting(number, entry, at)):
+                    yield ENTRY.pack(*fields)
+                at += ENTRY_SIZE_BYTES
+
     @property
     def min_offset(self) -> int | None:
         """No message in front of this queue offset waits; None when none does."""

@@ -28,7 +28,6 @@ from rockhopper.broker.later.timers.checkpoint import (
     save_checkpoint,
 )
 from rockhopper.broker.later.timers.delivery import Delivery
-from rockhopper.broker.later.timers.entries import ENTRY, Entry
 from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue
 from rockhopper.broker.later.timers.importing import import_queue
 from rockhopper.broker.later.timers.index import TimerIndex
@@ -317,16 +316,13 @@ class Timers(Part):
         self.index.noted_elsewhere(offsets_of, log_end)
         self.delivery.passed_elsewhere(log_end)
 
-    def entries(self) -> tuple[int, bytes]:
-        """How far the queue is in the index, and the entries of all that waits, packed."""
-        return self.queue.offset, b"".join([ENTRY.pack(*entry) for entry in self.index.pending()])
+    def take_all(self, queue_offset: int, log_end: int) -> None:
+        """Begin anew: what a master had when its log ended at *log_end* is added to the index.
 
-    def take_entries(self, queue_offset: int, entries: bytes, log_end: int) -> None:
-        """Have what a master had when its log ended at *log_end*, and nothing else. OSError."""
+        It had followed the queue to *queue_offset*. Raises OSError.
+        """
         self.index.clear()
         self.delivery.passed_elsewhere(log_end)
-        found = sorted((Entry(*fields) for fields in ENTRY.iter_unpack(entries)), key=_by_offset)
-        self.index.add(found)
         self.queue.offset = queue_offset
 
     async def save(self) -> None:
@@ -457,7 +453,3 @@ class Timers(Part):
                 continue
             if self.delivery.is_settled(number):
                 self.index.drop(number)
-
-
-def _by_offset(entry: Entry) -> int:
-    return entry.queue_offset

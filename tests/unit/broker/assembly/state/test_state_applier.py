@@ -8,6 +8,8 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.subscription import Subscription
+from tests.support.peers import Peer
 from tests.support.state_rig import GROUP, Pair
 
 
@@ -261,3 +263,36 @@ def test_a_batch_of_a_sink_that_was_cut_off_is_finished_by_the_next_master(
 def stage(sinks: SinkPublisher, topic: str, bodies: list[bytes]) -> None:
     messages = [SinkMessage(topic, 0, 0, 0, "", body) for body in bodies]
     sinks.stage("sink", 1, "p", 0, encode_sink_body(messages), len(bodies), [topic])
+
+
+def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:
+    master, peer = pair.master, Peer()
+    queues = [("orders", "broker-a", queue_id) for queue_id in range(2)]
+
+    async def lock() -> None:
+        master.locks.lock(GROUP, "client", peer.connection, queues)
+        master.locks.unlock(GROUP, "client", queues[:1])
+
+    master.run(lock())
+    pair.gather()
+    assert {key: held[0] for key, held in pair.follower.applier.locks.items()} == {
+        (GROUP, queues[1]): "client"
+    }
+
+
+def test_counts_of_checks_and_subscriptions_come_a_moment_later(pair: Pair) -> None:
+    master = pair.master
+
+    async def change() -> None:
+        master.transactions.counts.put(7, 2)
+        subscription = Subscription("orders", "*", "TAG", 1)
+        master.tables.subscriptions.put(GROUP, {"orders": subscription}, 5)
+
+    master.run(change())
+    pair.gather()
+    subscriptions = pair.follower.tables.subscriptions
+    assert GROUP not in subscriptions
+    kept = pair.follower.applier.kept
+    pair.fail_over()
+    assert GROUP in subscriptions
+    assert kept.tables.counts.get(7) == 2

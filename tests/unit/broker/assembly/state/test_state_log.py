@@ -14,7 +14,7 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.protocol.store.message_codec import decode_message
-from tests.support.open_stores import open_store, put
+from tests.support.open_stores import FILE_SIZE_BYTES, open_store, put
 
 
 @pytest.fixture
@@ -99,3 +99,11 @@ async def test_a_change_that_is_not_confirmed_is_told_so(store: MessageStore) ->
         await log.confirmed()
     store.safe_point.confirm(store.max_commit_log_offset)
     await log.confirmed()
+
+
+async def test_what_no_file_can_hold_does_not_stop_the_rest(store: MessageStore) -> None:
+    log = StateLog(store)
+    note(log, bytes(FILE_SIZE_BYTES))
+    note(log, b"next")
+    await log.confirmed()
+    assert told(store) == [b"next"]

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.later.timers import index as module
 from rockhopper.broker.later.timers.due import DueMessage
-from rockhopper.broker.later.timers.entries import KIND_WITHDRAWAL, Entry
+from rockhopper.broker.later.timers.entries import ENTRY, KIND_WITHDRAWAL, Entry
 from rockhopper.broker.later.timers.index import OPEN_AHEAD_MS, TimerIndex
 
 MINUTE_MS = 60_000
@@ -260,3 +260,23 @@ def test_while_much_is_in_memory_and_due_no_further_slot_is_opened(
     assert index.due.count == 2
     assert offsets(take(index, 10)) == [0]
     assert offsets(take(index, MINUTE_MS)) == [1, 2]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_all_that_waits_is_told_and_nothing_else(index: TimerIndex, is_open: bool) -> None:
+    index.add([waits(n, HOUR_MS + n) for n in range(6)])
+    index.add([withdraws(6, waits(2, HOUR_MS + 2))])
+    index.add([waits(7, 2 * HOUR_MS)])
+    index.noted_elsewhere({HOUR_MS // MINUTE_MS: [0]}, 100)
+    left = [1, 3, 4, 5, 7]
+    if is_open:
+        taken = take(index, HOUR_MS + 1)
+        assert offsets(taken) == [1]
+        index.delivered(taken)
+        left.remove(1)
+    told = [
+        ENTRY.unpack_from(piece, at)
+        for piece in index.packed()
+        for at in range(0, len(piece), ENTRY.size)
+    ]
+    assert [fields[4] for fields in told] == left
