@@ -97,8 +97,14 @@ class Member(ServingParts):
 
         self.run(follow())
 
-    def take(self, master: "Member", end_offset: int | None = None) -> None:
-        """Copy the master's log up to *end_offset*, and apply what it tells."""
+    def take(
+        self,
+        master: "Member",
+        end_offset: int | None = None,
+        *,
+        confirmed_offset: int | None = None,
+    ) -> None:
+        """Copy the master's log up to *end_offset*, and apply what it tells, if it may be."""
         ours, theirs = self.store, master.store
         end = theirs.max_commit_log_offset if end_offset is None else end_offset
         file_size = self.config.store.commit_log_file_size_bytes
@@ -111,7 +117,7 @@ class Member(ServingParts):
             ours.follow_to(end)
             while ours.catch_up():
                 pass
-            self.applier.apply_to(end)
+            self.applier.apply_to(end if confirmed_offset is None else confirmed_offset)
 
         self.run(take())
 

@@ -67,6 +67,9 @@ class Pieces:
     def __init__(self) -> None:
         self._data: list[bytes] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
     def add(self, payload: bytes) -> list[Entry] | None:
         """Take the next piece; all entries when it is the last one.
 

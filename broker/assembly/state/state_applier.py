@@ -88,8 +88,8 @@ class StateApplier:
         self._next = 0
         self._last = 0, 0
         self._confirmed_offset = 0
-        self.is_whole = False
-        """Whether what is here is a master's, as of some moment; else no snapshot has come yet."""
+        # Whose snapshot is applied, or was before the last start.
+        self._whole_of: int | None = None
         self.problem: str | None = None
         """Why nothing is applied now; None if it is."""
         self._handle: asyncio.Handle | None = None
@@ -109,7 +109,7 @@ class StateApplier:
         if noted is not None and self._is_here(noted):
             self._next, self._last = noted.queue_offset, (noted.log_offset, noted.writer)
             self.kept.passes = {level: Pass(level, *rest) for level, *rest in noted.passes}
-            self.is_whole = True
+            self._whole_of = noted.writer
         else:
             self._next = self._newest_snapshot()
         self._is_open = True
@@ -138,6 +138,11 @@ class StateApplier:
     def _read(self, queue_offset: int, count: int) -> list[StoredMessage]:
         result = self._store.get_message(STATE_TOPIC, STATE_QUEUE_ID, queue_offset, count)
         return decode_messages(result.body) if result.status is GetStatus.FOUND else []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what is here is a master's, as of some moment; else no snapshot has come yet."""
+        return self._whole_of is not None
 
     @property
     def next_queue_offset(self) -> int:
@@ -201,7 +206,7 @@ class StateApplier:
 
     def _lose(self, queue_offset: int) -> None:
         log.warning("what the master told has expired here; a snapshot is waited for")
-        self._next, self.is_whole = queue_offset, False
+        self._next, self._whole_of = queue_offset, None
 
     def _open_up(self, message: StoredMessage) -> None:
         """Have a record's entries applied next, as far as they are wanted."""
@@ -213,7 +218,7 @@ class StateApplier:
         self._last = log_offset, record.writer
         for kind, payload in record.entries:
             if kind == Kind.SNAPSHOT:
-                self._take_piece(payload, log_offset)
+                self._take_piece(payload, log_offset, record.writer)
             elif self.is_whole or _is_alone(message):
                 self._todo.append(_Todo(kind, payload, log_offset))
 
@@ -224,18 +229,18 @@ class StateApplier:
             self._tell(message.commit_log_offset, error)
             return None
 
-    def _take_piece(self, payload: bytes, log_offset: int) -> None:
+    def _take_piece(self, payload: bytes, log_offset: int, writer: int) -> None:
         try:
             entries = self._pieces.add(payload)
         except StateRecordError as error:
             self._tell(log_offset, error)
             return
         for kind, content in entries or ():
-            # Who has followed all the time knows the timers: they are many.
-            if kind not in _TIMERS or not self.is_whole:
+            # Who has followed this master from its beginning knows the timers: they are many.
+            if kind not in _TIMERS or self._whole_of != writer:
                 self._todo.append(_Todo(kind, content, log_offset))
         if entries is not None:
-            self.is_whole = True
+            self._whole_of = writer
 
     def _take(self, todo: _Todo) -> None:
         try:
@@ -252,7 +257,8 @@ class StateApplier:
 
     def _begin_to_save(self) -> None:
         self._save_timer = None
-        if self._saving is None and self.is_whole and not self._todo and self._is_open:
+        is_between = self.is_whole and not self._todo and not self._pieces
+        if self._saving is None and is_between and self._is_open:
             self._saving = asyncio.get_running_loop().create_task(self._save(), name="state")
 
     async def saved(self) -> None:
@@ -308,7 +314,7 @@ class StateApplier:
         await self._end()
         while self._todo:
             self._take(self._todo.popleft())
-        if self.is_whole:
+        if self.is_whole and not self._pieces:
             await self._save()
         await self.kept.close()
 

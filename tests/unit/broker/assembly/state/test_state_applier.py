@@ -2,6 +2,7 @@
 
 import pytest
 
+from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.store.message_store import MessageStore
@@ -296,3 +297,55 @@ def test_counts_of_checks_and_subscriptions_come_a_moment_later(pair: Pair) -> N
     pair.fail_over()
     assert GROUP in subscriptions
     assert kept.tables.counts.get(7) == 2
+
+
+def test_queues_go_before_what_comes_later_whatever_the_tables_say(pair: Pair) -> None:
+    master = pair.master
+    master.put("orders", b"old")
+
+    async def delete() -> None:
+        master.store.delete_topics(["orders"]).remove()
+
+    master.run(delete())
+    master.put("orders", b"new")
+    pair.take()
+    assert pair.follower.bodies("orders") == [b"new"]
+
+
+def test_what_is_dispatched_and_not_confirmed_waits(pair: Pair) -> None:
+    master, follower = pair.master, pair.follower
+    confirmed = master.store.max_commit_log_offset
+
+    async def make_group() -> None:
+        master.groups.put(SubscriptionGroup(GROUP))
+
+    master.run(make_group())
+    follower.take(master, confirmed_offset=confirmed)
+    assert follower.store.dispatched_offset > confirmed
+    assert GROUP not in follower.groups
+    pair.take()
+    assert GROUP in follower.groups
+
+
+def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: Pair) -> None:
+    master = pair.master
+    assert master.writer is not None
+    master.create_topic("orders")
+    master.writer.drop()
+    now_ms = pair.clock()
+    master.put_timer("orders", b"before", now_ms + 2_000)
+    master.put_timer("orders", b"after", now_ms + 90_000)
+    pair.pass_time(3)
+    assert master.bodies("orders") == [b"before"]
+
+    async def begin() -> None:
+        StateWriter(master, master.values).begin()
+
+    master.run(begin())
+    seeded = pair.follower = pair.member("seeded")
+    seeded.follow()
+    pair.take()
+    leader = pair.fail_over()
+    assert leader.timers.pending_count == 1
+    pair.pass_time(200)
+    assert leader.bodies("orders") == [b"before", b"after"]
