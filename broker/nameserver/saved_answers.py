@@ -9,7 +9,7 @@ import asyncio
 from rockhopper.broker.access.errors import TooManyWait
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.dispatcher import Request, Response, error_response
-from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.tables.json_table import SAVE_ERRORS, JsonTable
 from rockhopper.protocol.codes import ResponseCode
 
 WAITING_MAX = 10_000
@@ -33,7 +33,8 @@ class SavedAnswers:
 
     def answer(self, request: Request) -> Response | None:
         """The answer to a request that has changed the table, or None if it has to wait."""
-        if self._table.is_saved or not self._table.is_saving_on:
+        table = self._table
+        if (table.is_saved and table.confirmed is None) or not table.is_saving_on:
             return Response()
         self._waiting.append(request)
         if self._task is None:
@@ -53,7 +54,7 @@ class SavedAnswers:
     async def _saved(self) -> Response:
         try:
             await self._table.saved()
-        except OSError as error:
+        except SAVE_ERRORS as error:
             return error_response(error) or Response(
                 ResponseCode.SYSTEM_ERROR,
                 f"what was changed holds until the process stops, and is saved as soon as it can "

@@ -28,7 +28,7 @@ import structlog
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.disk import backup_path, write_atomically
-from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.tables.table_seal import Saved, differences, is_damaged, seal, unseal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
@@ -37,6 +37,8 @@ log = structlog.get_logger("broker.tables")
 
 SAVE_RETRY_S = 5.0
 DIFFERENCES_NAMED_MAX = 50
+SAVE_ERRORS = OSError, StoreError
+"""What ``saved`` raises."""
 
 JsonObject = dict[str, Any]
 

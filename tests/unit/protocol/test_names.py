@@ -64,5 +64,6 @@ def test_system_names() -> None:
     assert is_system_group("CID_RMQ_SYS_x")
     assert not is_system_group("billing")
     assert "TBW102" not in names.NOT_SENDABLE_TOPICS
-    assert names.NOT_SENDABLE_TOPICS.issubset(names.SYSTEM_TOPICS | {names.TIMER_TOPIC})
+    others = {names.TIMER_TOPIC, names.STATE_TOPIC}
+    assert names.NOT_SENDABLE_TOPICS.issubset(names.SYSTEM_TOPICS | others)
     assert "CLIENT_INNER_PRODUCER" in names.PREDEFINED_GROUPS

@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.broker.nameserver import saved_answers
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
@@ -72,3 +73,17 @@ async def test_changes_that_wait_for_the_disk_are_bounded(
         assert server.dispatcher.dispatch(peer.connection, request) == b""
     assert server.ask(RequestCode.PUT_KV_CONFIG, where).code == ResponseCode.SYSTEM_BUSY
     await server.values.saved()
+
+
+async def test_a_value_that_replicas_do_not_confirm_is_not_acknowledged(
+    server: NameServer,
+) -> None:
+    async def confirmed() -> None:
+        raise NotReplicatedError("not in time")
+
+    server.values.confirmed = confirmed
+    server.values.start_saving()
+    where = {"namespace": "N", "key": "k", "value": "v"}
+    answer = await server.ask_long(RequestCode.PUT_KV_CONFIG, where, b"")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "not in time" in (answer.remark or "")
