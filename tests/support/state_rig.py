@@ -102,6 +102,7 @@ class Member(ServingParts):
         master: "Member",
         end_offset: int | None = None,
         *,
+        dispatched_offset: int | None = None,
         confirmed_offset: int | None = None,
     ) -> None:
         """Copy the master's log up to *end_offset*, and apply what it tells, if it may be."""
@@ -114,7 +115,7 @@ class Member(ServingParts):
                 file_end = start - start % file_size + file_size
                 data = theirs.opened.commit_log.read(start, min(end, file_end))
                 ours.append_raw(start, data)
-            ours.follow_to(end)
+            ours.follow_to(end if dispatched_offset is None else dispatched_offset)
             while ours.catch_up():
                 pass
             self.applier.apply_to(end if confirmed_offset is None else confirmed_offset)

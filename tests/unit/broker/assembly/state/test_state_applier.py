@@ -349,3 +349,17 @@ def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: P
     assert leader.timers.pending_count == 1
     pair.pass_time(200)
     assert leader.bodies("orders") == [b"before", b"after"]
+
+
+def test_who_begins_to_lead_has_what_was_not_dispatched_yet(pair: Pair) -> None:
+    master, follower = pair.master, pair.follower
+    confirmed = master.store.max_commit_log_offset
+
+    async def make_group() -> None:
+        master.groups.put(SubscriptionGroup(GROUP))
+
+    master.run(make_group())
+    follower.take(master, dispatched_offset=confirmed)
+    assert GROUP not in follower.groups
+    follower.run(follower.applier.finish())
+    assert GROUP in follower.groups
