@@ -49,6 +49,7 @@ SLICE_S = 0.004
 SAVE_INTERVAL_S = 1.0
 RETRY_S = 1.0
 READ_COUNT = 32
+NONE = -1
 _TIMERS = Kind.TIMERS_ALL, Kind.TIMERS_MORE
 
 
@@ -165,15 +166,19 @@ class StateApplier:
         newest = self._message(self._store.queue_range(topic, queue_id)[1] - 1)
         if newest is not None and _is_alone(newest):
             self._confirmed_offset = max(self._confirmed_offset, newest.commit_log_offset + 1)
-            self._run(slice_s=None)
+            self._run(newest.queue_offset)
 
-    def _run(self, slice_s: float | None = SLICE_S) -> None:
-        self._handle = None
-        stop_s = None if slice_s is None else time.perf_counter() + slice_s
+    def _run(self, through: int = NONE) -> None:
+        """Go on for a slice, and in any case to the end of the record *through*."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        stop_s = time.perf_counter() + SLICE_S
         loop = asyncio.get_running_loop()
         try:
             while more := self._step():
-                if stop_s is not None and time.perf_counter() >= stop_s:
+                is_through = self._next > through and not (self._todo and through != NONE)
+                if is_through and time.perf_counter() >= stop_s:
                     break
         except (OSError, StoreError) as error:
             if self.problem is None:

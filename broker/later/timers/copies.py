@@ -28,6 +28,8 @@ from rockhopper.protocol.store.message_codec import decode_message
 log = structlog.get_logger("broker.timers")
 
 QUEUE_ID_MAX = 65_535
+# How much a replica set may be told between a note and its copies, in records.
+TOLD_MAX = 1000
 # What a copy may have, or lack, beside what it is a copy of.
 TIMER_ORIGIN = "TIMER_ORIGIN"
 _OWN_PROPERTIES = (PROPERTY_TIMER_ENQUEUE_MS, PROPERTY_TIMER_DEQUEUE_MS, TIMER_ORIGIN)
@@ -99,12 +101,14 @@ def written_copies(
     """Which of *messages*, delivered in this order in one pass, have copies from *log_end* on."""
     written: list[StoredMessage] = []
     rest = list(messages)
+    told = 0
     for record in store.records_from(log_end):
         try:
             copy = decode_message(record)
         except ProtocolError:
             break
-        if copy.topic == STATE_TOPIC:
+        if copy.topic == STATE_TOPIC and told < TOLD_MAX:
+            told += 1
             continue
         skipped = 0
         while skipped < len(rest) and not is_copy(copy, rest[skipped]):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rockhopper.broker.assembly.state import state_applier
 from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkPublisher
@@ -363,3 +364,29 @@ def test_who_begins_to_lead_has_what_was_not_dispatched_yet(pair: Pair) -> None:
     assert GROUP not in follower.groups
     follower.run(follower.applier.finish())
     assert GROUP in follower.groups
+
+
+def test_dispatch_waits_for_a_topic_and_not_for_timers(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, follower = pair.master, pair.follower
+    for number in range(2000):
+        master.put_timer("orders", b"%d" % number, pair.clock() + 600_000)
+    master.create_topic("orders")
+    monkeypatch.setattr(state_applier, "SLICE_S", 0)
+    dispatched: list[int] = []
+    timers = follower.applier.kept.timers
+    real = follower.store.catch_up
+
+    def catch_up() -> bool:
+        more = real()
+        dispatched.append(timers.pending_count)
+        return more
+
+    monkeypatch.setattr(follower.store, "catch_up", catch_up)
+    pair.take()
+    assert "orders" in follower.topics
+    assert dispatched[-1] < 2000
+    pair.loop.advance(0)
+    while timers.pending_count < 2000:
+        pair.loop.advance(0)
