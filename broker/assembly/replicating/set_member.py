@@ -44,8 +44,8 @@ from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreError,
 )
-from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.protocol.names import STATE_TOPIC
 
 log = structlog.get_logger("broker.ha")
 
