@@ -56,7 +56,7 @@ from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.server import Server
+from rockhopper.broker.remoting.server import FrameHandler, Server
 from rockhopper.broker.remoting.splicing import Handover, passed_on_unless, remembering
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
@@ -77,6 +77,7 @@ from rockhopper.protocol.codes import RequestCode
 log = structlog.get_logger("broker")
 
 ANNOUNCE_TIMEOUT_S = 3.0
+PASS_ON_TIMEOUT_S = 3.0
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
 VIP_PORTS_BELOW = 2
@@ -131,7 +132,9 @@ class Broker(ServingParts):
         """There while this broker follows another."""
         self.member: SetMember | None = None
         """There while this broker is a replica of a set."""
-        self._splicing: asyncio.Task[None] | None = None
+        self._splicing: asyncio.TimerHandle | None = None
+        self._guests: Handover | None = None
+        self._refusing: FrameHandler | None = None
         self._shares = 0, 0
         self._store_host = b""
         self._levels = DelayLevels(config.delay_levels)
@@ -379,6 +382,10 @@ class Broker(ServingParts):
         """See Doors."""
         assert self.member is not None
         self.server = following_server(self.member, self.store, self.access, self._shares[0])
+        self._refusing = self.server.handler
+        if self._guests is not None:
+            own = frozenset(self._replica_rows())
+            self.server.handler = passed_on_unless(self._refusing, self._guests, own)
         self.store.on_failure = self._store_failed
         undo.callback(self._cancel_timers)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
@@ -391,6 +398,7 @@ class Broker(ServingParts):
 
     async def serve(self, undo: contextlib.AsyncExitStack, locks: HeldLocks | None) -> None:
         """See Doors."""
+        self._refusing = None
         self._end_splicing()
         await self.server.close()
         self._cancel_timers()
@@ -407,24 +415,20 @@ class Broker(ServingParts):
         """See Doors."""
         return Handover(self.server)
 
-    def pass_on(self, guests: Handover, address: str) -> None:
+    async def pass_on(self, guests: Handover, address: str) -> None:
         """See Doors."""
         self._end_splicing()
-        self._splicing = asyncio.get_running_loop().create_task(self._splice(guests, address))
-
-    async def _splice(self, guests: Handover, address: str) -> None:
-        """Pass clients on for haSpliceTime."""
-        server, served = self.server, self.server.handler
-        codes = frozenset(self._replica_rows())
-        server.handler = passed_on_unless(served, guests, codes)
+        self._guests = guests
         try:
-            if address:
+            async with asyncio.timeout(PASS_ON_TIMEOUT_S):
                 await serves(address)
-            await guests.splice(server, address)
-            await asyncio.sleep(self.config.replication.splice_ms / 1000)
-        finally:
-            server.handler = served
-            guests.close()
+                await guests.splice(address)
+        except (TimeoutError, OSError) as error:
+            log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
+            self._end_splicing()
+            return
+        loop, splice_s = asyncio.get_running_loop(), self.config.replication.splice_ms / 1000
+        self._splicing = loop.call_later(splice_s, self._end_splicing)
 
     def _replica_rows(self) -> dict[int, Row]:
         return {} if self.member is None else ReplicaProcessors(self.member, self.store).rows()
@@ -432,7 +436,10 @@ class Broker(ServingParts):
     def _end_splicing(self) -> None:
         if self._splicing is not None:
             self._splicing.cancel()
-            self._splicing = None
+        guests, self._splicing, self._guests = self._guests, None, None
+        if guests is not None:
+            self.server.handler = self._refusing or self.server.handler
+            guests.close()
 
     def standing_changed(self) -> None:
         """See Doors."""

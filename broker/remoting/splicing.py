@@ -44,7 +44,6 @@ class Handover:
         self._held: dict[Connection, list[Frame]] = {}
         self._serve_again = server.handler
         self._splices: set[_Splice] = set()
-        self._connections: list[Connection] = []
         self._address = ""
         server.handle_with(self._hold)
 
@@ -62,18 +61,19 @@ class Handover:
 
     def leave(self) -> None:
         """Take the connections away from the server, which may close then."""
-        self._connections = list(self._server.connections)
-        self._server.connections.clear()
+        left, self._server = self._server, Server("splicing", self._hold, connections_max=0)
+        for connection in list(left.connections):
+            left.connections.discard(connection)
+            self._server.adopt(connection)
 
-    async def splice(self, server: Server, address: str) -> None:
-        """Pass everything on to the broker at *address*; *server* has the connections from now on.
+    async def splice(self, address: str) -> None:
+        """Pass everything on to the broker at *address*.
 
-        Those that cannot be passed on are closed.
+        Connections that cannot be passed on are closed.
         """
         self._address = address
-        for connection in self._connections:
-            server.adopt(connection)
-        await asyncio.gather(*(self._pass_on(each) for each in self._connections))
+        waiting = list(self._server.connections)
+        await asyncio.gather(*(self._pass_on(each) for each in waiting))
         log.info("clients are passed on", to=address, connections=len(self._splices))
 
     async def _pass_on(self, connection: Connection) -> None:
@@ -107,6 +107,8 @@ class Handover:
         splices, self._splices = self._splices, set()
         for splice in splices:
             splice.close()
+        for connection in list(self._server.connections):
+            connection.close()
 
 
 class _Splice(asyncio.Protocol):

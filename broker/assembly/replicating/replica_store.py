@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from rockhopper.broker.assembly.replicating.setting_aside import set_aside
+from rockhopper.broker.ha.running.replica_log import AwayError
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import StoreError
@@ -14,10 +15,6 @@ from rockhopper.broker.store.message_store import MessageStore
 log = structlog.get_logger("broker.ha")
 
 Between = Callable[[], object]
-
-
-class AwayError(StoreError):
-    """The store is being opened for another role, or serves as a master's: ask again."""
 
 
 class ReplicaStore:

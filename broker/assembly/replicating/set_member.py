@@ -91,7 +91,7 @@ class Doors(Protocol):
     def hold_clients(self) -> Guests:
         """Let no request of clients in, until they are passed on or resumed."""
 
-    def pass_on(self, guests: Any, address: str) -> None:
+    async def pass_on(self, guests: Any, address: str) -> None:
         """Pass them on to the broker at *address* as soon as it serves, and whoever comes."""
 
     def standing_changed(self) -> None:
@@ -422,13 +422,15 @@ class SetMember:
         guests, self._guests = self._guests, None
         if guests is not None:
             guests.leave()
+            await self._doors.pass_on(guests, self._master_address())
         await self._close_period()
         await self._open_period(None)
-        if guests is not None:
-            view = self.replica.machine.view
-            master = view.members.get(view.state.master.id) if view and view.state else None
-            self._doors.pass_on(guests, master.address if master else "")
         log.info("following", id=self._config.replica_id, led=was, log_end=self._end_offset())
+
+    def _master_address(self) -> str:
+        view = self.replica.machine.view
+        master = view.members.get(view.state.master.id) if view and view.state else None
+        return master.address if master else ""
 
     def _end_offset(self) -> int:
         return self._replica_store.end_offset
@@ -440,7 +442,9 @@ class SetMember:
         self._period = undo
         parts.load_tables()
         self._values = self._doors.load_names()
-        parts.open_store(*self._store_settings, cut_at)
+        # In a thread: what is passed on to another master goes on meanwhile.
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, parts.open_store, *self._store_settings, cut_at)
         undo.push_async_callback(parts.store.close)
         await parts.store.start()
         parts.tables.open()

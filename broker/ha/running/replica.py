@@ -23,7 +23,7 @@ from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Outcome, Replica
 from rockhopper.broker.ha.running.links import Link, Links, SetFacts
-from rockhopper.broker.ha.running.replica_log import ReplicaLog
+from rockhopper.broker.ha.running.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.ha.wire import WireError
@@ -358,6 +358,9 @@ class RunningReplica:
             )
         try:
             self._log.append(data.log_offset, data.log_bytes)
+        except AwayError:
+            link.close()
+            return
         except StoreError as error:
             log.error("the master's log cannot be appended", reason=str(error))
             link.close()

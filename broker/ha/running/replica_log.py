@@ -2,6 +2,12 @@
 
 from typing import Protocol
 
+from rockhopper.broker.store.files.errors import StoreError
+
+
+class AwayError(StoreError):
+    """The log is being opened for another role, or is a master's own: ask again."""
+
 
 class ReplicaLog(Protocol):
     """A commit log that is appended to by a master's own work, or by what its master sends.
