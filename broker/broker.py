@@ -30,15 +30,11 @@ from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.assembly.replicating.set_member import SetMember
-from rockhopper.broker.ha.engine import EngineError
-from rockhopper.broker.ha.engines import engine_for
-from rockhopper.broker.ha.running.links import SetFacts
-from rockhopper.broker.ha.running.replica import Membership, now_ms
+from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
+from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
-from rockhopper.broker.members.queue_locks import HeldLocks
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.followed_master import FollowError
@@ -57,14 +53,13 @@ from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import FrameHandler, Server
-from rockhopper.broker.remoting.splicing import Handover, passed_on_unless, remembering
+from rockhopper.broker.remoting.splicing import Handover, passed_on_unless
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.settings.replica_config import read_secret
-from rockhopper.broker.settings.setting_fields import SettingError, format_value
+from rockhopper.broker.settings.setting_fields import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
@@ -72,7 +67,6 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
-from rockhopper.protocol.codes import RequestCode
 
 log = structlog.get_logger("broker")
 
@@ -310,50 +304,26 @@ class Broker(ServingParts):
         Raises:
             StartError: its settings, its store or its ports cannot be used.
         """
-        config, replication = self.config, self.config.replication
-        try:
-            secret_file = replication.secret_file
-            facts = SetFacts(
-                config.cluster_name,
-                config.broker_name,
-                config.store.commit_log_file_size_bytes,
-                read_secret("haSecretFile", secret_file) if secret_file else b"",
-            )
-            engine = engine_for(config, now_ms)
-        except (SettingError, EngineError) as error:
-            raise StartError(str(error)) from error
-        port = self._ports.number("listenPort")
+        config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
-        member = self.member = SetMember(
-            self,
-            self,
-            engine,
-            store_host=self._store_host,
-            levels=self._levels,
-            mapped_files_max=mapped_files_share(),
-        )
+        address = self._advertiser.address_for("0.0.0.0", host)
+        open_as = OpenAs(self._store_host, self._levels, mapped_files_share())
+        try:
+            self.member = member_of(self, self, open_as)
+            membership = membership_of(config, port, address, host)
+        except JoinError as error:
+            raise StartError(str(error)) from error
         self._undo.push_async_callback(self._leave_set)
         await self._open_health_port()
         with store_errors_explained(config.store.root):
-            await member.open(
-                Membership(
-                    replication.replica_id,
-                    facts,
-                    replication.floor,
-                    self._advertiser.address_for("0.0.0.0", host),
-                    host=config.bind_address,
-                    ha_port=replication.ha_port(port),
-                    ha_host=replication.address or config.broker_ip1 or host,
-                    priority=replication.priority,
-                )
-            )
+            await self.member.open(membership)
         self._is_ready = True
 
     async def _leave_set(self) -> None:
-        member, self.member = self.member, None
         self._end_splicing()
-        if member is not None:
-            await member.close()
+        if self.member is not None:
+            await self.member.close()
+            self.member = None
 
     def standing(self) -> BrokerStanding:
         """What name services are to show of this broker."""
@@ -396,15 +366,16 @@ class Broker(ServingParts):
     async def _close_server(self) -> None:
         await self.server.close()
 
-    async def serve(self, undo: contextlib.AsyncExitStack, locks: HeldLocks | None) -> None:
+    async def build_parts(self) -> None:
         """See Doors."""
         self._refusing = None
         self._end_splicing()
         await self.server.close()
         self._cancel_timers()
         self._build(self._store_host, self._levels)
-        if locks is not None:
-            self.locks.lead(locks)
+
+    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
+        """See Doors."""
         self._make_server(self._store_host, self._shares[0])
         undo.push_async_callback(self.parts.close)
         await self.parts.open()
@@ -462,12 +433,9 @@ class Broker(ServingParts):
         self.config = dataclasses.replace(self.config, store=store)
 
     def _make_server(self, store_host: bytes, connections_max: int) -> None:
-        table = build_table(self) | self._replica_rows()
+        table = build_table(self)
         if self.member is not None:
-            heartbeat = table[RequestCode.HEART_BEAT]
-            table[RequestCode.HEART_BEAT] = heartbeat._replace(
-                processor=remembering(heartbeat.processor)
-            )
+            table = ReplicaProcessors(self.member, self.store).leading_rows(table)
         dispatcher = Dispatcher(table, self.access)
         hot_pass = HotPass(self, dispatcher, store_host)
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
@@ -569,7 +537,7 @@ class Broker(ServingParts):
         self.parts.stop()
         if self._registration is not None:
             await self._registration.stop()
-        if self.store.failure is None:
+        if self.store.failure is None and self.member is None:
             # Sends that wait for the disk get their answers before their connections go.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):

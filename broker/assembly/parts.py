@@ -32,6 +32,7 @@ from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -116,8 +117,7 @@ class ServingParts:
             known_offsets=self.tables.known_offsets,
             delay_ms=levels.delay_ms,
             store_host=store_host,
-            mapped_files_max=mapped_files_max,
-            cut_at=cut_at,
+            extent=Extent(mapped_files_max, cut_at),
         )
         self.clock.not_before(self.store.store_time_ms)
         self.tables.agree_with(self.store)

@@ -23,6 +23,7 @@ from rockhopper.broker.remoting.dispatcher import (
 from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.needs import on_cluster
 from rockhopper.broker.remoting.server import Server
+from rockhopper.broker.remoting.splicing import remembering
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
@@ -138,6 +139,12 @@ class ReplicaProcessors:
             Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see),
             Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see),
         }
+
+    def leading_rows(self, table: dict[int, Row]) -> dict[int, Row]:
+        """*table*, which is served while this replica leads, with what a set adds."""
+        beat = table[Code.HEART_BEAT]
+        kept = beat._replace(processor=remembering(beat.processor))
+        return table | self.rows() | {int(Code.HEART_BEAT): kept}
 
     def following_rows(self) -> dict[int, Row]:
         """What is served while another leads."""

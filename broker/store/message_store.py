@@ -27,10 +27,9 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.flush import FlushService, FlushWork
 from rockhopper.broker.store.log.tags_codes import TagsCodes
-from rockhopper.broker.store.opening import OpenedStore
+from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.light_queues import LightQueues
@@ -159,16 +158,13 @@ class MessageStore(StoreReading):
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         delay_ms: Callable[[int], int] = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
-        mapped_files_max: int = MAPPED_FILES_MAX,
-        cut_at: int | None = None,
+        extent: Extent = WHOLE,
     ) -> "MessageStore":
         """Lock, load and recover a store directory; blocks until every record is dispatched.
 
-        With *cut_at* the log ends there, whatever it holds behind: that goes to the quarantine.
         *known_offsets* tells the queues that there are, and up to where consumers were given what
-        is in them; it is asked where the log has lost its end. At most *mapped_files_max* files of
-        log and queues are mapped, with a descriptor each. *now_ms* never goes back; the hours that
-        settings name are those of *wall_ms*.
+        is in them; it is asked where the log has lost its end. *now_ms* never goes back; the hours
+        that settings name are those of *wall_ms*.
 
         Raises:
             StoreLockedError: another process has it open.
@@ -184,8 +180,7 @@ class MessageStore(StoreReading):
             tags_codes=TagsCodes(delay_ms),
             batch_topic=batch_topic,
             known_offsets=known_offsets,
-            mapped_files_max=mapped_files_max,
-            cut_at=cut_at,
+            extent=extent,
         )
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
 

@@ -14,6 +14,7 @@ import mmap
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import structlog
 
@@ -54,6 +55,18 @@ from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TO
 log = structlog.get_logger("broker.store")
 
 
+class Extent(NamedTuple):
+    """How much of a store is opened."""
+
+    mapped_files_max: int = MAPPED_FILES_MAX
+    """So many files of log and queues are mapped at most, with a descriptor each."""
+    cut_at: int | None = None
+    """The log ends there, whatever it holds behind: that goes to the quarantine."""
+
+
+WHOLE = Extent()
+
+
 class OpenedStore:
     """The parts of one open store directory."""
 
@@ -67,8 +80,7 @@ class OpenedStore:
         tags_codes: TagsCodes,
         batch_topic: Callable[[str], bool],
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
-        mapped_files_max: int = MAPPED_FILES_MAX,
-        cut_at: int | None = None,
+        extent: Extent = WHOLE,
     ) -> None:
         """Open it. Raises StoreError, OSError; nothing is left open then."""
         self.layout = StoreLayout.of(config)
@@ -78,7 +90,7 @@ class OpenedStore:
         self._known_offsets = known_offsets
         # Before it is made: RocketMQ has no such directory.
         self._is_ours = self.layout.own.is_dir()
-        self.mappings = Mappings(mapped_files_max)
+        self.mappings = Mappings(extent.mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._is_read_ahead_off = False
         disk.make_directories_durably(config.root)
@@ -93,9 +105,9 @@ class OpenedStore:
                     nothing_changed.callback(abort_file.remove, self.layout.abort)
                 self._load(config, last_exit_clean)
                 nothing_changed.pop_all()
-            if cut_at is not None:
+            if extent.cut_at is not None:
                 last_exit_clean = False
-                self._cut(cut_at)
+                self._cut(extent.cut_at)
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
             self.report = self._recover(config, last_exit_clean, batch_topic)
             if not self._files.files:

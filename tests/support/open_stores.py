@@ -8,6 +8,7 @@ from typing import Any
 from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.message import StoredMessage
@@ -35,6 +36,7 @@ def open_store(
     store_host: bytes = STORE_HOST,
     mapped_files_max: int = MAPPED_FILES_MAX,
     known_offsets: Callable[[], Mapping[tuple[str, int], int]] = dict,
+    cut_at: int | None = None,
     **fields: Any,
 ) -> MessageStore:
     """Open the store in *root*; *fields* are those of StoreConfig."""
@@ -44,7 +46,7 @@ def open_store(
         batch_topic=lambda topic: topic in batch_topics,
         store_host=store_host,
         known_offsets=known_offsets,
-        mapped_files_max=mapped_files_max,
+        extent=Extent(mapped_files_max, cut_at),
     )
 
 

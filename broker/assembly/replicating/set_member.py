@@ -17,7 +17,7 @@ event loop.
 import asyncio
 import contextlib
 import sys
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -31,7 +31,6 @@ from rockhopper.broker.ha.engine import Engine
 from rockhopper.broker.ha.keeping import Keeping, boot_id
 from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica
 from rockhopper.broker.ha.timing import Timing
-from rockhopper.broker.members.queue_locks import HeldLocks
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -54,6 +53,14 @@ LOOK_INTERVAL_S = 0.05
 
 SWITCH_TIMEOUT_S = 2.0
 BEHIND_BYTES_MAX = 1 << 20
+
+
+class OpenAs(NamedTuple):
+    """What a store is opened with, besides its settings."""
+
+    store_host: bytes
+    levels: DelayLevels
+    mapped_files_max: int
 
 
 class Guests(Protocol):
@@ -82,11 +89,11 @@ class Doors(Protocol):
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """Tell clients on the broker's port that it is not the master, until *undo*."""
 
-    async def serve(self, undo: contextlib.AsyncExitStack, locks: HeldLocks | None) -> None:
-        """Build and open the parts, and let clients in, until *undo*.
+    async def build_parts(self) -> None:
+        """Refuse clients no more, and build the parts."""
 
-        *locks* are those that the last master had granted, if there was one.
-        """
+    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
+        """Open the parts, and let clients in, until *undo*."""
 
     def hold_clients(self) -> Guests:
         """Let no request of clients in, until they are passed on or resumed."""
@@ -109,17 +116,14 @@ class SetMember:
         parts: ServingParts,
         doors: Doors,
         engine: Engine,
-        *,
-        store_host: bytes,
-        levels: DelayLevels,
-        mapped_files_max: int,
+        open_as: OpenAs,
     ) -> None:
         self.parts = parts
         self.alarm = ""
         """What a person must see; blank when there is nothing."""
         self._doors = doors
         self._engine = engine
-        self._store_settings = store_host, levels, mapped_files_max
+        self._open_as = open_as
         self._config = parts.config.replication
         self._layout = StoreLayout.of(parts.config.store)
         self._is_sync_mode = self._config.mode is HaMode.SYNC
@@ -181,33 +185,33 @@ class SetMember:
         self._look()
 
     async def close(self) -> None:
-        """Leave, and close the store. Raises OSError if a table could not be saved."""
+        """Hand over, leave, and close the store. Raises OSError if a table could not be saved."""
         if self._looking is not None:
             self._looking.cancel()
         if self._roles is not None:
             self._roles.cancel()
             await asyncio.gather(self._roles, return_exceptions=True)
-        if self._writer is not None:
-            with contextlib.suppress(StoreError):
-                await self._writer.stop()
-        if self._replica is not None and self._leads_in:
-            # What waits for the others gets its answer before they are left.
-            with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(self._config.slave_timeout_ms / 1000):
-                    await self.parts.store.safe(self.parts.store.max_commit_log_offset)
-            target_id = self._replica.machine.best_successor()
-            if target_id is not None and self._replica.machine.term:
-                self._deposed.clear()
-                with contextlib.suppress(TimeoutError, ValueError):
-                    async with asyncio.timeout(1.0):
-                        self._replica.hand_over(target_id)
-                        await self._deposed.wait()
+        if self._replica is not None and self._leads_in and self._replica.takes_sends:
+            await self._leave_the_lead(self._replica)
         self._leads_in = 0
         try:
             await self._close_period()
         finally:
             if self._replica is not None:
                 await self._replica.close()
+
+    async def _leave_the_lead(self, replica: RunningReplica) -> None:
+        """Have what waits for the others answered, and the best of them lead, if that is quick."""
+        target_id = replica.machine.best_successor()
+        self._deposed.clear()
+        with contextlib.suppress(StoreError, ValueError, TimeoutError):
+            async with asyncio.timeout(SWITCH_TIMEOUT_S):
+                if self._writer is not None:
+                    await self._writer.stop()
+                await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+                if target_id is not None and replica.machine.term:
+                    replica.hand_over(target_id)
+                    await self._deposed.wait()
 
     def standing(self) -> BrokerStanding:
         """What name services are to show."""
@@ -405,8 +409,10 @@ class SetMember:
         store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
         self._leads_in = epoch
         self._look_once()
-        has_led_before = store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1] > 0
-        await self._doors.serve(self._period, applier.locks if has_led_before else None)
+        await self._doors.build_parts()
+        if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
+            self.parts.locks.lead(applier.locks)
+        await self._doors.serve(self._period)
         self._writer = writer = StateWriter(
             self.parts, self._values, interval_ms=self._config.state_interval_ms
         )
@@ -444,7 +450,7 @@ class SetMember:
         self._values = self._doors.load_names()
         # In a thread: what is passed on to another master goes on meanwhile.
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, parts.open_store, *self._store_settings, cut_at)
+        await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
         undo.push_async_callback(parts.store.close)
         await parts.store.start()
         parts.tables.open()

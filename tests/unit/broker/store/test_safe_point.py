@@ -92,7 +92,7 @@ def test_who_waits_in_vain_is_told_for_what(
     loop = SteppedLoop()
     disk = SYNC if sync else FlushDiskType.ASYNC
     store = stores.open(sync_flush_timeout_ms=1000, flush_disk_type=disk)
-    store.safe_point.replicate(0, nothing, 5000)
+    store.safe_point.replicate(0, nothing, 1000)
     end = put(store).end_offset
     if on_disk:
         flush(store)

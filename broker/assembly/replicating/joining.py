@@ -1,0 +1,58 @@
+"""Joining: a broker's settings, as replication has them."""
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.assembly.replicating.set_member import Doors, OpenAs, SetMember
+from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.ha.engines import engine_for
+from rockhopper.broker.ha.running.links import SetFacts
+from rockhopper.broker.ha.running.replica import Membership, now_ms
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.replica_config import read_secret
+from rockhopper.broker.settings.setting_fields import SettingError
+
+
+class JoinError(Exception):
+    """As it is set up a broker cannot be a replica; the sentence says why."""
+
+
+def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
+    """The member that a broker is by its settings; nothing is opened yet.
+
+    Raises:
+        JoinError: a file that a setting names cannot be used, or there is no such engine here.
+    """
+    try:
+        engine = engine_for(parts.config, now_ms)
+    except (SettingError, EngineError) as error:
+        raise JoinError(str(error)) from error
+    return SetMember(parts, doors, engine, open_as)
+
+
+def membership_of(config: BrokerConfig, port: int, address: str, host: str) -> Membership:
+    """Which replica a broker is, that clients reach at *address*; *host* is this machine's.
+
+    Raises:
+        JoinError: haSecretFile cannot be used.
+    """
+    replication = config.replication
+    try:
+        path = replication.secret_file
+        secret = read_secret("haSecretFile", path) if path else b""
+    except SettingError as error:
+        raise JoinError(str(error)) from error
+    facts = SetFacts(
+        config.cluster_name,
+        config.broker_name,
+        config.store.commit_log_file_size_bytes,
+        secret,
+    )
+    return Membership(
+        replication.replica_id,
+        facts,
+        replication.floor,
+        address,
+        host=config.bind_address,
+        ha_port=replication.ha_port(port),
+        ha_host=replication.address or config.broker_ip1 or host,
+        priority=replication.priority,
+    )

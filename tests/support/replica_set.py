@@ -1,0 +1,117 @@
+"""A replica set of brokers in one process: real sockets and stores, and an engine in memory."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.assembly.replicating import joining
+from rockhopper.broker.assembly.replicating.set_member import SetMember
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.ha.engine import MemoryEngine, MemorySet
+from rockhopper.broker.settings.config_file import build_config
+from tests.support.free_ports import free_port
+from tests.support.turns import until
+
+LEASE_MS = 1500
+SETTINGS = {
+    "brokerName": "broker-a",
+    "brokerIP1": "127.0.0.1",
+    "bindAddress": "127.0.0.1",
+    "haEngine": "etcd://127.0.0.1:1",
+    "haFirstStartWait": "300",
+    "haSpliceTime": "60000",
+    "mappedFileSizeCommitLog": str(1 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 500),
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "httpPort": "-1",
+    "vipChannelEnabled": "false",
+}
+
+
+class ReplicaSet:
+    """Replicas by their ids, each of which can be stopped and started on its store."""
+
+    def __init__(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str] | None = None
+    ) -> None:
+        self.memory = MemorySet(LEASE_MS)
+        self.brokers: dict[int, Broker] = {}
+        self._root = root
+        self._settings = settings or {}
+        self._ports: dict[int, list[int]] = {}
+        monkeypatch.setattr(
+            joining, "engine_for", lambda _config, now: MemoryEngine(self.memory, now)
+        )
+
+    def root_of(self, number: int) -> Path:
+        """Where a replica's store is."""
+        return self._root / str(number)
+
+    async def start(self, *numbers: int) -> None:
+        """Start these replicas."""
+        await asyncio.gather(*(self._start(number) for number in numbers))
+
+    async def _start(self, number: int) -> None:
+        ports = self._ports.setdefault(number, [free_port() for _ in range(3)])
+        keys = ("listenPort", "namesrvPort", "haListenPort")
+        config = build_config(
+            SETTINGS
+            | {"haReplicas": "3"}
+            | self._settings
+            | dict(zip(keys, map(str, ports), strict=True))
+            | {"haReplicaId": str(number), "storePathRootDir": str(self.root_of(number))}
+        )
+        broker = self.brokers[number] = Broker(config)
+        await broker.start()
+
+    async def stop(self, number: int) -> None:
+        """Stop one."""
+        await self.brokers.pop(number).stop()
+
+    async def close(self) -> None:
+        """Stop all."""
+        for number in list(self.brokers):
+            await self.stop(number)
+
+    async def __aenter__(self) -> "ReplicaSet":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def nameserver(self) -> str:
+        """All name services."""
+        return ";".join(f"127.0.0.1:{ports[1]}" for ports in self._ports.values())
+
+    def member(self, number: int) -> SetMember:
+        """One replica's place in the set."""
+        member = self.brokers[number].member
+        assert member is not None
+        return member
+
+    async def master(self, in_sync: int = 2, but: int = 0) -> int:
+        """The id of who serves, another than *but*, once so many are in sync."""
+        found = 0
+
+        def is_there() -> bool:
+            nonlocal found
+            found = next((each for each in self.brokers if self._leads(each, in_sync)), 0)
+            return found not in (0, but)
+
+        await until(is_there)
+        return found
+
+    def _leads(self, number: int, in_sync: int) -> bool:
+        broker, state = self.brokers[number], self.memory.state
+        if broker.member is None or not broker.member.is_serving or state is None:
+            return False
+        takes = state.master.id == number and broker.store.refusal is None
+        return takes and len(state.in_sync) >= in_sync
+
+    async def same_logs(self) -> None:
+        """Return once all that run hold and confirm what the master has."""
+        brokers = self.brokers.values()
+        await until(lambda: len({each.store.max_commit_log_offset for each in brokers}) == 1)

@@ -1,0 +1,42 @@
+"""What a broker's settings make of it as a replica."""
+
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.assembly.replicating.joining import JoinError, membership_of
+from rockhopper.broker.settings.config_file import build_config
+
+SETTINGS = {"haEngine": "etcd://e:2379", "haReplicaId": "2", "haReplicas": "3"}
+
+
+def test_what_others_are_told_of_it(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    config = build_config(SETTINGS | {"haSecretFile": str(secret), "haPriority": "5"})
+    membership = membership_of(config, 10911, "b2:10911", "10.0.0.2")
+    assert (membership.id, membership.min_in_sync, membership.priority) == (2, 2, 5)
+    assert (membership.address, membership.ha_host, membership.ha_port) == (
+        "b2:10911",
+        "10.0.0.2",
+        10912,
+    )
+    assert membership.facts.secret == b"s3cret"
+
+
+@pytest.mark.parametrize(
+    ("settings", "host"),
+    [({"brokerIP1": "10.0.0.9"}, "10.0.0.9"), ({"haAddress": "inner", "brokerIP1": "x"}, "inner")],
+)
+def test_where_other_replicas_reach_it(settings: dict[str, str], host: str) -> None:
+    membership = membership_of(build_config(SETTINGS | settings), 10911, "b2:10911", "10.0.0.2")
+    assert membership.ha_host == host
+
+
+def test_a_secret_that_is_gone_is_named(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    config = build_config(SETTINGS | {"haSecretFile": str(secret)})
+    secret.unlink()
+    with pytest.raises(JoinError, match="haSecretFile"):
+        membership_of(config, 10911, "", "")

@@ -1,0 +1,157 @@
+"""Brokers as replicas of a set: following, promotion, switches, and what operators may ask."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.assembly.replicating.set_member import SwitchError
+from rockhopper.client import Producer, PullConsumer
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.errors import ClientError
+from tests.support.hang import HANG_S
+from tests.support.replica_set import ReplicaSet
+from tests.support.turns import until
+
+
+@pytest.fixture
+async def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ReplicaSet]:
+    async with ReplicaSet(tmp_path, monkeypatch) as replicas:
+        await replicas.start(1, 2, 3)
+        await replicas.master(in_sync=3)
+        yield replicas
+
+
+async def read_all(nameserver: str, topic: str, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    async with asyncio.timeout(HANG_S), PullConsumer(topic, nameserver=nameserver) as consumer:
+        while len(found) < count:
+            found += [message.body for message in await consumer.pull()]
+    return sorted(found)
+
+
+def log_of(replicas: ReplicaSet, number: int, end: int) -> bytes:
+    files = sorted((replicas.root_of(number) / "commitlog").iterdir())
+    return b"".join(path.read_bytes() for path in files)[:end]
+
+
+async def test_all_replicas_hold_what_was_acknowledged(three: ReplicaSet) -> None:
+    bodies = [b"%d" % number for number in range(50)]
+    async with Producer(three.nameserver, group="p") as producer:
+        for body in bodies:
+            await producer.send("orders", body)
+    await three.same_logs()
+    end = three.brokers[1].store.max_commit_log_offset
+    assert log_of(three, 1, end) == log_of(three, 2, end) == log_of(three, 3, end)
+    assert await read_all(three.nameserver, "orders", 50) == sorted(bodies)
+
+
+async def test_a_stopped_master_hands_over_and_nothing_is_lost(three: ReplicaSet) -> None:
+    async with Producer(three.nameserver, group="p") as producer:
+        await producer.send("orders", b"before")
+        first = await three.master()
+        await three.stop(first)
+        second = await three.master(but=first)
+        await producer.send("orders", b"after")
+        await three.start(first)
+        await three.master(in_sync=3)
+        assert await three.master() == second
+    assert await read_all(three.nameserver, "orders", 2) == [b"after", b"before"]
+
+
+async def test_topics_groups_and_offsets_are_there_after_a_switch(three: ReplicaSet) -> None:
+    async with Admin(three.nameserver) as admin:
+        await admin.create_topic("made", queues=3)
+    first = await three.master()
+    async with Producer(three.nameserver, group="p") as producer:
+        await producer.send("made", b"1", queue=0)
+    three.brokers[first].offsets.commit("made", "readers", 0, 1)
+    second = await three.member(first).switch(None)
+    await three.master(but=first)
+    broker = three.brokers[second]
+    assert broker.topics.configs["made"].write_queue_nums == 3
+    assert broker.offsets.get("made", "readers", 0) == 1
+
+
+async def test_no_send_fails_during_a_switch(three: ReplicaSet) -> None:
+    stop, sent = asyncio.Event(), 0
+    async with Producer(three.nameserver, group="p") as producer:
+
+        async def run() -> None:
+            nonlocal sent
+            while not stop.is_set():
+                await producer.send("orders", b"%d" % sent)
+                sent += 1
+
+        def has_sent(count: int) -> bool:
+            return sent >= count
+
+        running = asyncio.gather(*(run() for _ in range(4)))
+        for _ in range(3):
+            count = sent + 100
+            await until(partial(has_sent, count))
+            first = await three.master(in_sync=3)
+            await three.member(first).switch(None)
+            await three.master(but=first)
+        stop.set()
+        await running
+    assert len(await read_all(three.nameserver, "orders", sent)) == sent
+
+
+async def test_alone_below_the_floor_nothing_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ReplicaSet(tmp_path, monkeypatch) as replicas:
+        await replicas.start(1)
+        await until(lambda: replicas.member(1).is_serving)
+        end = replicas.brokers[1].store.max_commit_log_offset
+        async with Producer(replicas.nameserver, group="p") as producer:
+            with pytest.raises(ClientError, match="in-sync replicas not enough"):
+                await producer.send("TBW102", b"alone", timeout_s=0.5)
+        assert replicas.brokers[1].store.max_commit_log_offset == end
+        assert "in-sync replicas not enough" in (replicas.member(1).why_not_ready() or "")
+
+
+async def test_a_replica_is_seeded_anew_when_an_operator_says_so(three: ReplicaSet) -> None:
+    async with Producer(three.nameserver, group="p") as producer:
+        await producer.send("orders", b"kept")
+    master = await three.master(in_sync=3)
+    number = next(each for each in three.brokers if each != master)
+    await three.member(number).reseed()
+    replaced = three.root_of(number) / "rockhopper" / "replaced"
+    await until(replaced.exists)
+    await until(lambda: three.member(number).replica.machine.standing.is_clean)
+    await three.master(in_sync=3)
+    await three.same_logs()
+    await three.member(master).switch(number)
+    await three.master(but=master)
+    assert await read_all(three.nameserver, "orders", 1) == [b"kept"]
+
+
+async def test_what_cannot_be_done_is_refused_with_a_reason(three: ReplicaSet) -> None:
+    master = await three.master(in_sync=3)
+    other = next(each for each in three.brokers if each != master)
+    with pytest.raises(SwitchError, match="does not lead"):
+        await three.member(other).switch(master)
+    with pytest.raises(SwitchError, match="replica 9 cannot take over"):
+        await three.member(master).switch(9)
+    with pytest.raises(SwitchError, match="leads"):
+        await three.member(other).elect_unclean()
+    with pytest.raises(SwitchError, match="nobody to be seeded by"):
+        await three.member(master).reseed()
+    with pytest.raises(SwitchError, match="counted in sync"):
+        three.member(master).forget(other)
+    assert "nothing waits for it" in three.member(master).forget(9)
+
+
+async def test_status_names_master_and_replicas(three: ReplicaSet) -> None:
+    master = await three.master(in_sync=3)
+    status = three.member(master).status()
+    assert (status["masterId"], status["role"]) == (master, "leading")
+    assert [each["isInSync"] for each in status["replicas"]] == [True] * 3
+    other = next(each for each in three.brokers if each != master)
+    assert three.member(other).why_not_ready() is None
+    assert three.member(other).standing().broker_id == other
+    assert three.member(master).standing().broker_id == 0

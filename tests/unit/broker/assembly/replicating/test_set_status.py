@@ -1,0 +1,105 @@
+"""How a set is shown: to operators, and to RocketMQ's tools."""
+
+from dataclasses import replace
+
+import pytest
+
+from rockhopper.broker.assembly.replicating import set_status
+from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.leading import Follower, MasterTerm
+from rockhopper.broker.ha.machine import Machine
+from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, View
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+
+ME, OTHER = Replica(1, "a"), Replica(2, "b")
+STATE = SetState(3, ME, frozenset({ME, OTHER}), 2)
+VIEW = View(
+    STATE,
+    7,
+    None,
+    {
+        1: Announcement(ME, "1-a", address="b1:10911", ha_address="b1:10912", log_end=1000),
+        2: Announcement(OTHER, "2-b", address="b2:10911", ha_address="b2:10912", log_end=900),
+    },
+)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    standing = Standing(
+        ME,
+        "1-a",
+        promise=3,
+        epochs=(Epoch(1, 0), Epoch(3, 400)),
+        is_clean=True,
+        log_start=0,
+        log_end=1000,
+        held_offset=1000,
+        confirmed_offset=800,
+    )
+    return Machine(standing, Timing(), min_in_sync=2, now_ms=0, spread=lambda: 0)
+
+
+def lead(machine: Machine) -> None:
+    machine.term = MasterTerm(ME, STATE, 7, 1000, 1000, 800, 0, Timing())
+    machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=800)
+
+
+def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
+    lead(machine)
+    status = set_status.status(machine, VIEW, confirmed_offset=800, alarm="")
+    assert [(each["id"], each["isMaster"], each["heldOffset"]) for each in status["replicas"]] == [
+        (1, True, None),
+        (2, False, 800),
+    ]
+    assert (status["epoch"], status["minInSyncReplicas"], status["confirmedOffset"]) == (3, 2, 800)
+
+
+def test_one_that_is_gone_is_shown_as_gone(machine: Machine) -> None:
+    view = replace(VIEW, members={1: VIEW.members[1]})
+    status = set_status.status(machine, view, confirmed_offset=0, alarm="")
+    assert status["replicas"][1] == {
+        "id": 2,
+        "address": "",
+        "haAddress": "",
+        "isRunning": False,
+        "isMaster": False,
+        "isInSync": True,
+        "isClean": None,
+        "logEnd": None,
+        "heldOffset": None,
+    }
+
+
+def test_nothing_is_known_yet(machine: Machine) -> None:
+    status = set_status.status(machine, None, confirmed_offset=0, alarm="")
+    assert (status["epoch"], status["masterId"], status["replicas"]) == (0, 0, [])
+
+
+def test_a_master_names_its_slaves_to_rocketmq(machine: Machine) -> None:
+    lead(machine)
+    info = set_status.ha_runtime_info(machine, VIEW)
+    assert (info["master"], info["inSyncSlaveNums"]) == (True, 1)
+    (connection,) = info["haConnectionInfo"]
+    assert connection["addr"] == "b2:10912"
+    assert (connection["slaveAckOffset"], connection["diff"], connection["inSync"]) == (
+        800,
+        200,
+        True,
+    )
+
+
+def test_a_slave_names_its_master_to_rocketmq(machine: Machine) -> None:
+    view = replace(VIEW, state=replace(STATE, master=OTHER))
+    info = set_status.ha_runtime_info(machine, view)
+    assert (info["master"], info["masterCommitLogMaxOffset"]) == (False, 900)
+    assert info["haClientRuntimeInfo"]["masterAddr"] == "b2:10912"
+
+
+def test_each_epoch_ends_where_the_next_begins(machine: Machine) -> None:
+    cache = set_status.epoch_cache(machine, "DefaultCluster", "broker-a", 0)
+    assert cache["epochList"] == [
+        {"epoch": 1, "startOffset": 0, "endOffset": 400},
+        {"epoch": 3, "startOffset": 400, "endOffset": 1000},
+    ]

@@ -1,0 +1,154 @@
+"""Clients that go on with another broker over the connection that they have."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.remoting.splicing import HEARTBEAT, Handover, passed_on_unless
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import Frame, FrameDecoder
+from tests.support.turns import until
+
+
+class Answering:
+    """A server that answers each request with its name."""
+
+    def __init__(self, name: str) -> None:
+        self.got: list[Command] = []
+        self._name = name
+        self.server = Server(name, self.handle, connections_max=10)
+
+    def handle(self, connection: Connection, frames: list[Frame]) -> int:
+        for frame in frames:
+            command = decode_header(*frame)
+            self.got.append(command)
+            if not command.flag & FLAG_ONEWAY:
+                answer = Command(code=0, opaque=command.opaque, flag=1, remark=self._name)
+                connection.write(encode_command(answer))
+        return len(frames)
+
+
+class Client:
+    """One connection that asks and reads."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer, self._decoder = reader, writer, FrameDecoder()
+
+    @classmethod
+    async def to(cls, server: Server) -> "Client":
+        return cls(*await asyncio.open_connection("127.0.0.1", server.port))
+
+    def ask(self, opaque: int, code: int = RequestCode.SEND_MESSAGE) -> None:
+        self.writer.write(encode_command(Command(code=code, opaque=opaque)))
+
+    async def answer(self) -> tuple[int, str | None]:
+        while True:
+            data = await self._reader.read(1 << 16)
+            if not data:
+                return -1, "closed"
+            for frame in self._decoder.feed(data):
+                command = decode_header(*frame)
+                return command.opaque, command.remark
+
+
+@pytest.fixture
+async def old() -> AsyncIterator[Answering]:
+    found = Answering("old")
+    await found.server.start("127.0.0.1", 0)
+    yield found
+    await found.server.close()
+
+
+@pytest.fixture
+async def new() -> AsyncIterator[Answering]:
+    found = Answering("new")
+    await found.server.start("127.0.0.1", 0)
+    yield found
+    await found.server.close()
+
+
+async def test_what_was_held_and_what_follows_is_answered_by_the_other(
+    old: Answering, new: Answering
+) -> None:
+    client = await Client.to(old.server)
+    client.ask(1)
+    assert await client.answer() == (1, "old")
+    handover = Handover(old.server)
+    client.ask(2)
+    await client.writer.drain()
+    await until(lambda: bool(handover._held))
+    handover.leave()
+    await old.server.close()
+    await handover.splice(f"127.0.0.1:{new.server.port}")
+    assert await client.answer() == (2, "new")
+    client.ask(3)
+    assert await client.answer() == (3, "new")
+    handover.close()
+    assert await client.answer() == (-1, "closed")
+    client.writer.close()
+
+
+async def test_the_last_heartbeat_goes_ahead(old: Answering, new: Answering) -> None:
+    client = await Client.to(old.server)
+    client.ask(1)
+    await client.answer()
+    (connection,) = old.server.connections
+    connection.attributes[HEARTBEAT] = Command(code=RequestCode.HEART_BEAT, opaque=9)
+    handover = Handover(old.server)
+    handover.leave()
+    await handover.splice(f"127.0.0.1:{new.server.port}")
+    client.ask(2)
+    assert await client.answer() == (2, "new")
+    assert [command.code for command in new.got] == [
+        RequestCode.HEART_BEAT,
+        RequestCode.SEND_MESSAGE,
+    ]
+    handover.close()
+    client.writer.close()
+
+
+async def test_what_was_held_is_served_here_if_nobody_takes_over(old: Answering) -> None:
+    client = await Client.to(old.server)
+    client.ask(1)
+    await client.answer()
+    handover = Handover(old.server)
+    client.ask(2)
+    await client.writer.drain()
+    await until(lambda: bool(handover._held))
+    handover.resume()
+    assert await client.answer() == (2, "old")
+    client.ask(3)
+    assert await client.answer() == (3, "old")
+    client.writer.close()
+
+
+async def test_clients_that_come_later_are_passed_on_but_for_what_is_served_here(
+    old: Answering, new: Answering
+) -> None:
+    handover = Handover(old.server)
+    handover.leave()
+    await handover.splice(f"127.0.0.1:{new.server.port}")
+    own = frozenset({int(RequestCode.GET_REPLICA_SET)})
+    old.server.handler = passed_on_unless(old.handle, handover, own)
+    client, operator = await Client.to(old.server), await Client.to(old.server)
+    client.ask(1)
+    operator.ask(2, RequestCode.GET_REPLICA_SET)
+    assert await client.answer() == (1, "new")
+    assert await operator.answer() == (2, "old")
+    handover.close()
+    for each in (client, operator):
+        each.writer.close()
+
+
+async def test_a_client_is_closed_when_the_other_cannot_be_reached(old: Answering) -> None:
+    client = await Client.to(old.server)
+    client.ask(1)
+    await client.answer()
+    handover = Handover(old.server)
+    handover.leave()
+    await handover.splice("127.0.0.1:1")
+    assert await client.answer() == (-1, "closed")
+    client.writer.close()
