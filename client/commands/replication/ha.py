@@ -1,4 +1,4 @@
-"""`rockhopper ha`: follow a RocketMQ master and take over from it; say who leads a static set."""
+"""`rockhopper ha`: replica sets, and following a RocketMQ master until one takes over from it."""
 
 import asyncio
 import os
@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from rockhopper.client.commands.output import write_json, write_line
+from rockhopper.client.commands.replication.change import change
 from rockhopper.client.commands.running import Failure, confirm, run
 
 TAKEOVER_TIMEOUT_S = 120.0
@@ -22,7 +23,7 @@ _address_option = click.option(
 
 @click.group()
 def ha() -> None:
-    """Follow a RocketMQ master and take over from it; say who leads a static set."""
+    """See and change replica sets; follow a RocketMQ master."""
 
 
 @ha.command(context_settings={"ignore_unknown_options": True})
@@ -49,20 +50,37 @@ def _become(module: str, *arguments: str) -> NoReturn:
 
 
 @ha.command()
-@click.option("--engine", metavar="static:///DIRECTORY", required=True, help="As in haEngine.")
+@click.option("--engine", metavar="static:///DIRECTORY", default="", help="As in haEngine.")
 @click.option("--cluster", metavar="NAME", default="DefaultCluster", show_default=True)
-@click.option("--name", metavar="NAME", required=True, help="The brokerName of the set.")
-@click.option("--id", "replica_id", type=int, required=True, help="The haReplicaId to lead.")
-def elect(engine: str, cluster: str, name: str, replica_id: int) -> None:
+@click.option("--name", metavar="NAME", default="", help="The brokerName of the set.")
+@click.option("--id", "replica_id", type=int, default=0, help="The haReplicaId to lead.")
+@click.option("--unclean", is_flag=True, help="Lead though messages may be lost by it.")
+@click.option("--broker", "-b", metavar="HOST:PORT", default="", help="With --unclean: which.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def elect(
+    engine: str, cluster: str, name: str, replica_id: int, unclean: bool, broker: str, yes: bool
+) -> None:
     """Say which replica of a set may lead that an operator switches (haEngine=static://...).
 
     The first time this begins the set. Later that replica leads as soon as the one before is gone
     or hands over; one that lacks messages is refused. Runs where the directory is mounted.
 
+    With --unclean a replica of any set leads though it may lack messages: for when all that have
+    them are gone for good. Take the one with the largest log end (rockhopper ha status).
+
     \b
-    Example:
+    Examples:
       rockhopper ha elect --engine static:///mnt/sets --name broker-a --id 2
+      rockhopper ha elect --unclean --broker 10.0.0.2:10911
     """  # noqa: D301  click's mark for a paragraph that stays as it is
+    if unclean:
+        if not broker:
+            raise click.UsageError("--unclean needs the replica that is to lead: --broker")
+        confirm(f"What was acknowledged and is not on {broker} is lost. Let it lead?", yes)
+        run(change(broker, "elect"))
+        return
+    if not (engine and name and replica_id):
+        raise click.UsageError("--engine, --name and --id are needed, or --unclean and --broker")
     of_set = ("--engine", engine, "--cluster", cluster, "--name", name)
     _become("rockhopper.broker.ha.static.electing", *of_set, "--id", str(replica_id))
 
@@ -120,3 +138,31 @@ async def _takeover(address: str, force: bool) -> None:
                 pass  # Its port is closed for a moment.
             await asyncio.sleep(_LOOK_INTERVAL_S)
     raise Failure(f"{address} has stopped following and does not serve yet: look at its log")
+
+
+@ha.command()
+@click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="The master.")
+@click.option("--to", "replica_id", type=int, help="The haReplicaId; else who holds most.")
+def switch(broker: str, replica_id: int | None) -> None:
+    """Hand the mastership to another replica: no send fails, and nobody has to reconnect.
+
+    For an upgrade: switch away from the master, then restart it.
+    """
+    run(change(broker, "switch", replica_id))
+
+
+@ha.command()
+@click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="The replica.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reseed(broker: str, yes: bool) -> None:
+    """Have a replica's store replaced by its master's; what it held is set aside on its disk."""
+    confirm(f"The store of {broker} is replaced by its master's. Go on?", yes)
+    run(change(broker, "reseed"))
+
+
+@ha.command()
+@click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="Any replica of the set.")
+@click.argument("replica_id", type=int, metavar="ID")
+def forget(broker: str, replica_id: int) -> None:
+    """Make sure that a set waits for a replica no more that is gone for good."""
+    run(change(broker, "forget", replica_id))

@@ -50,12 +50,12 @@ def test_one_that_was_stopped_goes_on(layout: StoreLayout, monkeypatch: pytest.M
 
     def stop_at_second(path: Path, target: Path) -> None:
         if len(moved) == 2:
-            raise OSError
+            raise OSError("the disk is full")
         moved.append(path)
         move(path, target)
 
     monkeypatch.setattr(setting_aside, "_move", stop_at_second)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="full"):
         set_aside(layout)
     monkeypatch.setattr(setting_aside, "_move", move)
     kept = set_aside(layout)
