@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
-	bench-client bench-cores bench-spark bench-stalls \
+	bench-client bench-ha bench-cores bench-spark bench-stalls \
 	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
@@ -124,6 +124,9 @@ bench-cores: $(VENV)/.installed  ## measure two brokers under one parent beside 
 
 bench-recovery: $(VENV)/.installed-test  ## measure a start that derives everything, beside a CRC pass
 	$(BIN)/python -m benchmarks.recovery
+
+bench-ha: $(VENV)/.installed  ## what a replica set costs, and how long a failover takes (needs etcd)
+	$(BIN)/python -m benchmarks.ha --save build/ha.json
 
 bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large requests, many topics and clients
 	$(BIN)/python -m benchmarks.stalls
