@@ -20,6 +20,7 @@ import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
@@ -637,8 +638,12 @@ class Broker(ServingParts):
         if self.follower is not None:
             return Page(self.follower.metrics())
         is_ready = self.why_not_ready() is None
+        of_set = () if self.member is None else tuple(self.member.metrics())
+        if self.member is not None and not self.member.is_serving:
+            body, content_type = await rendered(self.config, of_set)
+            return Page(body, content_type=content_type)
         shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
-        body, content_type = await rendered(self.config, shown)
+        body, content_type = await rendered(self.config, chain(shown, of_set))
         return Page(body, content_type=content_type)
 
     def connection_counts(self) -> dict[str, int]:

@@ -17,19 +17,22 @@ event loop.
 import asyncio
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from rockhopper.broker.assembly.metrics import Family
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.assembly.replicating import set_status
+from rockhopper.broker.assembly.replicating import set_metrics, set_status
+from rockhopper.broker.assembly.replicating.alarms import Alarms
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
 from rockhopper.broker.assembly.state.state_applier import StateApplier
 from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.ha.engine import Engine
 from rockhopper.broker.ha.keeping import Keeping, boot_id
-from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica
+from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica, now_ms
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
@@ -49,6 +52,7 @@ from rockhopper.protocol.names import STATE_TOPIC
 log = structlog.get_logger("broker.ha")
 
 LOOK_INTERVAL_S = 0.05
+LOOKS_PER_ALARM = 20
 
 
 SWITCH_TIMEOUT_S = 2.0
@@ -119,8 +123,11 @@ class SetMember:
         open_as: OpenAs,
     ) -> None:
         self.parts = parts
-        self.alarm = ""
-        """What a person must see; blank when there is nothing."""
+        self._fence = ""
+        """Why this replica takes part no more, until a person has looked; blank if it does."""
+        self.alarms = Alarms(now_ms)
+        self._looks = 0
+        self._counts = dict.fromkeys(("elections", "resignations", "cuts", "seeds"), 0)
         self._doors = doors
         self._engine = engine
         self._open_as = open_as
@@ -230,8 +237,8 @@ class SetMember:
 
     def why_not_ready(self) -> str | None:
         """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
-        if self.alarm:
-            return self.alarm
+        if self._fence:
+            return self._fence
         if self._leads_in:
             refusal = self.parts.store.refusal
             return str(refusal) if refusal else None
@@ -249,7 +256,20 @@ class SetMember:
         """All of it, for operators; JSON values."""
         machine = self.replica.machine
         return set_status.status(
-            machine, machine.view, confirmed_offset=self._confirmed_offset, alarm=self.alarm
+            machine,
+            machine.view,
+            confirmed_offset=self._confirmed_offset,
+            alarms=list(self.alarms.shown.values()),
+        )
+
+    def metrics(self) -> Iterator[Family]:
+        """What /metrics shows of the set."""
+        return set_metrics.families(
+            self.replica.machine,
+            self._counts,
+            self.alarms.shown,
+            confirmed_offset=self._confirmed_offset,
+            engine_silent_ms=self.replica.engine_silent_ms,
         )
 
     def ha_runtime_info(self) -> JsonObject:
@@ -319,7 +339,7 @@ class SetMember:
             await self.replica.reseed()
         except ValueError as error:
             raise SwitchError(str(error)) from None
-        self.alarm = ""
+        self._fence = ""
 
     def forget(self, replica_id: int) -> str:
         """What an operator is told who wants a replica forgotten. Raises SwitchError."""
@@ -339,10 +359,12 @@ class SetMember:
 
     def _lead(self, epoch: int) -> None:
         self._elected_in = epoch
+        self._counts["elections"] += 1
         self._changed.set()
 
     def _resign(self, why: str) -> None:
         self._elected_in, self._is_deposed = 0, True
+        self._counts["resignations"] += 1
         self._deposed.set()
         self._replica_store.is_following = False
         self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
@@ -364,7 +386,7 @@ class SetMember:
             self._applier.apply_to(self._confirmed_offset)
 
     def _alarm(self, text: str) -> None:
-        self.alarm = text
+        self._fence = text
 
     # From role to role.
 
@@ -491,8 +513,10 @@ class SetMember:
             self.parts.store.depose(DeposedError("the log of this replica is being cut"))
             await self._close_period()
             if cut_at is not None:
+                self._counts["cuts"] += 1
                 self._confirmed_offset = min(self._confirmed_offset, cut_at)
             if between is not None:
+                self._counts["seeds"] += 1
                 self._confirmed_offset = 0
                 await asyncio.get_running_loop().run_in_executor(None, between)
             await self._open_period(cut_at)
@@ -516,6 +540,9 @@ class SetMember:
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
         self._look_once()
+        self._looks += 1
+        if self._looks % LOOKS_PER_ALARM == 0:
+            self.alarms.look(self.replica.machine, self._fence, self.replica.engine_silent_ms)
 
     def _look_once(self) -> None:
         if not self._leads_in:

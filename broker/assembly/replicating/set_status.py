@@ -1,11 +1,15 @@
 """How a replica set is, as one of its replicas sees it: for operators, and in RocketMQ's terms."""
 
+from collections.abc import Sequence
+
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import View
 from rockhopper.broker.tables.json_table import JsonObject
 
 
-def status(machine: Machine, view: View | None, *, confirmed_offset: int, alarm: str) -> JsonObject:
+def status(
+    machine: Machine, view: View | None, *, confirmed_offset: int, alarms: Sequence[str]
+) -> JsonObject:
     """The set, and every replica that is known; JSON values."""
     standing, term = machine.standing, machine.term
     state = view.state if view else None
@@ -40,7 +44,7 @@ def status(machine: Machine, view: View | None, *, confirmed_offset: int, alarm:
         "logEnd": standing.log_end,
         "confirmedOffset": confirmed_offset,
         "isClean": standing.is_clean,
-        "alarm": alarm,
+        "alarms": list(alarms),
         "replicas": replicas,
         "history": [
             {"epoch": term.epoch, "masterId": term.master.id, "why": term.why}

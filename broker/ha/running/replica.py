@@ -103,6 +103,7 @@ class RunningReplica:
         self._me = Replica(membership.id, keeping.store)
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
         self._server: asyncio.Server | None = None
+        self._engine_answered_at_ms = now()
         self._is_closing = False
         self._machine: Machine | None = None
 
@@ -111,6 +112,11 @@ class RunningReplica:
         """What decides; there from ``start`` on."""
         assert self._machine is not None
         return self._machine
+
+    @property
+    def engine_silent_ms(self) -> int:
+        """How long the engine has not answered."""
+        return self._now_ms() - self._engine_answered_at_ms
 
     @property
     def has_started(self) -> bool:
@@ -227,6 +233,7 @@ class RunningReplica:
 
     async def _watch(self) -> None:
         async for view in self._engine.watch():
+            self._engine_answered_at_ms = self._now_ms()
             self.machine.saw(view, self._now_ms())
             self._perform()
 
@@ -427,10 +434,13 @@ class RunningReplica:
                 epoch = machine.term.epoch if machine.term else 0
                 me = Leader(self._me.id, self._incarnation, epoch)
                 outcome = await engine.renew(me, action.version) if epoch else Outcome.REFUSED
+                if outcome is not Outcome.UNKNOWN:
+                    self._engine_answered_at_ms = self._now_ms()
                 machine.renewed(outcome, asked_at_ms)
             case actions.Read():
                 try:
                     machine.saw(await engine.read(), self._now_ms())
+                    self._engine_answered_at_ms = self._now_ms()
                 except EngineError as error:
                     log.warning("the engine does not answer", reason=str(error))
         self._perform()

@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from rockhopper.client.commands.output import write_json, write_line
+from rockhopper.client.commands.replication import set_status
 from rockhopper.client.commands.replication.change import change
 from rockhopper.client.commands.running import Failure, confirm, run
 
@@ -17,7 +18,7 @@ TAKEOVER_TIMEOUT_S = 120.0
 _LOOK_INTERVAL_S = 0.2
 
 _address_option = click.option(
-    "--broker", "-b", metavar="HOST:PORT", required=True, help="The broker that follows."
+    "--broker", "-b", metavar="HOST:PORT", required=True, help="A replica, or who follows."
 )
 
 
@@ -89,7 +90,7 @@ def elect(
 @_address_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(broker: str, as_json: bool) -> None:
-    """Show whom a broker follows, and how far behind it is."""
+    """Show the replica set of a broker, or the master that it copies."""
     run(_status(broker, as_json))
 
 
@@ -97,7 +98,11 @@ async def _status(address: str, as_json: bool) -> None:
     from rockhopper.client.admin.admin import Admin
 
     async with Admin() as admin:
-        facts = await admin.broker_status(address)
+        found = await set_status.of_set(admin, address)
+        facts = await admin.broker_status(address) if found is None else {}
+    if found is not None:
+        write_json(found) if as_json else set_status.show(found)
+        return
     master = facts.get("followedMaster")
     if as_json:
         keys = ("commitLogMinOffset", "commitLogMaxOffset", "masterBehindBytes", "followState")

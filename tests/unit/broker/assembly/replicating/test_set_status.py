@@ -48,7 +48,7 @@ def lead(machine: Machine) -> None:
 
 def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
     lead(machine)
-    status = set_status.status(machine, VIEW, confirmed_offset=800, alarm="")
+    status = set_status.status(machine, VIEW, confirmed_offset=800, alarms=())
     assert [(each["id"], each["isMaster"], each["heldOffset"]) for each in status["replicas"]] == [
         (1, True, None),
         (2, False, 800),
@@ -58,7 +58,7 @@ def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
 
 def test_one_that_is_gone_is_shown_as_gone(machine: Machine) -> None:
     view = replace(VIEW, members={1: VIEW.members[1]})
-    status = set_status.status(machine, view, confirmed_offset=0, alarm="")
+    status = set_status.status(machine, view, confirmed_offset=0, alarms=())
     assert status["replicas"][1] == {
         "id": 2,
         "address": "",
@@ -73,7 +73,7 @@ def test_one_that_is_gone_is_shown_as_gone(machine: Machine) -> None:
 
 
 def test_nothing_is_known_yet(machine: Machine) -> None:
-    status = set_status.status(machine, None, confirmed_offset=0, alarm="")
+    status = set_status.status(machine, None, confirmed_offset=0, alarms=())
     assert (status["epoch"], status["masterId"], status["replicas"]) == (0, 0, [])
 
 

@@ -1,0 +1,116 @@
+"""What a person must see of a set, when it begins and when it is over."""
+
+from dataclasses import replace
+
+import pytest
+import structlog
+
+from rockhopper.broker.assembly.replicating import alarms as of_set
+from rockhopper.broker.assembly.replicating.alarms import Alarms
+from rockhopper.broker.ha.leading import Follower, MasterTerm
+from rockhopper.broker.ha.machine import Machine
+from rockhopper.broker.ha.replica_set import Replica, SetState, View
+from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.ha.timing import Timing
+
+ME, OTHER = Replica(1, "a"), Replica(2, "b")
+
+
+class Clock:
+    now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def alarms(clock: Clock) -> Alarms:
+    return Alarms(clock)
+
+
+def a_machine(in_sync: set[Replica], log_end: int = 1000) -> Machine:
+    standing = Standing(
+        ME,
+        "1-a",
+        promise=1,
+        epochs=(),
+        is_clean=True,
+        log_start=0,
+        log_end=log_end,
+        held_offset=log_end,
+        confirmed_offset=0,
+    )
+    machine = Machine(standing, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
+    machine.view = View(SetState(1, ME, frozenset(in_sync), 1), 1, None)
+    return machine
+
+
+def lead(machine: Machine, held_offset: int = 0) -> None:
+    assert machine.view is not None
+    assert machine.view.state is not None
+    end = machine.standing.log_end
+    machine.term = MasterTerm(ME, machine.view.state, 1, end, end, 0, 0, Timing())
+    machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=held_offset)
+
+
+def test_nothing_is_wrong(alarms: Alarms) -> None:
+    machine = a_machine({ME, OTHER})
+    lead(machine, 1000)
+    alarms.look(machine, "", 0)
+    assert alarms.shown == {}
+
+
+def test_one_that_diverged_is_shown_at_once_and_logged_once(alarms: Alarms) -> None:
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            alarms.look(a_machine({OTHER}), "its log is another", 0)
+        assert alarms.shown == {of_set.DIVERGED: "its log is another"}
+        alarms.look(a_machine({OTHER}), "", 0)
+    assert [each["event"] for each in logs] == [
+        "a person must look at this set",
+        "an alarm is over",
+    ]
+
+
+def test_unclean_alone_names_the_way_out(alarms: Alarms) -> None:
+    machine = a_machine({ME})
+    machine.standing.is_clean = False
+    alarms.look(machine, "", 0)
+    assert "elect --unclean" in alarms.shown[of_set.UNCLEAN]
+
+
+def test_at_the_floor_is_an_alarm_after_a_minute(alarms: Alarms, clock: Clock) -> None:
+    machine = a_machine({ME})
+    lead(machine)
+    alarms.look(machine, "", 0)
+    assert alarms.shown == {}
+    clock.now_ms = of_set.PATIENCE_MS
+    alarms.look(machine, "", 0)
+    assert "minInSyncReplicas=1" in alarms.shown[of_set.FLOOR]
+
+
+def test_an_engine_that_is_away_is_an_alarm(alarms: Alarms, clock: Clock) -> None:
+    alarms.look(a_machine({ME}), "", 61_000)
+    clock.now_ms = of_set.PATIENCE_MS
+    alarms.look(a_machine({ME}), "", 121_000)
+    assert "121 s" in alarms.shown[of_set.ENGINE]
+
+
+def test_who_falls_out_of_retention_is_named(alarms: Alarms) -> None:
+    machine = a_machine({ME}, log_end=1 << 30)
+    lead(machine, 1 << 20)
+    alarms.look(machine, "", 0)
+    assert "replica 2 is" in alarms.shown[of_set.RETENTION]
+
+
+def test_a_set_without_state_has_no_alarm(alarms: Alarms) -> None:
+    machine = a_machine(set())
+    assert machine.view is not None
+    machine.view = replace(machine.view, state=None)
+    alarms.look(machine, "", 0)
+    assert alarms.shown == {}
