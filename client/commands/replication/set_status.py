@@ -57,14 +57,14 @@ def show(status: dict[str, Any]) -> None:
 
 def _row(replica: dict[str, Any], status: dict[str, Any]) -> tuple[object, ...]:
     role = "master" if replica["isMaster"] else "follower"
-    held, end = replica["heldOffset"], replica["logEnd"]
+    held, end = replica.get("heldOffset"), replica.get("logEnd")
     behind = "-" if held is None else max(status["logEnd"] - held, 0)
     return (
         replica["id"],
         replica["address"] or "-",
         role if replica["isRunning"] else "away",
         "yes" if replica["isInSync"] else "no",
-        {True: "yes", False: "no", None: "-"}[replica["isClean"]],
+        {True: "yes", False: "no", None: "-"}[replica.get("isClean")],
         "-" if end is None else end,
         0 if replica["isMaster"] else behind,
     )

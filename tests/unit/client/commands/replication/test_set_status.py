@@ -16,17 +16,16 @@ def a_status() -> dict[str, Any]:
         "isInSync": True,
         "isClean": True,
         "logEnd": 1000,
-        "heldOffset": None,
     }
     two = one | {"id": 2, "address": "b2:10911", "isMaster": False, "heldOffset": 900}
-    gone = two | {"id": 3, "address": "", "isRunning": False, "isInSync": False, "isClean": None}
+    gone = {"id": 3, "address": "", "isRunning": False, "isMaster": False, "isInSync": False}
     return {
         "epoch": 4,
         "masterId": 1,
         "minInSyncReplicas": 2,
         "logEnd": 1000,
         "asked": "b1:10911",
-        "replicas": [one, two, gone | {"logEnd": None, "heldOffset": None}],
+        "replicas": [one, two, gone],
         "alarms": ["the engine is away"],
         "history": [{"epoch": 4, "masterId": 1, "why": "first start"}],
     }
