@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-ha bench-cores bench-spark bench-stalls \
-	spark-demo spark-test wheel interop chaos chaos-long \
+	spark-demo spark-test wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
 help:  ## list the targets
@@ -61,6 +61,11 @@ CHAOS_RESULTS ?= build/chaos-results.jsonl
 chaos-long: $(VENV)/.installed-test  ## 1,000 power cuts and more of the rest; goes on where it was stopped
 	@mkdir -p $(dir $(CHAOS_RESULTS))
 	$(BIN)/python -m tests.chaos --long --results $(CHAOS_RESULTS)
+
+HA_RESULTS ?= build/ha-results.jsonl
+ha-test: $(VENV)/.installed-test  ## kill, freeze and cut off replicas for two minutes (ROUNDS=n: so many, goes on where stopped)
+	@mkdir -p $(dir $(HA_RESULTS))
+	$(BIN)/python -m tests.chaos --fault replicas $(if $(ROUNDS),--rounds $(ROUNDS) --results $(HA_RESULTS))
 
 test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py

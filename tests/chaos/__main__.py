@@ -20,6 +20,7 @@ from rich.console import Console
 
 from tests.chaos.outcome import Outcome, ResultsFile, print_table
 from tests.chaos.registry import FAULTS, Fault
+from tests.chaos.replicas.network import can_cut
 from tests.chaos.watchdog import Watchdog
 from tests.chaos.workshop import Workshop, missing
 from tests.support.process_tree import descendants
@@ -47,10 +48,10 @@ def main(
     results: Path | None,
 ) -> None:
     """Make faults, and hold what is left of the messages against what was acknowledged."""
-    _enter_namespaces()
+    _enter_namespaces(has_network=bool(names) and can_cut())
     # That brokers go away is what the clients are here for.
     logging.getLogger("rockhopper.client").setLevel(logging.CRITICAL)
-    chosen = [one for one in FAULTS if not names or one.name in names]
+    chosen = [one for one in FAULTS if one.name in names or not (names or one.is_asked_for)]
     lacking = {one.name: missing(one.needs) for one in chosen}
     skipped = {name: f"needs {what}" for name, what in lacking.items() if what}
     for name, reason in skipped.items():
@@ -112,13 +113,18 @@ def _tell(fault: Fault, outcome: Outcome) -> None:
         console.print(f"   again: .venv/bin/python -m tests.chaos {again}", highlight=False)
 
 
-def _enter_namespaces() -> None:
-    """Go on as a process whose end is the end of all that it started and mounted."""
+def _enter_namespaces(*, has_network: bool) -> None:
+    """Go on as a process whose end is the end of all that it started, mounted and cut off.
+
+    With *has_network* it may make hosts; nothing outside is reached then.
+    """
     # As Ctrl-C does, for asyncio ends its tasks in good order then.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if INSIDE in os.environ or os.geteuid() != 0 or shutil.which("unshare") is None:
         return
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+    if has_network:
+        unshare.append("--net")
     inside = ["--propagation=private", sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
     command = ["setpriv", "--pdeathsig=KILL", *unshare, *inside]
     process = subprocess.Popen(command, env={**os.environ, INSIDE: "1"})

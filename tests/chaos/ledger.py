@@ -79,6 +79,18 @@ class Commit:
     acknowledged_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a broker said that it has put a message."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    asked_s: float
+    acknowledged_s: float
+
+
 @dataclass(slots=True)
 class Publication:
     """A batch of the sink whose publication was acknowledged."""
@@ -97,6 +109,13 @@ class Ledger:
     facts: dict[tuple[str, bytes], Fact] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     published: list[Publication] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+    seen: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    """Topic, queue id and queue offset -> the body that whoever looked first found there."""
+    rewritten: list[str] = field(default_factory=list)
+    """Where somebody found another body later."""
+    popped_again: list[tuple[Fact, float]] = field(default_factory=list)
+    """What was popped though its acknowledgement had been answered, and when."""
     problems: list[str] = field(default_factory=list)
     """What was seen to be wrong while the broker was under load."""
     refusals: dict[str, int] = field(default_factory=dict)
@@ -119,6 +138,22 @@ class Ledger:
         """The broker has answered."""
         for fact in facts:
             fact.acknowledge(self.now_s())
+
+    def placed(self, fact: Fact, queue_id: int, queue_offset: int, asked_s: float) -> None:
+        """The broker has answered that a message has this place."""
+        self.placements.append(
+            Placement(fact.topic, queue_id, queue_offset, fact.body, asked_s, self.now_s())
+        )
+        self.saw(fact.topic, queue_id, queue_offset, fact.body)
+
+    def saw(self, topic: str, queue_id: int, queue_offset: int, body: bytes) -> None:
+        """Somebody was shown a message."""
+        first = self.seen.setdefault((topic, queue_id, queue_offset), body)
+        if first != body:
+            self.rewritten.append(
+                f"{topic} queue {queue_id} offset {queue_offset} held {first[:24]!r} and later "
+                f"{body[:24]!r}"
+            )
 
     def refused(self, error: BaseException) -> None:
         """The broker has refused, or could not be reached: what was asked may be there or not."""

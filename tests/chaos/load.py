@@ -25,7 +25,7 @@ from rockhopper.client import (
 from rockhopper.client.receipts import SendReceipt, SendStatus
 from rockhopper.client.received import ReceivedMessage
 from tests.chaos import topics
-from tests.chaos.ledger import Commit, Fact, Kind, Ledger
+from tests.chaos.ledger import LATER, Commit, Fact, Kind, Ledger
 from tests.chaos.popping import pop_and_acknowledge
 from tests.chaos.returning import send_back
 from tests.chaos.sinking import publish_batches
@@ -46,16 +46,24 @@ class Load:
 
     def __init__(
         self,
-        address: str,
+        address: str | Callable[[], str],
         nameserver: str,
         ledger: Ledger,
         dice: random.Random,
         *,
         pause_s: float = 0.02,
         is_clock_ours: bool = True,
+        timeout_s: float = TIMEOUT_S,
+        session_s: float | None = None,
     ) -> None:
-        """*pause_s* lies between two requests of a worker, on average."""
-        self._address = address
+        """*pause_s* lies between two requests of a worker, on average.
+
+        *address* may change from one session to the next, and a session ends after *session_s*:
+        as it must where a broker may fall silent and another takes its place.
+        """
+        self._find_address = address if callable(address) else lambda: address
+        self._timeout_s = timeout_s
+        self._session_s = session_s
         self._nameserver = nameserver
         self._ledger = ledger
         self._dice = dice
@@ -65,9 +73,13 @@ class Load:
 
     async def __aenter__(self) -> Self:
         nameserver = self._nameserver
-        self._producer = Producer(nameserver, retries=0, timeout_s=TIMEOUT_S)
+        self._producer = Producer(nameserver, retries=0, timeout_s=self._timeout_s)
         self._payer = TransactionProducer(
-            topics.PAYERS, check=self._check, nameserver=nameserver, retries=0, timeout_s=TIMEOUT_S
+            topics.PAYERS,
+            check=self._check,
+            nameserver=nameserver,
+            retries=0,
+            timeout_s=self._timeout_s,
         )
         self._reader = PullConsumer(nameserver=nameserver, group=topics.READERS)
         self._answerer = Consumer(
@@ -95,9 +107,11 @@ class Load:
         self._tasks = [asyncio.create_task(self._repeat(work)) for work in works]
         for session in (
             self._read_and_commit,
-            lambda: pop_and_acknowledge(self._address, self._ledger, self._send, self._rest),
-            lambda: send_back(self._address, self._ledger, self._send, self._dice, self._rest),
-            lambda: publish_batches(self._address, self._ledger, self._dice, self._rest),
+            lambda: pop_and_acknowledge(self._find_address(), self._ledger, self._send, self._rest),
+            lambda: send_back(
+                self._find_address(), self._ledger, self._send, self._dice, self._rest
+            ),
+            lambda: publish_batches(self._find_address(), self._ledger, self._dice, self._rest),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(session)))
         return self
@@ -117,7 +131,8 @@ class Load:
     async def _repeat(self, work: Work) -> None:
         while True:
             try:
-                await work()
+                async with asyncio.timeout(self._session_s):
+                    await work()
                 await self._rest()
             except (ClientError, OSError, EOFError, TimeoutError) as error:
                 self._ledger.refused(error)
@@ -128,9 +143,13 @@ class Load:
 
     async def _send(self, fact: Fact, **how: object) -> SendReceipt:
         message = Message(fact.topic, fact.body, keys=[fact.kind.name], **how)  # type: ignore[arg-type]
+        asked_s = self._ledger.now_s()
         receipt = await self._producer.send(message)
         if receipt.status is SendStatus.OK:
             self._ledger.acknowledged(fact)
+            if fact.kind not in LATER:
+                place = receipt.queue.queue_id, receipt.queue_offset
+                self._ledger.placed(fact, *place, asked_s)
         return receipt
 
     async def _send_plain(self) -> None:
@@ -195,7 +214,9 @@ class Load:
 
     async def _ask(self) -> None:
         fact = self._ledger.expect(topics.QUESTIONS, Kind.REQUEST)
-        reply = await self._producer.request(Message(fact.topic, fact.body), timeout_s=TIMEOUT_S)
+        reply = await self._producer.request(
+            Message(fact.topic, fact.body), timeout_s=self._timeout_s
+        )
         self._ledger.acknowledged(fact)
         if reply.body != b"heard " + fact.body:
             self._ledger.problems.append(f"the reply to {fact.body[:40]!r} was {reply.body[:40]!r}")
@@ -230,6 +251,7 @@ class Load:
             self._ledger.problems.append(f"{message} holds {message.body[:40]!r}: nobody sent it")
         else:
             self._ledger.acknowledged(fact)
+            self._ledger.saw(fact.topic, message.queue.queue_id, message.queue_offset, fact.body)
 
 
 def _state(fact: Fact) -> TransactionState:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tests.chaos import bit_rot, clock_jumps, disk_errors, floods, full_disk, kills, power_cuts
 from tests.chaos.outcome import Outcome
+from tests.chaos.replicas import rounds as replicas
 from tests.chaos.workshop import Workshop
 
 Rounds = Callable[[Workshop, int], AsyncGenerator[Outcome]]
@@ -21,6 +22,8 @@ class Fault:
     long_rounds: int
     """How many rounds the long form makes."""
     needs: tuple[str, ...] = ()
+    is_asked_for: bool = False
+    """Whether it is made only when it is named."""
 
 
 FAULTS = (
@@ -31,4 +34,5 @@ FAULTS = (
     Fault("bit-rot", bit_rot.rounds, 1.5, 5000),
     Fault("flood", floods.rounds, 1, 500),
     Fault("clock-jump", clock_jumps.rounds, 1.5, 600, ("faketime",)),
+    Fault("replicas", replicas.rounds, 1, 200, ("etcd",), is_asked_for=True),
 )

@@ -64,7 +64,9 @@ async def _publish(peer: RawPeer, ledger: Ledger, dice: random.Random, batch_id:
             part=part,
             sequence=0,
         )
-    await ask_sink(peer, RequestCode.SINK_PUBLISH, _parts(parts), batchId=batch_id)
+    answer = await ask_sink(peer, RequestCode.SINK_PUBLISH, _parts(parts), batchId=batch_id)
+    if (answer.ext or {}).get("repeated") == "true":
+        return  # what an earlier session staged was published after all, and not these
     ledger.acknowledged(*facts)
     ledger.published.append(Publication(batch_id, parts, ledger.now_s()))
 

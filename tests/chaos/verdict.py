@@ -6,7 +6,7 @@ was rolled back, an order turned round, a delayed message before its time.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tests.chaos.ledger import Fact, Kind, Ledger
@@ -61,12 +61,14 @@ def judge(
     *,
     pops_settle: bool = True,
     whole_batches: frozenset[Kind] = BATCHES,
+    may_come_again: Callable[[Fact, float], bool] = lambda _fact, _popped_s: False,
 ) -> Verdict:
     """Hold what was found against what was acknowledged before *moment_s*.
 
     With *pops_settle* a message that a popping group acknowledged must not come again; without (a
     power cut) it may, and counts as repeated. Of a batch whose kind is not among *whole_batches*
-    some messages may be there without the others.
+    some messages may be there without the others. *may_come_again* excuses what was popped at a
+    time though its acknowledgement had been answered.
     """
     verdict = Verdict(wrong=[*ledger.problems, *found.problems])
     sightings = defaultdict[tuple[str, bytes], list[Sighting]](list)
@@ -84,7 +86,10 @@ def judge(
     ]
     _judge_batches(in_batches, sightings, verdict)
     _judge_order(ledger, found.messages, verdict)
-    _judge_pops(ledger, found, moment_s, pops_settle, verdict)
+    for fact, popped_s in ledger.popped_again:
+        if not may_come_again(fact, popped_s):
+            verdict.wrong.append(f"{describe(fact)} was acknowledged and popped again")
+    _judge_pops(ledger, found, moment_s, pops_settle, may_come_again, verdict)
     _judge_commits(ledger, found, moment_s, verdict)
     _judge_sink(ledger, found, moment_s, verdict)
     return verdict
@@ -151,7 +156,12 @@ def _judge_order(ledger: Ledger, messages: list[Sighting], verdict: Verdict) -> 
 
 
 def _judge_pops(
-    ledger: Ledger, found: Found, moment_s: float, pops_settle: bool, verdict: Verdict
+    ledger: Ledger,
+    found: Found,
+    moment_s: float,
+    pops_settle: bool,
+    may_come_again: Callable[[Fact, float], bool],
+    verdict: Verdict,
 ) -> None:
     if found.popped is None:
         return
@@ -165,9 +175,9 @@ def _judge_pops(
         if is_missing and fact not in verdict.lost:
             verdict.lost.append(fact)
         if times and fact.settled_s is not None and fact.settled_s < moment_s:
-            if pops_settle:
+            if pops_settle and not may_come_again(fact, ledger.now_s()):
                 verdict.wrong.append(f"{describe(fact)} was acknowledged and popped again")
-            else:
+            elif not pops_settle:
                 verdict.repeated.append((fact, []))
 
 

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.interop.etcd import binary as etcd_binary
+
 PREFIX = "rockhopper-chaos-"
 LOCKED_WITHIN_S = 60.0
 """A directory that old has its lock, or nobody."""
@@ -26,6 +28,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "loop": (lambda: Path("/dev/loop-control").exists(), "loop devices"),
     "xfs": (lambda: shutil.which("mkfs.xfs") is not None, "mkfs.xfs (apt-get install xfsprogs)"),
     "ext4": (lambda: shutil.which("mkfs.ext4") is not None, "mkfs.ext4 (the package e2fsprogs)"),
+    "etcd": (lambda: etcd_binary() is not None, "etcd (apt-get install etcd-server)"),
     "strace": (lambda: shutil.which("strace") is not None, "strace (apt-get install strace)"),
     "faketime": (lambda: FAKETIME is not None, "libfaketime (apt-get install faketime)"),
 }

@@ -64,18 +64,24 @@ class Member:
 
 
 class EtcdCluster:
-    """All members of one, which start together; with *is_tls* by certificates of their own."""
+    """All members of one, which start together; with *is_tls* by certificates of their own.
 
-    def __init__(self, directory: Path, size: int, *, is_tls: bool = False) -> None:
+    *hosts* are the addresses of the members, where they are not all on this one.
+    """
+
+    def __init__(
+        self, directory: Path, size: int, *, is_tls: bool = False, hosts: Sequence[str] = ()
+    ) -> None:
         found = binary()
         assert found
         clients = "https" if is_tls else "http"
         self._tls = trusting() if is_tls else None
         ports = free_ports(2 * size)
-        peers = {f"m{each}": f"http://127.0.0.1:{ports[2 * each + 1]}" for each in range(size)}
+        hosts = hosts or ["127.0.0.1"] * size
+        peers = {f"m{each}": f"http://{hosts[each]}:{ports[2 * each + 1]}" for each in range(size)}
         self.members: list[Member] = []
         for number, (name, peer) in enumerate(peers.items()):
-            endpoint = f"127.0.0.1:{ports[2 * number]}"
+            endpoint = f"{hosts[number]}:{ports[2 * number]}"
             home = directory / name
             home.mkdir(parents=True)
             options = {

@@ -138,6 +138,10 @@ def pop_a_stranger(store: Store) -> None:
     store.found.popped = {store.facts[Kind.POPPED].body: 1, b"stranger": 1}
 
 
+def pop_under_load_what_was_settled(store: Store) -> None:
+    store.ledger.popped_again.append((store.facts[Kind.POPPED], CUT_S - 1))
+
+
 def invent_an_offset(store: Store) -> None:
     store.found.offsets[0] = 8
 
@@ -162,6 +166,7 @@ def see_something_under_load(store: Store) -> None:
         come_early,
         turn_the_time,
         pop_again,
+        pop_under_load_what_was_settled,
         pop_a_stranger,
         invent_an_offset,
         forget_the_sink,
@@ -174,6 +179,14 @@ def test_what_must_not_be_is_wrong(break_it: Callable[[Store], None]) -> None:
     verdict = store.judge()
     assert len(verdict.wrong) == 1, verdict.wrong
     assert not outcome_of("kill", 1, verdict, may_lose=True).is_good
+
+
+def test_what_is_excused_may_be_popped_again() -> None:
+    store = Store()
+    pop_under_load_what_was_settled(store)
+    pop_again(store)
+    judged = judge(store.ledger, store.found, CUT_S, may_come_again=lambda _, at_s: at_s < CUT_S)
+    assert judged.wrong == []
 
 
 def test_a_batch_that_nobody_answered_may_be_torn_and_one_that_was_refused_may_not() -> None:

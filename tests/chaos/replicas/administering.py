@@ -1,0 +1,116 @@
+"""Administering: what the load of a replica set does beside that of one broker.
+
+Topics are created, and a group commits offsets and looks what has become of them, and at how far
+queues reach: neither goes back but for what had hardly been replicated when a fault came.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Self
+
+from rockhopper.client import Admin, ClientError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.codes import RequestCode
+from tests.chaos import topics
+from tests.chaos.ledger import Commit, Ledger
+
+REQUEST_TIMEOUT_S = 4.0
+LOOKERS = "lookers"
+PAUSE_S = 0.1
+QUEUE = MessageQueue(topics.PLAIN, "broker-a", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A committed offset that was asked for."""
+
+    offset: int
+    asked_s: float
+    answered_s: float
+
+
+@dataclass(slots=True)
+class Records:
+    """What was acknowledged, and seen."""
+
+    topics: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    """Of LOOKERS, in QUEUE."""
+    looks: list[Look] = field(default_factory=list)
+    retractions: list[str] = field(default_factory=list)
+
+
+class Administering:
+    """The clients, from ``async with`` to its end."""
+
+    def __init__(self, nameserver: str, ledger: Ledger, dice: random.Random) -> None:
+        self._nameserver, self._ledger, self._dice = nameserver, ledger, dice
+        self.records = Records()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._end_offset = 0
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        admin = Admin(self._nameserver, request_timeout_s=REQUEST_TIMEOUT_S)
+        self._admin = await self._stack.enter_async_context(admin)
+        await self._create_group(LOOKERS)
+        works = (self._create_topic, self._create_some_group, self._commit, self._look_at_end)
+        self._tasks = [asyncio.create_task(self._repeat(work)) for work in works]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except (ClientError, OSError, TimeoutError) as error:
+                self._ledger.refused(error)
+            await asyncio.sleep(self._dice.uniform(0, 2 * PAUSE_S))
+
+    async def _create_topic(self) -> None:
+        name = f"made-{len(self.records.topics)}-{self._dice.randrange(1 << 30)}"
+        if await self._admin.create_topic(name, queues=1):
+            self.records.topics.append(name)
+
+    async def _create_some_group(self) -> None:
+        await self._create_group(f"made-{self._dice.randrange(1 << 30)}")
+
+    async def _create_group(self, name: str) -> None:
+        body = json.dumps({"groupName": name}).encode()
+        for master in await self._admin.masters():
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            await self._admin.request(master.address, code, body=body)
+            self.records.groups.append(name)
+
+    async def _commit(self) -> None:
+        await self.look()
+        commits = self.records.commits
+        now_s = self._ledger.now_s()
+        commit = Commit(0, commits[-1].offset + 1 if commits else 1, now_s)
+        commits.append(commit)
+        await self._admin.offsets.commit(LOOKERS, QUEUE, commit.offset)
+        commit.acknowledged_s = self._ledger.now_s()
+
+    async def look(self) -> None:
+        """Ask for the committed offset, and note it. Raises ClientError."""
+        asked_s = self._ledger.now_s()
+        offset = await self._admin.offsets.committed(LOOKERS, QUEUE)
+        self.records.looks.append(Look(offset or 0, asked_s, self._ledger.now_s()))
+
+    async def _look_at_end(self) -> None:
+        end = await self._admin.offsets.max_offset(QUEUE)
+        if end < self._end_offset:
+            self.records.retractions.append(
+                f"{QUEUE} ended at {self._end_offset} and later at {end}"
+            )
+        self._end_offset = end

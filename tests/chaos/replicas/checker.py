@@ -1,0 +1,121 @@
+"""Checker: holds what clients were told against what every replica has in the end.
+
+What ``tests.chaos.verdict`` asks of one broker is asked of the last master by it: lost, repeated,
+early, rolled back. Here is what only several brokers can get wrong.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.chaos.ledger import Fact, Kind, Ledger, Placement
+from tests.chaos.replicas.administering import Records
+from tests.chaos.replicas.logs import ReadLog
+from tests.chaos.replicas.nemesis import Period
+from tests.chaos.verdict import EXAMPLES, describe
+
+OFFSETS_WINDOW_S = 0.2
+"""Of committed offsets and of pops: what lies so far in front of a fault may be forgotten."""
+NOT_IN_LOG = frozenset({Kind.ROLLED_BACK, Kind.REQUEST})
+"""What no log has to hold: replies go another way, and the question is looked for as a message."""
+
+
+def in_short(complaints: Iterator[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    found = list(complaints)
+    more = [f"and {len(found) - EXAMPLES} more like these"] if len(found) > EXAMPLES else []
+    return found[:EXAMPLES] + more
+
+
+def missing_in_logs(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:
+    """What was acknowledged, and a replica does not have."""
+    for log in logs:
+        for fact in ledger.facts.values():
+            if fact.kind in NOT_IN_LOG or not fact.is_owed(float("inf")):
+                continue
+            if (fact.topic, fact.body) not in log.bodies:
+                yield f"lost at replica {log.replica}: {describe(fact)}"
+
+
+def moved(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:
+    """What somebody was shown, or told the place of, and what stands there in the end."""
+    yield from ledger.rewritten
+    for log in logs:
+        if log.start_offset:
+            continue  # its first files have been deleted, and the places in them
+        bodies = {place: log.pieces[offset] for place, offset in log.places.items()}
+        for place, body in ledger.seen.items():
+            record = bodies.get(place)
+            if record is None:
+                yield f"replica {log.replica} has nothing at {place}, where {body[:24]!r} was seen"
+            elif body not in record:
+                yield f"replica {log.replica} has another message at {place} than {body[:24]!r}"
+
+
+def out_of_order(placements: Collection[Placement]) -> Iterator[str]:
+    """Of two messages of a queue of which the first was acknowledged before the second was sent."""
+    queues = defaultdict[tuple[str, int], list[Placement]](list)
+    for placement in placements:
+        queues[placement.topic, placement.queue_id].append(placement)
+    for queue in queues.values():
+        last: Placement | None = None
+        for placement in sorted(queue, key=lambda one: one.queue_offset):
+            if last is not None and placement.acknowledged_s < last.asked_s:
+                yield (
+                    f"{placement.topic} queue {placement.queue_id}: {placement.body[:24]!r} was "
+                    f"acknowledged before {last.body[:24]!r} was sent, and lies behind it, at "
+                    f"{placement.queue_offset} and {last.queue_offset}"
+                )
+            if last is None or placement.asked_s > last.asked_s:
+                last = placement
+
+
+def forgotten_commits(records: Records, periods: Sequence[Period]) -> Iterator[str]:
+    """Committed offsets that were there, and were not, though no fault was near."""
+    for look in records.looks:
+        asked = [one.offset for one in records.commits if one.asked_s <= look.answered_s]
+        if look.offset > max(asked, default=0):
+            yield f"offset {look.offset} was committed by nobody"
+        for commit in records.commits:
+            acknowledged_s = commit.acknowledged_s
+            if acknowledged_s is None or acknowledged_s > look.asked_s:
+                continue
+            is_excused = any(
+                period.touches(acknowledged_s, acknowledged_s + OFFSETS_WINDOW_S)
+                for period in periods
+            )
+            if commit.offset > look.offset and not is_excused:
+                yield (
+                    f"offset {commit.offset} was committed {look.asked_s - acknowledged_s:.2f} s "
+                    f"before {look.offset} was answered"
+                )
+                break
+
+
+def may_pop_again(fact: Fact, periods: Sequence[Period]) -> bool:
+    """Whether its acknowledgement came so shortly before a fault that it may be forgotten."""
+    settled_s = fact.settled_s
+    return settled_s is not None and any(
+        period.touches(settled_s, settled_s + OFFSETS_WINDOW_S) for period in periods
+    )
+
+
+def forgotten_changes(records: Records, stores: Mapping[int, Path]) -> Iterator[str]:
+    """Topics and groups whose creation was answered, and that a replica does not have."""
+    for replica, store in stores.items():
+        for file, field, names in (
+            ("topics.json", "topicConfigTable", records.topics),
+            ("subscriptionGroup.json", "subscriptionGroupTable", records.groups),
+        ):
+            table = json.loads((store / "config" / file).read_text())[field]
+            for name in names:
+                if name not in table:
+                    yield f"replica {replica} does not have {name} in {file}, which was created"
+
+
+def second_leaders(leaders: Mapping[int, Collection[int]]) -> Iterator[str]:
+    """Epochs with more than one master."""
+    for epoch, replicas in leaders.items():
+        if len(replicas) > 1:
+            yield f"in epoch {epoch} replicas {sorted(replicas)} led"

@@ -1,0 +1,104 @@
+"""Network: a host of its own for each process of a replica set, and cuts between hosts, each way.
+
+A host is a network namespace with one end of a veth pair; the other end hangs on a bridge, where
+the clients are. What one host sends another is lost while the sender believes that the other has a
+hardware address that nobody has: no error, no refusal, as when a switch fails. Where namespaces
+cannot be made, all hosts are 127.0.0.1 and nothing can be cut.
+
+    10.77.0.254     the clients
+    10.77.0.<n>     the host number n
+"""
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.workshop import run
+
+BRIDGE = "hub"
+CLIENTS = "10.77.0.254"
+NAMES = Path("/run/netns")
+NOBODY = "02:00:00:00:00:01"
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a process runs."""
+
+    name: str
+    address: str
+    enter: tuple[str, ...] = ()
+    """What a command line begins with so that it runs there."""
+
+
+def can_cut() -> bool:
+    """Whether this machine has network namespaces, and this process may make them."""
+    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
+        return False
+    tried = ["unshare", "--net", "ip", "link", "add", "tried", "type", "veth", "peer", "name", "b"]
+    return subprocess.run(tried, capture_output=True).returncode == 0
+
+
+class Network:
+    """The hosts of one round, from ``with`` to its end."""
+
+    def __init__(self, names: Iterable[str], *, is_cuttable: bool) -> None:
+        self.is_cuttable = is_cuttable
+        self.hosts = {name: self._host(number, name) for number, name in enumerate(names, 1)}
+        self._cuts: Counter[tuple[str, str]] = Counter()
+
+    def _host(self, number: int, name: str) -> Host:
+        if not self.is_cuttable:
+            return Host(name, "127.0.0.1")
+        return Host(name, f"10.77.0.{number}", ("ip", "netns", "exec", name))
+
+    def __enter__(self) -> "Network":
+        if self.is_cuttable:
+            # In the suite's own mounts: what it names does not outlive it.
+            NAMES.mkdir(exist_ok=True)
+            run("mount", "-t", "tmpfs", "names", NAMES)
+            run("ip", "link", "set", "lo", "up")
+            run("ip", "link", "add", BRIDGE, "type", "bridge")
+            run("ip", "addr", "add", f"{CLIENTS}/24", "dev", BRIDGE)
+            run("ip", "link", "set", BRIDGE, "up")
+            for host in self.hosts.values():
+                _make(host)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_cuttable:
+            for name in self.hosts:
+                run("ip", "netns", "del", name)
+            run("ip", "link", "del", BRIDGE)
+            run("umount", NAMES)
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Lose what a host sends to another one, or to CLIENTS, until ``heal``."""
+        self._cuts[sender, receiver] += 1
+        if self._cuts[sender, receiver] == 1:
+            self._neighbour("replace", sender, receiver, "lladdr", NOBODY, "nud", "permanent")
+
+    def heal(self, sender: str, receiver: str) -> None:
+        """Let it through again, once every ``cut`` of it is healed."""
+        self._cuts[sender, receiver] -= 1
+        if self._cuts[sender, receiver] == 0:
+            self._neighbour("del", sender, receiver)
+
+    def _neighbour(self, verb: str, sender: str, receiver: str, *rest: str) -> None:
+        host = self.hosts.get(receiver)
+        address = host.address if host else receiver
+        run("ip", "-n", sender, "neigh", verb, address, *rest, "dev", "eth0")
+
+
+def _make(host: Host) -> None:
+    outer = f"to-{host.name}"
+    run("ip", "netns", "add", host.name)
+    run("ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", host.name)
+    run("ip", "link", "set", outer, "master", BRIDGE, "up")
+    run("ip", "-n", host.name, "link", "set", "lo", "up")
+    run("ip", "-n", host.name, "addr", "add", f"{host.address}/24", "dev", "eth0")
+    run("ip", "-n", host.name, "link", "set", "eth0", "up")

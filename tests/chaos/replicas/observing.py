@@ -1,0 +1,125 @@
+"""Observer: asks every replica how it is, over and over, and notes who leads in which epoch."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from tests.support.raw_peer import RawPeer
+
+INTERVAL_S = 0.2
+ANSWER_TIMEOUT_S = 1.0
+SETTLED_WITHIN_S = 20.0
+
+Status = dict[str, Any]
+
+
+class Observer:
+    """One task for each replica, from ``async with`` to its end."""
+
+    def __init__(self, addresses: Mapping[int, str]) -> None:
+        self._addresses = addresses
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told = asyncio.Event()
+        self.statuses: dict[int, Status] = {}
+        """What each replica has said last; without those that did not answer."""
+        self.leaders: dict[int, set[int]] = defaultdict(set)
+        """Epoch -> which replicas were seen to lead in it."""
+        self.alarms: set[str] = set()
+        self.epoch_fell: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._ask_on(number)) for number in self._addresses]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def master(self) -> int | None:
+        """Who leads, as far as anybody says; the newest epoch counts."""
+        leading = [
+            (status["epoch"], number)
+            for number, status in self.statuses.items()
+            if status["role"] == "leading"
+        ]
+        return max(leading)[1] if leading else None
+
+    @property
+    def master_address(self) -> str:
+        """Where to ask for what only the master serves: any replica while nobody leads."""
+        return self._addresses[self.master or next(iter(self._addresses))]
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for what the replicas say.
+
+        Raises:
+            TimeoutError: it did not come; says *what*, and what they say instead.
+        """
+        try:
+            async with asyncio.timeout(SETTLED_WITHIN_S):
+                while not condition():
+                    self._told.clear()
+                    await self._told.wait()
+        except TimeoutError:
+            raise TimeoutError(f"not {what}: {json.dumps(self.statuses)}") from None
+
+    def is_led(self) -> bool:
+        """Whether one leads."""
+        return self.master is not None
+
+    def is_whole_set(self) -> bool:
+        """Whether all are in sync."""
+        master = self.statuses.get(self.master or 0)
+        in_sync = [each["id"] for each in master["replicas"] if each["isInSync"]] if master else []
+        return len(in_sync) == len(self._addresses)
+
+    def is_whole(self) -> bool:
+        """Whether all are in sync, and hold and know as confirmed what the master holds."""
+        master = self.statuses.get(self.master or 0)
+        if master is None or len(self.statuses) < len(self._addresses):
+            return False
+        end = master["logEnd"]
+        return self.is_whole_set() and all(
+            status["logEnd"] == status["confirmedOffset"] == end
+            for status in self.statuses.values()
+        )
+
+    async def _ask_on(self, number: int) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                    peer = await RawPeer(self._addresses[number]).__aenter__()
+                try:
+                    while True:
+                        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                            answer = await peer.ask(RequestCode.GET_REPLICA_SET)
+                        if answer.code != ResponseCode.SUCCESS:
+                            break
+                        self.note(number, json.loads(answer.body))
+                        await asyncio.sleep(INTERVAL_S)
+                finally:
+                    await peer.__aexit__()
+            except (OSError, EOFError, TimeoutError):
+                pass
+            self.statuses.pop(number, None)
+            self._told.set()
+            await asyncio.sleep(INTERVAL_S)
+
+    def note(self, number: int, status: Status) -> None:
+        """Take in what a replica has said."""
+        before = self.statuses.get(number)
+        if before is not None and before["promise"] > status["promise"]:
+            self.epoch_fell.append(
+                f"replica {number} promised {before['promise']} and then {status['promise']}"
+            )
+        self.statuses[number] = status
+        if status["role"] == "leading" and status["masterId"] == number:
+            self.leaders[status["epoch"]].add(number)
+        if status["alarm"]:
+            self.alarms.add(f"replica {number}: {status['alarm']}")
+        self._told.set()

@@ -1,0 +1,179 @@
+"""A replica set under the mixed load, and a nemesis; then all is mended and compared."""
+
+import asyncio
+import random
+import shutil
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+from tests.chaos import topics
+from tests.chaos.ledger import Kind, Ledger
+from tests.chaos.lives import tracebacks
+from tests.chaos.load import Load
+from tests.chaos.outcome import Outcome, outcome_of
+from tests.chaos.reading import read_back
+from tests.chaos.replicas import checker
+from tests.chaos.replicas.administering import Administering, Records
+from tests.chaos.replicas.logs import differences, queue_problems, read_log
+from tests.chaos.replicas.nemesis import Nemesis
+from tests.chaos.replicas.network import Network, can_cut
+from tests.chaos.replicas.observing import Observer
+from tests.chaos.replicas.schedule import schedule
+from tests.chaos.replicas.set_of_replicas import SetOfReplicas, host_names, running
+from tests.chaos.verdict import Found, judge
+from tests.chaos.workshop import Workshop
+from tests.support.daemon import ROOT
+
+DURATION_S = (6.0, 15.0)
+CALM_S = 1.0
+TIMEOUT_S = 4.0
+SESSION_S = 6.0
+KEPT = ROOT / "build" / "replicas"
+"""Where the logs of failed rounds are kept, by their seeds."""
+
+
+class Round:
+    """One set, from its first start to the comparison of what its replicas hold."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._directory, self._seed = directory, seed
+        dice = random.Random(seed)
+        self._is_cuttable = can_cut()
+        self._etcd_size = dice.choice([1, 3])
+        self._settings = {
+            "flushDiskType": dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]),
+            "minInSyncReplicas": dice.choice([2, 2, 2, 1]),
+        }
+        self._pause_s = dice.choice([0.005, 0.01, 0.03])
+        self._steps = schedule(dice, dice.uniform(*DURATION_S), can_cut=self._is_cuttable)
+        self._dice = dice
+        self._ledger = Ledger(random.Random(seed + 1))
+        self._problems: list[str] = []
+
+    async def run(self) -> Outcome:
+        """All of it."""
+        network = Network(host_names(self._etcd_size), is_cuttable=self._is_cuttable)
+        with network:
+            async with running(
+                self._directory, network, self._etcd_size, **self._settings
+            ) as replicas:
+                try:
+                    return await self._run(replicas)
+                except TimeoutError as error:
+                    return self._outcome_without(replicas, str(error))
+
+    async def _run(self, replicas: SetOfReplicas) -> Outcome:
+        addresses = {number: one.address for number, one in replicas.replicas.items()}
+        ledger, nameserver = self._ledger, replicas.nameserver
+        async with Observer(addresses) as observer:
+            await observer.until(observer.is_whole, "complete after the start")
+            await topics.create_topics(nameserver)
+            self._nemesis = nemesis = Nemesis(replicas, observer, self._dice)
+            administering = Administering(nameserver, ledger, random.Random(self._seed + 2))
+            load = Load(
+                lambda: observer.master_address,
+                nameserver,
+                ledger,
+                random.Random(self._seed + 3),
+                pause_s=self._pause_s,
+                timeout_s=TIMEOUT_S,
+                session_s=SESSION_S,
+            )
+            async with load, administering:
+                await asyncio.sleep(CALM_S)
+                await nemesis.run(self._steps)
+                nemesis.mend()
+                await observer.until(observer.is_whole_set, "complete after the faults")
+                await asyncio.sleep(CALM_S)
+            found = await read_back(observer.master_address, ledger)
+            await observer.until(observer.is_whole, "equal in the end")
+            confirmed = next(iter(observer.statuses.values()))["confirmedOffset"]
+        replicas.kill()
+        records = administering.records
+        return self._judge(replicas, observer, records, found, confirmed)
+
+    def _judge(
+        self,
+        replicas: SetOfReplicas,
+        observer: Observer,
+        records: Records,
+        found: Found,
+        confirmed: int,
+    ) -> Outcome:
+        ledger, periods = self._ledger, self._nemesis.periods
+        verdict = judge(
+            ledger,
+            found,
+            whole_batches=frozenset({Kind.SUNK}),
+            may_come_again=lambda fact, _popped_s: checker.may_pop_again(fact, periods),
+        )
+        stores = {number: one.store for number, one in replicas.replicas.items()}
+        logs = [read_log(number, store, confirmed) for number, store in stores.items()]
+        for log in logs:
+            verdict.wrong += log.problems
+            verdict.wrong += checker.in_short(queue_problems(log, stores[log.replica]))
+        for complaints in (
+            differences(logs),
+            checker.missing_in_logs(ledger, logs),
+            checker.moved(ledger, logs),
+            checker.out_of_order(ledger.placements),
+            checker.forgotten_commits(records, periods),
+            checker.forgotten_changes(records, stores),
+            checker.second_leaders(observer.leaders),
+            iter([*records.retractions, *observer.epoch_fell, *sorted(observer.alarms)]),
+            self._said(replicas),
+        ):
+            verdict.wrong += checker.in_short(complaints)
+        outcome = outcome_of("replicas", self._seed, verdict, may_repeat=False)
+        outcome.note = (
+            f"{len(observer.leaders)} epochs, {len(records.topics)} topics, "
+            f"{len(records.groups)} groups, {len(records.commits)} commits, {self._told()}"
+        )
+        return outcome
+
+    def _said(self, replicas: SetOfReplicas) -> Iterator[str]:
+        for replica in replicas.replicas.values():
+            for text in tracebacks(list(replica.lines())):
+                yield f"replica {replica.id} logged {text[-1500:]}"
+            for code in replica.exits:
+                if code != 0:
+                    yield f"replica {replica.id} ended by itself with {code}"
+
+    def _outcome_without(self, replicas: SetOfReplicas, problem: str) -> Outcome:
+        complaints = [problem, *checker.in_short(self._said(replicas))]
+        return Outcome(
+            fault="replicas",
+            variant="replicas",
+            seed=self._seed,
+            wrong=len(complaints),
+            acknowledged=self._ledger.acknowledged_count(),
+            complaints=complaints,
+            note=self._told(),
+        )
+
+    def _told(self) -> str:
+        settings = " ".join(f"{key}={value}" for key, value in self._settings.items())
+        nemesis = getattr(self, "_nemesis", None)
+        done = "; ".join(period.what for period in nemesis.periods) if nemesis else "nothing done"
+        cuts = "" if self._is_cuttable else " (nothing can be cut here: needs root and ip)"
+        return f"{settings} etcd={self._etcd_size}{cuts} refused: {self._ledger.refusals}; {done}"
+
+
+async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
+    """One set."""
+    with workshop.scratch("replicas") as directory:
+        outcome = await Round(directory, seed).run()
+        if not outcome.is_good:
+            _keep(directory, seed)
+        yield outcome
+
+
+def _keep(directory: Path, seed: int) -> None:
+    """Keep what the processes of a failed round said, and what an operator would look at."""
+    kept = KEPT / str(seed)
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for path in directory.glob("*.log"):
+        shutil.copy(path, kept)
+    for path in directory.glob("etcd/*/log"):
+        shutil.copy(path, kept / f"{path.parent.name}.log")

@@ -1,0 +1,168 @@
+"""SetOfReplicas: the processes of three replicas and of their etcd, each on its host.
+
+What a process says goes into a file beside its store, over all its lives.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos import topics
+from tests.chaos.replicas.network import Host, Network
+from tests.interop.etcd import EtcdCluster
+from tests.support.daemon import ROOT
+from tests.support.free_ports import free_port
+
+REPLICAS = (1, 2, 3)
+SECRET = "what only these three know\n"
+
+
+@dataclass
+class ReplicaProcess:
+    """One replica: how to start it, and its process while there is one."""
+
+    id: int
+    host: Host
+    command: Sequence[str]
+    store: Path
+    log: Path
+    address: str
+    nameserver: str
+    process: subprocess.Popen[bytes] | None = None
+    exits: list[int] = field(default_factory=list)
+    """What it ended with by itself."""
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if self.process is not None:
+            code = self.process.poll()
+            if code is None:
+                return
+            self.exits.append(code)
+        environment = {k: text for k, text in os.environ.items() if "ROCKHOPPER" not in k}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, if it runs; one that had ended by itself is noted."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        code = process.poll()
+        if code is not None:
+            self.exits.append(code)
+        else:
+            process.kill()
+            process.wait()
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """All that it has said."""
+        for text in self.log.read_text(errors="replace").splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                line = None
+            yield line if isinstance(line, dict) else {"event": text}
+
+
+class SetOfReplicas:
+    """Three replicas and an etcd."""
+
+    def __init__(self, directory: Path, network: Network, etcd: EtcdCluster, **settings: object):
+        self.directory, self.network, self.etcd = directory, network, etcd
+        secret = directory / "secret"
+        secret.write_text(SECRET)
+        secret.chmod(0o600)
+        self.replicas = {
+            number: self._replica(number, {**settings, "haSecretFile": secret})
+            for number in REPLICAS
+        }
+
+    @property
+    def nameserver(self) -> str:
+        """The name services of all three."""
+        return ";".join(replica.nameserver for replica in self.replicas.values())
+
+    def _replica(self, number: int, settings: dict[str, object]) -> ReplicaProcess:
+        host = self.network.hosts[f"r{number}"]
+        if host.enter:
+            listen, names = 10911, 9876
+        else:
+            listen, names = free_port((1, 2)), free_port()
+        store = self.directory / f"store-{number}"
+        options = topics.options(
+            brokerName="broker-a",
+            haEngine="etcd://" + ",".join(self.etcd.endpoints),
+            haReplicaId=number,
+            haReplicas=len(REPLICAS),
+            haFirstStartWait=500,
+            haListenPort=listen + 1 if host.enter else free_port(),
+            brokerIP1=host.address,
+            bindAddress=host.address,
+            remoteAdmin="true",
+            **settings,
+        )
+        ports = ["--listen-port", str(listen), "--namesrv-port", str(names), "--http-port", "-1"]
+        broker = [sys.executable, "-m", "rockhopper.broker", "--store", str(store)]
+        return ReplicaProcess(
+            number,
+            host,
+            [*host.enter, *broker, *ports, *options],
+            store,
+            self.directory / f"replica-{number}.log",
+            f"{host.address}:{listen}",
+            f"{host.address}:{names}",
+        )
+
+    async def start(self) -> None:
+        """Start everything; return when the etcd answers."""
+        await self.etcd.start()
+        for replica in self.replicas.values():
+            replica.start()
+
+    def kill(self) -> None:
+        """End everything."""
+        for replica in self.replicas.values():
+            replica.kill()
+        self.etcd.kill()
+
+
+def host_names(etcd_size: int) -> list[str]:
+    """Who needs a host."""
+    return [*(f"r{number}" for number in REPLICAS), *(f"e{number}" for number in range(etcd_size))]
+
+
+@asynccontextmanager
+async def running(
+    directory: Path, network: Network, etcd_size: int, **settings: object
+) -> AsyncIterator[SetOfReplicas]:
+    """A set whose processes run, on a network of ``host_names``; killed at the end."""
+    hosts = [network.hosts[f"e{number}"] for number in range(etcd_size)]
+    etcd = EtcdCluster(directory / "etcd", etcd_size, hosts=[host.address for host in hosts])
+    for member, host in zip(etcd.members, hosts, strict=True):
+        member.command = [*host.enter, *member.command]
+    found = SetOfReplicas(directory, network, etcd, **settings)
+    try:
+        await found.start()
+        yield found
+    finally:
+        found.kill()
