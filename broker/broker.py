@@ -31,6 +31,7 @@ from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember
 from rockhopper.broker.hot.hot_pass import HotPass
@@ -352,7 +353,11 @@ class Broker(ServingParts):
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """See Doors."""
         assert self.member is not None
-        self.server = following_server(self.member, self.store, self.access, self._shares[0])
+        reads = FollowerReads(self) if self.config.live.slave_read else None
+        if reads is not None:
+            undo.callback(reads.stop)
+        processors = ReplicaProcessors(self.member, self.store, reads)
+        self.server = following_server(processors, self.access, self._shares[0])
         self._refusing = self.server.handler
         if self._guests is not None:
             own = frozenset(self._replica_rows())

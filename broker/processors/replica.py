@@ -9,7 +9,9 @@ from typing import Protocol
 import structlog
 
 from rockhopper.broker.access.access import Access, Action
+from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.set_member import SwitchError
+from rockhopper.broker.processors.pulls import PullProcessor
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.remoting.dispatcher import (
     Dispatcher,
@@ -21,19 +23,25 @@ from rockhopper.broker.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.needs import on_cluster
+from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
 from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.splicing import remembering
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import PullMessageRequest
+from rockhopper.protocol.sys_flags import PULL_FLAG_COMMIT_OFFSET
 
 log = structlog.get_logger("broker.ha")
 
 
 class Member(Protocol):
     """A broker's place in its set."""
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Up to where the log may be shown."""
 
     def status(self) -> dict[str, object]:
         """All of it, for operators; JSON values."""
@@ -60,9 +68,14 @@ class Member(Protocol):
 class ReplicaProcessors:
     """For the tables of a broker that is a replica."""
 
-    def __init__(self, member: Member, store: MessageStore) -> None:
+    def __init__(
+        self, member: Member, store: MessageStore, reads: FollowerReads | None = None
+    ) -> None:
+        """*reads*: what serves pulls though another leads, if anything does."""
         self._member = member
         self._store = store
+        self._reads = reads
+        self._pulls = None if reads is None else PullProcessor(reads.puller)
 
     def refuse(self, request: Request) -> Response:
         """Any request of clients."""
@@ -71,6 +84,15 @@ class ReplicaProcessors:
             "[REJECTREQUEST]system busy, start flow control for a while: this replica does not "
             "lead its set; ask a name service for the master",
         )
+
+    def pull(self, request: Request) -> Response | None:
+        """PULL_MESSAGE, where consumers may read from followers."""
+        if self._reads is None or self._pulls is None:
+            return self.refuse(request)
+        commits = request.fields(PullMessageRequest).sys_flag & PULL_FLAG_COMMIT_OFFSET
+        if commits or self._reads.shows_more_than(self._member.confirmed_offset):
+            return self.refuse(request)
+        return self._pulls.process(request)
 
     def take_heartbeat(self, request: Request) -> Response:
         """HEART_BEAT: clients tell every broker of a route."""
@@ -149,15 +171,15 @@ class ReplicaProcessors:
     def following_rows(self) -> dict[int, Row]:
         """What is served while another leads."""
         table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
+        for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
+            table[code] = serves(self.pull, on_topic(Action.SUB), on_group(Action.SUB))
         table[Code.HEART_BEAT] = serves(self.take_heartbeat)
         table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
         return table | self.rows()
 
 
-def following_server(
-    member: Member, store: MessageStore, access: Access, connections_max: int
-) -> Server:
+def following_server(processors: ReplicaProcessors, access: Access, connections_max: int) -> Server:
     """What listens while another replica leads."""
-    table = ReplicaProcessors(member, store).following_rows()
+    table = processors.following_rows()
     handler = frame_handler(Dispatcher(table, access).dispatch)
     return Server("broker", handler, connections_max=connections_max)

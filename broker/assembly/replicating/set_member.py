@@ -56,6 +56,7 @@ LOOKS_PER_ALARM = 20
 
 
 SWITCH_TIMEOUT_S = 2.0
+ASK_AGAIN_S = 0.25
 BEHIND_BYTES_MAX = 1 << 20
 
 
@@ -157,6 +158,11 @@ class SetMember:
         """What decides; there once it is open."""
         assert self._replica is not None
         return self._replica
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Up to where all in sync hold the log, as far as is known here."""
+        return self._confirmed_offset
 
     @property
     def is_serving(self) -> bool:
@@ -322,9 +328,13 @@ class SetMember:
         if self._writer is not None:
             await self._writer.stop()
         await self.parts.store.safe(self.parts.store.max_commit_log_offset)
-        if not self._is_deposed:
-            self.replica.hand_over(target_id)
-        await self._deposed.wait()
+        # Asked again: it may just be connecting anew.
+        while not self._is_deposed:
+            with contextlib.suppress(ValueError):
+                self.replica.hand_over(target_id)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ASK_AGAIN_S):
+                    await self._deposed.wait()
 
     async def elect_unclean(self) -> None:
         """Lead though messages may be lost by it. Raises SwitchError."""

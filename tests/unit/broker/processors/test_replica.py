@@ -17,6 +17,8 @@ from tests.support.open_stores import Stores
 class Member:
     """Remembers what it was asked for."""
 
+    confirmed_offset = 0
+
     def __init__(self) -> None:
         self.asked: list[object] = []
 
