@@ -204,8 +204,12 @@ class SetMember:
         if self._roles is not None:
             self._roles.cancel()
             await asyncio.gather(self._roles, return_exceptions=True)
-        if self._replica is not None and self._leads_in and self._replica.takes_sends:
-            await self._leave_the_lead(self._replica)
+        if self._replica is not None and self._writer is not None:
+            # What changes from now on would be told to nobody.
+            self._doors.hold_clients()
+            self.parts.parts.stop()
+            if self._replica.takes_sends:
+                await self._leave_the_lead(self._replica)
         self._leads_in = 0
         try:
             await self._close_period()
@@ -461,6 +465,8 @@ class SetMember:
         if guests is not None:
             guests.leave()
             await self._doors.pass_on(guests, self._master_address())
+        else:
+            self._doors.hold_clients()
         await self._close_period()
         await self._open_period(None)
         log.info("following", id=self._config.replica_id, led=was, log_end=self._end_offset())

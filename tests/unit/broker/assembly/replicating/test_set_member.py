@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.assembly.replicating import set_member
 from rockhopper.broker.assembly.replicating.set_member import SwitchError
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin
@@ -59,6 +60,27 @@ async def test_a_stopped_master_hands_over_and_nothing_is_lost(three: ReplicaSet
         await three.master(in_sync=3)
         assert await three.master() == second
     assert await read_all(three.nameserver, "orders", 2) == [b"after", b"before"]
+
+
+async def test_a_master_that_stops_acknowledges_nothing_that_the_others_do_not_get(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await three.master(in_sync=3)
+    asked = asyncio.Event()
+    # Nobody takes over in time, as when the engine is away.
+    monkeypatch.setattr(three.member(first).replica, "hand_over", lambda _target: asked.set())
+    monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
+    async with Admin(three.nameserver) as admin:
+        await admin.create_topic("early")
+        stopping = asyncio.create_task(three.stop(first))
+        await asked.wait()
+        with pytest.raises(ClientError):
+            await admin.create_topic("late")
+        await stopping
+    second = await three.master(but=first)
+    topics = three.brokers[second].topics.configs
+    assert "early" in topics
+    assert "late" not in topics
 
 
 async def test_topics_groups_and_offsets_are_there_after_a_switch(three: ReplicaSet) -> None:
