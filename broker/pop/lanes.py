@@ -224,7 +224,9 @@ class Lanes:
 
     def _copy(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
         for offset in offsets:
-            lane.entries[offset] = lane.entries[offset]._replace(copy_end=copy_end)
+            # A follower that starts again is told once more what is settled by now.
+            if (entry := lane.entries.get(offset)) is not None:
+                lane.entries[offset] = entry._replace(copy_end=copy_end)
         self._copied.append((copy_end, lane, offsets))
 
     def call_at(self, time_ms: int, lane: Lane, offsets: Sequence[int] = ()) -> None:

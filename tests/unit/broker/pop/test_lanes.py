@@ -8,6 +8,7 @@ import pytest
 from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.store.files import disk
+from rockhopper.protocol.store.note_records import decode_records
 from tests.support.pop_world import journal_in
 from tests.support.rot import flipped
 
@@ -100,6 +101,25 @@ def test_copied_message_is_in_flight_again_if_the_log_lost_the_copy(
     assert not lost.entries[10].is_copied
     (kept,) = opened(tmp_path, log_end=5000)
     assert list(kept.entries) == [11]
+
+
+def test_a_copy_that_is_told_again_counts_for_those_that_are_still_in_flight(
+    lane: tuple[Lanes, Lane],
+) -> None:
+    lanes, opened_lane = lane
+    noted: list[bytes] = []
+    lanes.popped(opened_lane, 12, 1000, 500, [10])
+    lanes.popped(opened_lane, 14, 1000, 500, [12])
+    lanes.on_noted = noted.append
+    lanes.copied(opened_lane, [10, 12], 5000)
+    lanes.on_noted = None
+    lanes.acked(opened_lane, [10])
+    opened_lane.entries[12] = opened_lane.entries[12]._replace(copy_end=-1)
+    (record,) = decode_records(noted[0]).records
+    lanes.apply(*record)
+    assert opened_lane.entries[12].is_copied
+    lanes.settle(5000)
+    assert not opened_lane.entries
 
 
 def test_copied_message_is_settled_when_the_disk_has_it(lane: tuple[Lanes, Lane]) -> None:
