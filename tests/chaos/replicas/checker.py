@@ -13,7 +13,7 @@ from tests.chaos.ledger import Fact, Kind, Ledger, Placement
 from tests.chaos.replicas.administering import Records
 from tests.chaos.replicas.logs import ReadLog
 from tests.chaos.replicas.nemesis import Period
-from tests.chaos.verdict import EXAMPLES, describe
+from tests.chaos.verdict import EXAMPLES, Verdict, describe
 
 OFFSETS_WINDOW_S = 0.2
 """Of committed offsets and of pops: what lies so far in front of a fault may be forgotten."""
@@ -26,6 +26,18 @@ def in_short(complaints: Iterator[str]) -> list[str]:
     found = list(complaints)
     more = [f"and {len(found) - EXAMPLES} more like these"] if len(found) > EXAMPLES else []
     return found[:EXAMPLES] + more
+
+
+def repeats(verdict: Verdict, began_ms: int) -> Iterator[str]:
+    """Where and when each message was stored that is there more than once."""
+    for fact, seen in verdict.repeated:
+        places = [
+            f"at {(one.store_time_ms - began_ms) / 1000:.2f} s (queue {one.queue_id}, offset "
+            f"{one.queue_offset})"
+            for one in seen
+        ]
+        due = f", due at {(fact.due_ms - began_ms) / 1000:.2f} s" if fact.due_ms else ""
+        yield f"{describe(fact)} was stored {' and '.join(places)}{due}"
 
 
 def missing_in_logs(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:

@@ -36,6 +36,7 @@ class Nemesis:
         self._set, self._observer, self._dice = replicas, observer, dice
         self._network: Network = replicas.network
         self._began_s = time.monotonic()
+        self.began_ms = time.time_ns() // 1_000_000
         self.periods: list[Period] = []
         self._acts: dict[str, Callable[[Act], Awaitable[None]]] = {
             "kill": self._kill,

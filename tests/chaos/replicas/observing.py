@@ -63,6 +63,9 @@ class Observer:
         try:
             async with asyncio.timeout(SETTLED_WITHIN_S):
                 while not condition():
+                    for task in self._tasks:
+                        if task.done():
+                            await task  # raises: nobody asks any more
                     self._told.clear()
                     await self._told.wait()
         except TimeoutError:
@@ -120,6 +123,5 @@ class Observer:
         self.statuses[number] = status
         if status["role"] == "leading" and status["masterId"] == number:
             self.leaders[status["epoch"]].add(number)
-        if status["alarm"]:
-            self.alarms.add(f"replica {number}: {status['alarm']}")
+        self.alarms.update(f"replica {number}: {alarm}" for alarm in status["alarms"])
         self._told.set()

@@ -100,7 +100,8 @@ class Round:
         found: Found,
         confirmed: int,
     ) -> Outcome:
-        ledger, periods = self._ledger, self._nemesis.periods
+        ledger, nemesis = self._ledger, self._nemesis
+        periods = nemesis.periods
         verdict = judge(
             ledger,
             found,
@@ -125,6 +126,7 @@ class Round:
         ):
             verdict.wrong += checker.in_short(complaints)
         outcome = outcome_of("replicas", self._seed, verdict, may_repeat=False)
+        outcome.complaints += checker.in_short(checker.repeats(verdict, nemesis.began_ms))
         outcome.note = (
             f"{len(observer.leaders)} epochs, {len(records.topics)} topics, "
             f"{len(records.groups)} groups, {len(records.commits)} commits, {self._told()}"

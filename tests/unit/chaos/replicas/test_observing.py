@@ -13,7 +13,7 @@ def status(number: int, **changes: Any) -> dict[str, Any]:
         "role": "leading" if number == 1 else "following",
         "masterId": 1,
         "promise": 1,
-        "alarm": "",
+        "alarms": [],
         "logEnd": 9,
         "confirmedOffset": 9,
         "replicas": [{"id": each, "isInSync": True} for each in ADDRESSES],
@@ -51,4 +51,4 @@ def test_promises_do_not_fall() -> None:
 
 
 def test_alarms_are_kept() -> None:
-    assert told(status(1, alarm="look"), status(2)).alarms == {"replica 1: look"}
+    assert told(status(1, alarms=["look"]), status(2)).alarms == {"replica 1: look"}
