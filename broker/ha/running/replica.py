@@ -35,6 +35,7 @@ TICK_S = 0.05
 ANNOUNCE_INTERVAL_S = 2.0
 FRAME_SIZE_BYTES = 256 << 10
 ENGINE_PAUSE_S = 0.5
+FAREWELL_TIMEOUT_S = 0.2
 
 
 def now_ms() -> int:
@@ -99,6 +100,7 @@ class RunningReplica:
         self._open: dict[int, Link] = {}
         self._streams: dict[int, _Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self._disk = ThreadPoolExecutor(1, "replica-disk")
         self._me = Replica(membership.id, keeping.store)
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
@@ -171,12 +173,22 @@ class RunningReplica:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_taken()
         if self._machine and (term := self._machine.term):
             with contextlib.suppress(EngineError):
                 await self._engine.resign(Leader(self._me.id, self._incarnation, term.epoch))
         self._keep_confirmed()
         self._disk.shutdown(wait=True)
         await self._engine.close()
+
+    async def _end_taken(self) -> None:
+        """Have the connections end that others made; break off those that nobody reads from."""
+        taken = dict(self._taken)
+        if taken:
+            await asyncio.wait(taken, timeout=FAREWELL_TIMEOUT_S)
+        for writer in taken.values():
+            writer.transport.abort()
+        await asyncio.gather(*taken, return_exceptions=True)
 
     def wrote(self) -> None:
         """Tell the machine how far the log is; a master's followers get what is new."""
@@ -273,6 +285,10 @@ class RunningReplica:
     # Connections.
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._taken[task] = writer
+        task.add_done_callback(self._taken.pop)
         try:
             link, decoder, hello = await self._links.greeted(reader, writer)
         except (WireError, OSError, TimeoutError) as error:

@@ -1,6 +1,7 @@
 """Replicas that run: real connections, files of their own, one engine."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 from rockhopper.broker.ha import wire
@@ -66,6 +67,27 @@ async def test_a_cut_that_a_crash_has_stopped_is_done_at_the_start(tmp_path: Pat
     async with rig:
         assert only.log.data == b"kept"
         assert Keeping(tmp_path / "1").cutting is None
+
+
+async def test_a_replica_that_is_closed_leaves_no_peer_waiting(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 1) as rig:
+        (member,) = rig.members
+        master = await rig.master()
+        assert member is master
+        assert master.replica
+        host, port = master.replica.ha_address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+
+        def accepted() -> list[str]:
+            names = [str(task.get_coro()) for task in asyncio.all_tasks()]
+            return [name for name in names if "_accepted" in name]
+
+        await until(lambda: len(accepted()) == 1)
+        await master.stop()
+        assert accepted() == []
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
 
 
 async def test_who_does_not_know_the_secret_gets_nothing(tmp_path: Path) -> None:
