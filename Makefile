@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-ha bench-cores bench-spark bench-stalls \
 	spark-demo spark-test wheel interop chaos chaos-long ha-test \
-	compose-up compose-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
+	compose-up compose-down compose-ha-up compose-ha-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -147,6 +147,12 @@ compose-up: ## start one broker in a container, reachable from here and from oth
 
 compose-down: ## stop it; the volume stays
 	DOCKER="$(DOCKER)" docker/compose.sh down
+
+compose-ha-up: ## start a set of three brokers and three etcd nodes in containers
+	DOCKER="$(DOCKER)" docker/compose.sh ha up
+
+compose-ha-down: ## stop it; the volumes stay
+	DOCKER="$(DOCKER)" docker/compose.sh ha down
 
 compose-test: $(VENV)/.installed-test  ## try the compose file for real
 	DOCKER="$(DOCKER)" $(PYTEST) -q -m docker --timeout 900

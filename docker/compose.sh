@@ -3,7 +3,9 @@
 #
 #   docker/compose.sh up      build the image, start the broker, wait until it is healthy
 #   docker/compose.sh down    stop it; the volume with the messages stays
+#   docker/compose.sh ha up   the same for docker-compose.ha.yml: a set of three replicas
 #   docker/compose.sh ...     anything else goes to compose as it is: logs, ps, restart, down --volumes
+#                             (behind "ha", to the set's)
 #
 # DOCKER names the client, COMPOSE_PROJECT_NAME the project, ROCKHOPPER_*_PORT the published ports.
 set -euo pipefail
@@ -20,16 +22,33 @@ else
   echo "compose.sh: neither '$docker compose' nor docker-compose is there; install one of them" >&2
   exit 1
 fi
-compose+=(-f "$root/docker/docker-compose.yml")
+file=docker-compose.yml services=(broker)
+if [ "${1:-}" = ha ]; then
+  shift
+  file=docker-compose.ha.yml services=(broker1 broker2 broker3)
+  export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME}-ha
+  export ROCKHOPPER_ETCD_IMAGE=${ROCKHOPPER_ETCD_IMAGE:-rockhopper-etcd}
+fi
+compose+=(-f "$root/docker/$file")
 
 build() {
   # The host's network, so that pip reaches the package index wherever the host does.
   "$docker" build --network=host -f "$root/docker/Dockerfile" -t "$ROCKHOPPER_IMAGE" "$root"
+  if [ "$file" = docker-compose.ha.yml ]; then
+    "$docker" build --network=host -f "$root/docker/etcd.Dockerfile" -t "$ROCKHOPPER_ETCD_IMAGE" "$root/docker"
+  fi
+}
+
+# A volume of random bytes that all replicas have, made once.
+make_secret() {
+  "$docker" run --rm --user 0 --network none -v "${COMPOSE_PROJECT_NAME}_secret:/secret" \
+    --entrypoint sh "$ROCKHOPPER_IMAGE" -c 'cd /secret && [ -s ha ] || { umask 077; \
+    head -c 32 /dev/urandom | base64 > ha; chown 10001 ha; }'
 }
 
 wait_until_healthy() {
-  local container state
-  container=$("${compose[@]}" ps -q broker)
+  local container state service=$1
+  container=$("${compose[@]}" ps -q "$service")
   for _ in $(seq 240); do
     state=$("$docker" inspect -f '{{.State.Status}} {{.State.Health.Status}}' "$container")
     case $state in
@@ -38,7 +57,7 @@ wait_until_healthy() {
       *) break ;;
     esac
   done
-  echo "compose.sh: the broker is $state; its last words:" >&2
+  echo "compose.sh: $service is $state; its last words:" >&2
   "$docker" logs --tail 20 "$container" >&2
   exit 1
 }
@@ -46,12 +65,17 @@ wait_until_healthy() {
 case "${1:-}" in
   up)
     build
+    if [ "$file" = docker-compose.ha.yml ]; then make_secret; fi
     "${compose[@]}" up -d
-    wait_until_healthy
+    for service in "${services[@]}"; do wait_until_healthy "$service"; done
+    if [ "$file" = docker-compose.ha.yml ]; then
+      echo "The set is up: name services 10.89.77.21:9876;10.89.77.22:9876;10.89.77.23:9876"
+      exit
+    fi
     echo "Rockhopper is up: name service 127.0.0.1:${ROCKHOPPER_NAMESRV_PORT:-9876}," \
       "from containers of the network ${COMPOSE_PROJECT_NAME}_default broker:9876"
     ;;
   build) build ;;
-  "") sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  "") sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
   *) "${compose[@]}" "$@" ;;
 esac
