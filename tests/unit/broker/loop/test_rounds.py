@@ -289,7 +289,7 @@ async def test_a_handler_that_breaks_costs_its_connection_only(
     def handle(_connection: Connection, _frames: list[Frame]) -> int:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(broken.connection, "_handler", handle)
+    monkeypatch.setattr(broken.connection, "handler", handle)
     await turns(other, lambda: not other.connection.is_waiting and not other.pending)
     assert broken.aborted
     assert [str(problem) for problem in problems] == ["no"]
