@@ -43,6 +43,10 @@ class Member(Protocol):
     def confirmed_offset(self) -> int:
         """Up to where the log may be shown."""
 
+    @property
+    def has_started(self) -> bool:
+        """Whether the rest may be asked."""
+
     def status(self) -> dict[str, object]:
         """All of it, for operators; JSON values."""
 
@@ -111,24 +115,32 @@ class ReplicaProcessors:
         }
         return Response(body=fastjson.dumps({"table": table}).encode())
 
+    @property
+    def _started(self) -> Member:
+        if not self._member.has_started:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, "this replica is starting: ask again in a moment"
+            )
+        return self._member
+
     def status(self, request: Request) -> Response:
         """GET_REPLICA_SET."""
-        return Response(body=fastjson.dumps(self._member.status()).encode())
+        return Response(body=fastjson.dumps(self._started.status()).encode())
 
     def ha_status(self, request: Request) -> Response:
         """GET_BROKER_HA_STATUS."""
-        return Response(body=fastjson.dumps(self._member.ha_runtime_info()).encode())
+        return Response(body=fastjson.dumps(self._started.ha_runtime_info()).encode())
 
     def epoch_cache(self, request: Request) -> Response:
         """GET_BROKER_EPOCH_CACHE."""
-        return Response(body=fastjson.dumps(self._member.epoch_cache()).encode())
+        return Response(body=fastjson.dumps(self._started.epoch_cache()).encode())
 
     async def change(self, request: Request) -> Response:
         """CHANGE_REPLICA_SET: ``action`` is switch, elect, reseed or forget; ``id`` a replica's."""
         action, number = request.ext.get("action", ""), request.ext.get("id", "")
         if number and not number.isdecimal():
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"{number!r} is no replica's id")
-        member = self._member
+        member = self._started
         try:
             match action:
                 case "switch":

@@ -165,6 +165,11 @@ class SetMember:
         return self._confirmed_offset
 
     @property
+    def has_started(self) -> bool:
+        """Whether ``replica`` is there, and with it everything that may be asked of it."""
+        return self._replica is not None and self._replica.has_started
+
+    @property
     def is_serving(self) -> bool:
         """Whether clients are served as a master's."""
         return self._leads_in > 0
@@ -232,7 +237,7 @@ class SetMember:
 
     def standing(self) -> BrokerStanding:
         """What name services are to show."""
-        view = self._replica.machine.view if self._replica and self._replica.has_started else None
+        view = self.replica.machine.view if self.has_started else None
         state = view.state if view else None
         return BrokerStanding(
             replica_id=self._config.replica_id,
@@ -252,9 +257,9 @@ class SetMember:
         if self._leads_in:
             refusal = self.parts.store.refusal
             return str(refusal) if refusal else None
-        if self._replica is None or not self._replica.has_started:
+        if not self.has_started:
             return "this replica is starting"
-        machine = self._replica.machine
+        machine = self.replica.machine
         state = machine.view.state if machine.view else None
         if state is None:
             return "no master is known yet"
@@ -273,7 +278,9 @@ class SetMember:
         )
 
     def metrics(self) -> Iterator[Family]:
-        """What /metrics shows of the set."""
+        """What /metrics shows of the set; nothing until it has started."""
+        if not self.has_started:
+            return iter(())
         return set_metrics.families(
             self.replica.machine,
             self._counts,
@@ -538,7 +545,7 @@ class SetMember:
             await self._open_period(cut_at)
 
     def _flushed(self) -> None:
-        if self._replica is not None and self._replica.has_started:
+        if self.has_started:
             self._wrote()
 
     def _wrote(self) -> None:

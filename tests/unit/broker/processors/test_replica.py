@@ -18,6 +18,7 @@ class Member:
     """Remembers what it was asked for."""
 
     confirmed_offset = 0
+    has_started = True
 
     def __init__(self) -> None:
         self.asked: list[object] = []
@@ -65,6 +66,23 @@ def served(row: Row, code: RequestCode) -> Response:
     response = row.processor(request(code))
     assert isinstance(response, Response)
     return response
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.GET_REPLICA_SET,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
+    ],
+)
+def test_a_replica_that_is_starting_says_so(
+    processors: ReplicaProcessors, member: Member, code: RequestCode
+) -> None:
+    member.has_started = False
+    with pytest.raises(RequestError, match="is starting") as error:
+        served(processors.rows()[code], code)
+    assert error.value.code == ResponseCode.SYSTEM_BUSY
 
 
 def test_clients_are_sent_elsewhere(processors: ReplicaProcessors) -> None:

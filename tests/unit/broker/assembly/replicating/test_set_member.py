@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.assembly.replicating import set_member
-from rockhopper.broker.assembly.replicating.set_member import SwitchError
+from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
+from rockhopper.broker.ha.engine import MemoryEngine
+from rockhopper.broker.ha.running.replica import now_ms
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError
@@ -150,6 +153,15 @@ async def test_a_replica_is_seeded_anew_when_an_operator_says_so(three: ReplicaS
     await three.member(master).switch(number)
     await three.master(but=master)
     assert await read_all(three.nameserver, "orders", 1) == [b"kept"]
+
+
+async def test_a_replica_that_is_starting_says_so(three: ReplicaSet) -> None:
+    broker = three.brokers[1]
+    engine = MemoryEngine(three.memory, now_ms)
+    starting = SetMember(broker, broker, engine, OpenAs(bytes(8), DelayLevels(), 1))
+    assert not starting.has_started
+    assert starting.why_not_ready() == "this replica is starting"
+    assert list(starting.metrics()) == []
 
 
 async def test_what_cannot_be_done_is_refused_with_a_reason(three: ReplicaSet) -> None:
