@@ -147,7 +147,7 @@ class Tables(Part):
         failure: OSError | None = None
         for table in (*self.all, self.subscriptions):
             try:
-                await table.saved()
+                await table.on_disk()
             except OSError as error:
                 failure = failure or error
         if failure is not None:

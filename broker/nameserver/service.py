@@ -78,4 +78,4 @@ class NameService:
             self._scan.cancel()
             self._scan = None
         await self.server.close()
-        await self.values.saved()
+        await self.values.on_disk()

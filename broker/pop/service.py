@@ -126,7 +126,7 @@ class PopService(Part):
         self.reviving.settle()
         await self.compaction.close()
         self.journal.close()
-        await self.request_modes.saved()
+        await self.request_modes.on_disk()
 
     def expire(self) -> None:
         """Forget lanes whose group or topic is gone."""

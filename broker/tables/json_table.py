@@ -271,6 +271,12 @@ class JsonTable(ABC):
             OSError: the disk does not take it.
             StoreError: the replicas of a set did not confirm it in time.
         """
+        await self.on_disk()
+        if self.confirmed is not None:
+            await self.confirmed()
+
+    async def on_disk(self) -> None:
+        """As ``saved``, without the other replicas. Raises OSError."""
         changes = self._changes
         while self._is_saving_on and self._saved_changes < changes:
             self.save_soon()
@@ -278,8 +284,6 @@ class JsonTable(ABC):
                 await asyncio.shield(self.saving)
             if self.save_failure is not None:
                 raise self.save_failure
-        if self.confirmed is not None:
-            await self.confirmed()
 
     def save(self) -> None:
         """Write now, blocking; for where no event loop runs. Raises OSError."""

@@ -123,7 +123,7 @@ class Transactions(Part):
         if self.ledger.awaits_flush:
             await last_flush(store, store.max_commit_log_offset)
         self.settle()
-        await self.counts.saved()
+        await self.counts.on_disk()
 
     def _settle_later(self) -> None:
         loop = asyncio.get_running_loop()

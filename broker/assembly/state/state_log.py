@@ -55,6 +55,7 @@ class StateLog:
         self._lost: deque[_Told] = deque()
         self._timer: asyncio.Handle | None = None
         self._is_failing = False
+        self._is_closed = False
 
     def stage(self, entries: Sequence[Entry], *, alone: bool = False) -> int:
         """Add a record to the pass that is open; its queue offset.
@@ -79,8 +80,10 @@ class StateLog:
         return queue_offset
 
     def note(self, entries: Sequence[Entry], *, alone: bool = False) -> None:
-        """Have a record written soon, whatever it takes."""
+        """Have a record written soon, whatever it takes; after ``close`` it is lost."""
         self._lost.append(_Told(-1, entries, alone))
+        if self._is_closed:
+            return
         self._stage_lost()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_soon(self.flush)
@@ -112,6 +115,8 @@ class StateLog:
 
     def flush(self) -> None:
         """Write what is noted; not in the midst of a pass."""
+        if self._is_closed:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -134,7 +139,7 @@ class StateLog:
             log.error("the other replicas are not told what changes here", reason=str(error))
 
     async def confirmed(self) -> None:
-        """Return when all that is noted is safe.
+        """Return when all that is noted is safe, also what was noted before ``close``.
 
         Raises:
             NotReplicatedError: it was not in time. It stands here all the same.
@@ -157,11 +162,13 @@ class StateLog:
         )
 
     def close(self) -> None:
-        """Note nothing more. What is staged is written, or forgotten if that fails."""
+        """Write nothing more. What is staged is written, or lost if that fails."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._staged:
-            self._staged.clear()
             with contextlib.suppress(StoreError):
                 self._store.commit()
+            self._find_lost()
+            self._staged.clear()

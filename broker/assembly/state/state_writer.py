@@ -135,16 +135,15 @@ class StateWriter:
         visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
 
     def _unhook(self) -> None:
+        # What is answered once the others have it goes on asking: nothing is confirmed any more.
         parts = self._parts
-        for table in self._kept.every.values():
-            table.on_entry, table.confirmed = _ignore, None
+        for table in self._kept.gathered.values():
+            table.on_entry = _ignore
         if (journal := parts.offsets.journal) is not None:
             journal.on_noted = None
-        delivery, visibility = parts.timers.delivery, self._store.visibility
+        delivery = parts.timers.delivery
         parts.delayed.on_pass = parts.pop.lanes.on_noted = parts.locks.on_changed = None
-        parts.sinks.on_intent = parts.sinks.on_published = parts.sinks.confirmed = None
         delivery.on_pass = delivery.on_undone = None
-        visibility.on_deleted = visibility.on_purged = None
 
     async def stop(self) -> None:
         """Tell what is gathered, and nothing more; return when it is safe.

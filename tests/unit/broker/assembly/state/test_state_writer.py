@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from rockhopper.broker.assembly.state.state_records import Kind, decode_state
 from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.store.files.errors import NotReplicatedError
@@ -59,6 +61,31 @@ def test_what_is_popped_is_told_earlier_and_takes_the_rest_along(pair: Pair) -> 
     assert Kind.POPPED in kinds(master, before)
 
 
+def test_an_answer_waits_for_the_replicas_though_nothing_more_is_told(pair: Pair) -> None:
+    master = pair.master
+    store = master.store
+
+    async def change() -> None:
+        store.safe_point.replicate(store.max_commit_log_offset, lambda: None, 5000)
+        master.topics.put(TopicConfig("told"))
+        saved = asyncio.ensure_future(master.topics.saved())
+        stopping = asyncio.ensure_future(writer_of(master).stop())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not saved.done()
+        store.safe_point.confirm(store.max_commit_log_offset)
+        await saved
+        await stopping
+        master.topics.put(TopicConfig("untold"))
+        with pytest.raises(NotReplicatedError):
+            await master.topics.saved()
+        await master.tables.saved()
+
+    master.run(change())
+    pair.follower.take(master)
+    assert "told" in pair.follower.topics
+
+
 def test_an_answer_waits_for_the_replicas(pair: Pair) -> None:
     master = pair.master
     safe_point = master.store.safe_point
@@ -109,7 +136,7 @@ def test_after_the_end_nothing_is_told(pair: Pair) -> None:
         writer_of(master).drop()
         master.topics.put(TopicConfig("orders", write_queue_nums=1))
         master.offsets.commit("orders", GROUP, 0, 6)
-        await master.topics.saved()
+        await master.topics.on_disk()
 
     master.run(drop_and_change())
     master.put_delayed("orders", b"hello")
