@@ -1,17 +1,21 @@
 """Nemesis: does to the processes and to the network what the schedule says, and mends it."""
 
 import asyncio
+import contextlib
 import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from rockhopper.protocol.codes import RequestCode
 from tests.chaos.replicas.network import CLIENTS, Network
 from tests.chaos.replicas.observing import Observer
 from tests.chaos.replicas.schedule import Act, Step
 from tests.chaos.replicas.set_of_replicas import REPLICAS, SetOfReplicas
+from tests.support.raw_peer import RawPeer
 
+SWITCH_TIMEOUT_S = 3.0
 MENDED_WITHIN_S = 8.0
 """How long after the end of a fault it may still be to blame: a lease, an election, a start."""
 
@@ -42,6 +46,8 @@ class Nemesis:
             "kill": self._kill,
             "end": self._end,
             "freeze": self._freeze,
+            "switch": self._switch,
+            "switch-back": self._switch_back,
             "kill-two": self._kill_two,
             "kill-all": self._kill_all,
             "kill-engine": self._kill_engine,
@@ -112,6 +118,19 @@ class Nemesis:
         replica.signal(signal.SIGSTOP)
         await asyncio.sleep(act.lasting_s)
         replica.signal(signal.SIGCONT)
+
+    async def _switch(self, act: Act) -> None:
+        """Ask the master to hand over, which it may refuse."""
+        with contextlib.suppress(OSError, EOFError, TimeoutError):
+            async with asyncio.timeout(act.lasting_s + SWITCH_TIMEOUT_S):
+                async with RawPeer(self._observer.master_address) as peer:
+                    await peer.ask(RequestCode.CHANGE_REPLICA_SET, {"action": "switch"})
+
+    async def _switch_back(self, act: Act) -> None:
+        """Twice, the second time while the first one's clients are passed on."""
+        await self._switch(act)
+        await asyncio.sleep(act.lasting_s)
+        await self._switch(act)
 
     async def _kill_engine(self, act: Act) -> None:
         some = self._dice.sample(self._set.etcd.members, self._how_many())

@@ -7,7 +7,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ANYWHERE = ("kill", "end", "freeze", "kill-two", "kill-all", "kill-engine", "freeze-engine")
+ANYWHERE = (
+    *("kill", "end", "freeze", "kill-two", "kill-all", "kill-engine", "freeze-engine"),
+    *("switch", "switch-back"),
+)
 WITH_CUTS = ("cut-off", "cut-pair", "cut-one-way", "cut-engine", "cut-clients")
 TARGETS = ("master", "master", "follower")
 PAUSE_S = (0.2, 2.5)
