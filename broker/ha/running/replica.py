@@ -251,6 +251,7 @@ class RunningReplica:
 
     async def _tick(self) -> None:
         while True:
+            self._look_at_log_start()
             self.machine.tick(self._now_ms())
             self._perform()
             await asyncio.sleep(TICK_S)
@@ -300,9 +301,14 @@ class RunningReplica:
             log.warning("a peer was refused", peer=link.peer, reason=why)
             return
         self._open[link.number] = link
+        self._look_at_log_start()
         self.machine.received(link.number, hello, self._now_ms())
         self._perform()
         await self._serve(link, decoder)
+
+    def _look_at_log_start(self) -> None:
+        """Retention moves it, and tells nobody; what is older cannot be sent to a follower."""
+        self.machine.standing.log_start = self._log.start_offset
 
     def _why_not(self, hello: Hello) -> str:
         """Why a replica that has greeted rightly is not taken; empty if it is."""
@@ -513,6 +519,15 @@ class RunningReplica:
         try:
             while not link.is_closing and (term := self.machine.term):
                 if term.epoch != action.epoch:
+                    return
+                if stream.offset < self._log.start_offset:
+                    log.warning(
+                        "a follower was outrun by retention and is seeded anew",
+                        peer=link.peer,
+                        follower_end=stream.offset,
+                        log_start=self._log.start_offset,
+                    )
+                    link.close()
                     return
                 stream.more.clear()
                 data = self._log.read(stream.offset, FRAME_SIZE_BYTES)

@@ -59,6 +59,36 @@ async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> No
         assert keeping.unclean_because in ("", SEEDING)
 
 
+async def test_who_was_away_longer_than_the_log_is_kept_begins_anew(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        (other,) = [each for each in rig.members if each is not master]
+        await other.stop()
+        await rig.complete(1)
+        end = master.write(b"x" * 9000)
+        del master.log.data[:8192]
+        master.log.start_offset = 8192
+        await other.start()
+        await rig.complete(2)
+        await until(lambda: other.confirmed == end)
+        assert (other.log.start_offset, other.log.data) == (8192, master.log.data)
+
+
+async def test_who_is_outrun_by_retention_is_let_go_to_begin_anew(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        (other,) = [each for each in rig.members if each is not master]
+        assert master.replica
+        master.log.data += b"x" * 9000
+        del master.log.data[:8192]
+        master.log.start_offset = 8192
+        master.replica.wrote()
+        await until(lambda: other.log.data == master.log.data)
+        assert other.log.start_offset == 8192
+
+
 async def test_a_cut_that_a_crash_has_stopped_is_done_at_the_start(tmp_path: Path) -> None:
     rig = ReplicaRig(tmp_path, 1)
     (only,) = rig.members
