@@ -1,11 +1,12 @@
 """What a person must see of a replica set: said once when it begins, and when it is over."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import structlog
 
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import SetState
+from rockhopper.broker.ha.replica_set import Replica, SetState, View
 
 log = structlog.get_logger("broker.ha")
 
@@ -20,21 +21,31 @@ DIVERGED, UNCLEAN, FLOOR, ENGINE, RETENTION = (
     "falls-out-of-retention",
 )
 REASONS = (DIVERGED, UNCLEAN, FLOOR, ENGINE, RETENTION)
-_AT_ONCE = frozenset({DIVERGED, UNCLEAN, RETENTION})
+
+
+class _Losing(NamedTuple):
+    """A follower far behind: whether it came no nearer in the last minute."""
+
+    since_ms: int
+    lag_bytes: int
+    is_losing: bool
 
 
 class Alarms:
     """Of one replica; ``look`` is to be called about once a second."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], replica_count: int = 0) -> None:
+        """*replica_count* is how many there should be; 0: as many as were seen."""
         self._now_ms = now_ms
+        self._replica_count = replica_count
         self._since_ms: dict[str, int] = {}
+        self._far: dict[Replica, _Losing] = {}
         self.shown: dict[str, str] = {}
         """By reason: the sentence, with its remedy."""
 
     def look(self, machine: Machine, fence: str, engine_silent_ms: int) -> None:
         """Take note of how things are; *fence* is why this replica takes part no more, or blank."""
-        found = dict(_found(machine, fence, engine_silent_ms))
+        found = dict(self._found(machine, fence, engine_silent_ms))
         now_ms = self._now_ms()
         for reason in REASONS:
             text = found.get(reason)
@@ -44,51 +55,106 @@ class Alarms:
                     log.info("an alarm is over", alarm=reason)
                 continue
             since_ms = self._since_ms.setdefault(reason, now_ms)
-            is_due = reason in _AT_ONCE or now_ms - since_ms >= PATIENCE_MS
+            is_due = reason != FLOOR or now_ms - since_ms >= PATIENCE_MS
             if is_due and reason not in self.shown:
                 log.critical("a person must look at this set", alarm=reason, reason=text)
             if is_due:
                 self.shown[reason] = text
 
-
-def _found(machine: Machine, fence: str, engine_silent_ms: int) -> Iterator[tuple[str, str]]:
-    state = machine.view.state if machine.view else None
-    if fence:
-        yield DIVERGED, fence
-    if engine_silent_ms >= PATIENCE_MS:
-        yield (
-            ENGINE,
-            f"the engine has not answered for {engine_silent_ms // 1000} s: nobody could be "
-            "elected now; see haEngine and the engine's own log",
-        )
-    if state is not None:
-        yield from _of_set(machine, state)
-
-
-def _of_set(machine: Machine, state: SetState) -> Iterator[tuple[str, str]]:
-    mine = machine.standing
-    if not mine.is_clean and state.in_sync == {mine.me} and machine.term is None:
-        yield (
-            UNCLEAN,
-            f"replica {mine.me.id} alone is counted in sync, and its machine lost its memory: what "
-            "was acknowledged may be missing. If no other copy can be had, let it lead: rockhopper "
-            "ha elect --unclean",
-        )
-    term = machine.term
-    if term is None:
-        return
-    if len(state.in_sync) <= state.min_in_sync and len(term.followers) + 1 > len(state.in_sync):
-        yield (
-            FLOOR,
-            f"{len(state.in_sync)} replicas are in sync and minInSyncReplicas={state.min_in_sync}: "
-            "if one more is lost, nothing is stored; see why the others are away",
-        )
-    kept_bytes = mine.log_end - mine.log_start
-    for replica, follower in sorted(term.followers.items()):
-        lag_bytes = mine.log_end - max(follower.held_offset, 0)
-        if lag_bytes > max(kept_bytes * RETENTION_SHARE_MAX, LAG_BYTES_MIN):
+    def _found(
+        self, machine: Machine, fence: str, engine_silent_ms: int
+    ) -> Iterator[tuple[str, str]]:
+        view = machine.view
+        state = view.state if view else None
+        if fence:
+            yield DIVERGED, fence
+        if engine_silent_ms >= PATIENCE_MS:
             yield (
-                RETENTION,
-                f"replica {replica.id} is {lag_bytes} bytes behind, of {kept_bytes} that are kept: "
-                "soon it has to be seeded anew",
+                ENGINE,
+                f"the engine has not answered for {engine_silent_ms // 1000} s: nobody could be "
+                "elected now; see haEngine and the engine's own log",
             )
+        if view is None or state is None:
+            return
+        if text := _unclean(machine, view, state):
+            yield UNCLEAN, text
+        if machine.term is not None:
+            if text := self._at_floor(machine, view, state):
+                yield FLOOR, text
+            if text := self._outrun(machine):
+                yield RETENTION, text
+
+    def _at_floor(self, machine: Machine, view: View, state: SetState) -> str:
+        seen = {replica.id for replica in state.in_sync} | set(view.members)
+        if machine.term is not None:
+            seen |= {replica.id for replica in machine.term.followers}
+        count, in_sync = max(self._replica_count, len(seen)), len(state.in_sync)
+        if in_sync > state.min_in_sync or in_sync >= count:
+            return ""
+        meanwhile = (
+            "nothing is stored"
+            if in_sync < state.min_in_sync
+            else "if one more is lost, nothing is stored"
+            if in_sync > 1
+            else "what is stored now is lost with this replica"
+        )
+        return (
+            f"{in_sync} of {count} replicas are in sync and minInSyncReplicas={state.min_in_sync}: "
+            f"{meanwhile}; see why the others are away"
+        )
+
+    def _outrun(self, machine: Machine) -> str:
+        mine, now_ms, texts = machine.standing, self._now_ms(), []
+        kept_bytes = mine.log_end - mine.log_start
+        followers = machine.term.followers if machine.term else {}
+        lags = {
+            replica: mine.log_end - max(follower.held_offset, 0)
+            for replica, follower in followers.items()
+        }
+        limit_bytes = max(kept_bytes * RETENTION_SHARE_MAX, LAG_BYTES_MIN)
+        far, self._far = self._far, {}
+        for replica, lag_bytes in sorted(lags.items()):
+            if lag_bytes <= limit_bytes:
+                continue
+            found = far.get(replica, _Losing(now_ms, lag_bytes, is_losing=False))
+            if now_ms - found.since_ms >= PATIENCE_MS:
+                found = _Losing(now_ms, lag_bytes, lag_bytes >= found.lag_bytes)
+            self._far[replica] = found
+            if found.is_losing:
+                texts.append(
+                    f"replica {replica.id} is {lag_bytes} bytes behind, of {kept_bytes} that are "
+                    "kept: soon it has to be seeded anew; keep more, or see what slows it"
+                )
+        return "; ".join(texts)
+
+
+def _unclean(machine: Machine, view: View, state: SetState) -> str:
+    """What is wrong if nobody may lead, for all that could have lost what was acknowledged."""
+    mine = machine.standing
+    if mine.is_clean or mine.me not in state.in_sync or view.leader or machine.term:
+        return ""
+    others = sorted(replica.id for replica in state.in_sync - {mine.me})
+    if any(number in view.members and view.members[number].is_clean for number in others):
+        return ""
+    away = [number for number in others if number not in view.members]
+    if away:
+        return (
+            f"replica {mine.me.id}'s machine lost its memory, and replicas {_listed(away)}, which "
+            "are in sync, are away: start them, for they may hold all that was acknowledged. If "
+            "that cannot be, let this one lead: rockhopper ha elect --unclean"
+        )
+    if others:
+        return (
+            f"the machines of replicas {_listed(sorted([mine.me.id, *others]))}, which are all "
+            "that are in sync, lost their memory: let the one with the largest LOG END in "
+            "'rockhopper ha status' lead: rockhopper ha elect --unclean"
+        )
+    return (
+        f"replica {mine.me.id} alone is counted in sync, and its machine lost its memory: what "
+        "was acknowledged may be missing. If no other copy can be had, let it lead: rockhopper "
+        "ha elect --unclean"
+    )
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

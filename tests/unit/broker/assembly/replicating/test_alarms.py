@@ -9,7 +9,7 @@ from rockhopper.broker.assembly.replicating import alarms as of_set
 from rockhopper.broker.assembly.replicating.alarms import Alarms
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import Replica, SetState, View
+from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, View
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -33,7 +33,7 @@ def alarms(clock: Clock) -> Alarms:
     return Alarms(clock)
 
 
-def a_machine(in_sync: set[Replica], log_end: int = 1000) -> Machine:
+def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Machine:
     standing = Standing(
         ME,
         "1-a",
@@ -46,7 +46,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000) -> Machine:
         confirmed_offset=0,
     )
     machine = Machine(standing, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
-    machine.view = View(SetState(1, ME, frozenset(in_sync), 1), 1, None)
+    machine.view = View(SetState(1, ME, frozenset(in_sync), floor), 1, None)
     return machine
 
 
@@ -56,6 +56,11 @@ def lead(machine: Machine, held_offset: int = 0) -> None:
     end = machine.standing.log_end
     machine.term = MasterTerm(ME, machine.view.state, 1, end, end, 0, 0, Timing())
     machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=held_offset)
+
+
+def follower_of(machine: Machine) -> Follower:
+    assert machine.term is not None
+    return machine.term.followers[OTHER]
 
 
 def test_nothing_is_wrong(alarms: Alarms) -> None:
@@ -94,18 +99,93 @@ def test_at_the_floor_is_an_alarm_after_a_minute(alarms: Alarms, clock: Clock) -
     assert "minInSyncReplicas=1" in alarms.shown[of_set.FLOOR]
 
 
-def test_an_engine_that_is_away_is_an_alarm(alarms: Alarms, clock: Clock) -> None:
-    alarms.look(a_machine({ME}), "", 61_000)
-    clock.now_ms = of_set.PATIENCE_MS
-    alarms.look(a_machine({ME}), "", 121_000)
-    assert "121 s" in alarms.shown[of_set.ENGINE]
+def test_a_master_that_never_came_back_leaves_its_set_at_the_floor(clock: Clock) -> None:
+    alarms = Alarms(clock, replica_count=3)
+    machine = a_machine({ME, OTHER}, floor=2)
+    lead(machine, 1000)
+    for clock.now_ms in (0, of_set.PATIENCE_MS):
+        alarms.look(machine, "", 0)
+    assert alarms.shown[of_set.FLOOR] == (
+        "2 of 3 replicas are in sync and minInSyncReplicas=2: if one more is lost, nothing is "
+        "stored; see why the others are away"
+    )
 
 
-def test_who_falls_out_of_retention_is_named(alarms: Alarms) -> None:
+def test_below_the_floor_is_said_to_store_nothing(clock: Clock) -> None:
+    alarms = Alarms(clock, replica_count=3)
+    machine = a_machine({ME}, floor=2)
+    lead(machine)
+    for clock.now_ms in (0, of_set.PATIENCE_MS):
+        alarms.look(machine, "", 0)
+    assert "=2: nothing is stored" in alarms.shown[of_set.FLOOR]
+
+
+def test_a_set_that_is_no_larger_than_its_floor_is_whole(clock: Clock) -> None:
+    alarms = Alarms(clock, replica_count=2)
+    machine = a_machine({ME, OTHER}, floor=2)
+    lead(machine, 1000)
+    for clock.now_ms in (0, of_set.PATIENCE_MS):
+        alarms.look(machine, "", 0)
+    assert alarms.shown == {}
+
+
+def test_an_engine_that_is_away_for_a_minute_is_an_alarm(alarms: Alarms) -> None:
+    alarms.look(a_machine({ME}), "", of_set.PATIENCE_MS - 1)
+    assert alarms.shown == {}
+    alarms.look(a_machine({ME}), "", of_set.PATIENCE_MS)
+    assert "60 s" in alarms.shown[of_set.ENGINE]
+
+
+def announced(machine: Machine, replica: Replica, *, is_clean: bool) -> None:
+    assert machine.view is not None
+    member = Announcement(replica, f"i{replica.id}", is_clean=is_clean)
+    machine.view = replace(machine.view, members={**machine.view.members, replica.id: member})
+
+
+def test_when_all_have_lost_their_memory_an_operator_is_asked(alarms: Alarms) -> None:
+    machine = a_machine({ME, OTHER})
+    machine.standing.is_clean = False
+    announced(machine, OTHER, is_clean=False)
+    alarms.look(machine, "", 0)
+    assert "the machines of replicas 1, 2," in alarms.shown[of_set.UNCLEAN]
+
+
+def test_who_may_still_hold_all_is_to_be_started_first(alarms: Alarms) -> None:
+    machine = a_machine({ME, OTHER})
+    machine.standing.is_clean = False
+    alarms.look(machine, "", 0)
+    assert "replicas 2, which are in sync, are away: start them" in alarms.shown[of_set.UNCLEAN]
+
+
+def test_one_that_lost_its_memory_waits_while_another_may_lead(alarms: Alarms) -> None:
+    machine = a_machine({ME, OTHER})
+    machine.standing.is_clean = False
+    announced(machine, OTHER, is_clean=True)
+    alarms.look(machine, "", 0)
+    assert alarms.shown == {}
+
+
+def test_who_falls_out_of_retention_is_named(alarms: Alarms, clock: Clock) -> None:
     machine = a_machine({ME}, log_end=1 << 30)
     lead(machine, 1 << 20)
     alarms.look(machine, "", 0)
-    assert "replica 2 is" in alarms.shown[of_set.RETENTION]
+    assert alarms.shown == {}
+    clock.now_ms = of_set.PATIENCE_MS
+    alarms.look(machine, "", 0)
+    assert "replica 2 is 1072693248 bytes behind" in alarms.shown[of_set.RETENTION]
+    follower_of(machine).held_offset = 1 << 29
+    alarms.look(machine, "", 0)
+    assert of_set.RETENTION not in alarms.shown
+
+
+def test_who_is_far_behind_and_comes_nearer_is_let_be(alarms: Alarms, clock: Clock) -> None:
+    machine = a_machine({ME}, log_end=1 << 30)
+    lead(machine, 1 << 20)
+    alarms.look(machine, "", 0)
+    follower_of(machine).held_offset = 2 << 20
+    clock.now_ms = of_set.PATIENCE_MS
+    alarms.look(machine, "", 0)
+    assert of_set.RETENTION not in alarms.shown
 
 
 def test_a_set_without_state_has_no_alarm(alarms: Alarms) -> None:
