@@ -14,6 +14,22 @@ from rockhopper.broker.ha.timing import Timing
 
 CONNECTIONS_REFUSED = 2
 
+FIRST_START = "first start"
+LEASE_OVER = "the lease was over"
+PROCESS_GONE = "the master's process was gone"
+STARTED_ANEW = "the master's process was started anew"
+PLANNED = "a planned switch"
+BY_OPERATOR = "an operator's, and messages may be lost by it"
+CAUSES = {
+    FIRST_START: "first-start",
+    LEASE_OVER: "lease-over",
+    PROCESS_GONE: "process-gone",
+    STARTED_ANEW: "started-anew",
+    PLANNED: "planned-switch",
+    BY_OPERATOR: "operator",
+}
+"""Of each reason that an election is stored with, the name that it is counted by."""
+
 
 class Campaigning:
     """Decides when; belongs to one machine."""
@@ -59,12 +75,17 @@ class Campaigning:
         me, state = self.standing.me, view.state
         if state is None:
             first = SetState(0, me, frozenset({me}), self._min_in_sync)
-            return Campaign(first.elected(me, epoch, "first start", without_old=False), 0, None)
-        why = self.why or ("displaced" if view.leader else "the lease was over")
+            return Campaign(first.elected(me, epoch, FIRST_START, without_old=False), 0, None)
+        why = self.why or self._cause(view.leader)
         if self.is_by_operator:
             state = replace(state, in_sync=frozenset({me}))
         state = state.elected(me, epoch, why, without_old=True)
         return Campaign(state, view.version, view.leader)
+
+    def _cause(self, displaced: Leader | None) -> str:
+        if displaced is None:
+            return LEASE_OVER
+        return STARTED_ANEW if displaced.id == self.standing.me.id else PROCESS_GONE
 
     def is_electable(self, state: SetState) -> bool:
         """Whether this replica has all that was ever acknowledged."""

@@ -33,7 +33,7 @@ from rockhopper.broker.ha.actions import (
     Send,
     Stream,
 )
-from rockhopper.broker.ha.campaigning import Campaigning
+from rockhopper.broker.ha.campaigning import BY_OPERATOR, PLANNED, Campaigning
 from rockhopper.broker.ha.epochs import common_end, entered
 from rockhopper.broker.ha.following import Following
 from rockhopper.broker.ha.leading import Follower, MasterTerm
@@ -288,7 +288,7 @@ class Machine:
         if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
             raise ValueError(f"replica {view.state.master.id} leads: nothing has to be given up")
         self.standing.is_fenced = False
-        self._campaigning.why = "an operator's, and messages may be lost by it"
+        self._campaigning.why = BY_OPERATOR
         self._campaigning.is_by_operator = True
         self._campaign(view)
 
@@ -339,7 +339,7 @@ class Machine:
         if not is_of_master or not view or not view.state:
             return
         if self._campaigning.is_electable(view.state):
-            self._campaigning.why = "a planned switch"
+            self._campaigning.why = PLANNED
             self._campaign(view)
 
     def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:

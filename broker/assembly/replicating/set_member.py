@@ -467,7 +467,7 @@ class SetMember:
         return self._confirmed_offset if self._is_sync_mode else sys.maxsize
 
     async def _demote(self) -> None:
-        was, self._leads_in = self._leads_in, 0
+        self._leads_in = 0
         guests, self._guests = self._guests, None
         if guests is not None:
             guests.leave()
@@ -476,15 +476,11 @@ class SetMember:
             self._doors.hold_clients()
         await self._close_period()
         await self._open_period(None)
-        log.info("following", id=self._config.replica_id, led=was, log_end=self._end_offset())
 
     def _master_address(self) -> str:
         view = self.replica.machine.view
         master = view.members.get(view.state.master.id) if view and view.state else None
         return master.address if master else ""
-
-    def _end_offset(self) -> int:
-        return self._replica_store.end_offset
 
     # The store.
 

@@ -24,6 +24,7 @@ from rockhopper.broker.ha.messages import Beat, Hello, Refused
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Outcome, Replica
 from rockhopper.broker.ha.running.links import Link, Links, SetFacts
 from rockhopper.broker.ha.running.replica_log import AwayError, ReplicaLog
+from rockhopper.broker.ha.running.role_log import RoleLog
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.ha.wire import WireError
@@ -161,6 +162,7 @@ class RunningReplica:
             now_ms=self._now_ms(),
             spread=lambda: uniform(-1, 1),
         )
+        self._role_log = RoleLog(self._machine)
         self._spawn(self._take_part())
 
     async def close(self) -> None:
@@ -405,6 +407,7 @@ class RunningReplica:
             taken, todo[:] = list(todo), []
             for action in taken:
                 self._do(action)
+        self._role_log.look()
 
     def _do(self, action: actions.Action) -> None:
         match action:
@@ -431,10 +434,10 @@ class RunningReplica:
     def _change_role(self, action: actions.Lead | actions.Resign | actions.Alarm) -> None:
         match action:
             case actions.Lead():
-                log.info("this replica leads", id=self._me.id, epoch=action.epoch)
+                self._role_log.elected(action.epoch)
                 self._listeners.lead(action.epoch)
             case actions.Resign():
-                log.warning("this replica leads no more", epoch=action.epoch, reason=action.why)
+                self._role_log.resigned(action.epoch, action.why)
                 self._listeners.resign(action.why)
             case actions.Alarm():
                 log.critical("a person must look at this replica", reason=action.text)

@@ -2,7 +2,13 @@
 
 from dataclasses import replace
 
-from rockhopper.broker.ha.campaigning import Campaigning
+from rockhopper.broker.ha.campaigning import (
+    FIRST_START,
+    LEASE_OVER,
+    PROCESS_GONE,
+    STARTED_ANEW,
+    Campaigning,
+)
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, View
 from rockhopper.broker.ha.standing import Standing
@@ -72,3 +78,13 @@ def test_whom_an_operator_has_not_designated_does_not_ask() -> None:
         for view in (View(STATE, 5, None), View(None, 0, None)):
             view = replace(view, designated=designated)
             assert campaigning().is_due(view, 0, 0, 100_000) is is_due
+
+
+def test_an_election_says_its_cause() -> None:
+    def why(me: Replica, view: View) -> str:
+        return campaigning(me).request(view, 4).state.history[-1].why
+
+    assert why(B, View(None, 0, None)) == FIRST_START
+    assert why(B, View(STATE, 5, None)) == LEASE_OVER
+    assert why(B, View(STATE, 5, LEADER)) == PROCESS_GONE
+    assert why(A, View(STATE, 5, LEADER)) == STARTED_ANEW
