@@ -29,7 +29,7 @@ import structlog
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
-from rockhopper.broker.assembly.metrics import families, rendered
+from rockhopper.broker.assembly.metrics import families, readiness, rendered
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
@@ -645,7 +645,8 @@ class Broker(ServingParts):
         is_ready = self.why_not_ready() is None
         of_set = () if self.member is None else tuple(self.member.metrics())
         if self.member is not None and not self.member.is_serving:
-            body, content_type = await rendered(self.config, of_set)
+            shown_by_all = (readiness(is_ready=is_ready), *of_set)
+            body, content_type = await rendered(self.config, shown_by_all)
             return Page(body, content_type=content_type)
         shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
         body, content_type = await rendered(self.config, chain(shown, of_set))

@@ -103,7 +103,7 @@ def families(
     yield _gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
     yield _gauge("rocketmq_topic_number", "Topics").add(len(topics))
     yield _gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(parts.groups))
-    yield _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
+    yield readiness(is_ready=is_ready)
     yield from _waiting(stalls, parts.timers)
     yield _gauge("rockhopper_parked_pulls", "Pulls that wait").add(len(parts.long_polling))
     yield None
@@ -117,6 +117,11 @@ def families(
     yield from _pop(parts.pop)
     yield None
     yield from _lag(store, topics, parts.offsets, consumers)
+
+
+def readiness(*, is_ready: bool) -> Family:
+    """What /readyz says, of a broker under any role."""
+    return _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
 
 
 def _gauge(name: str, help_text: str, *labels: str) -> Family:

@@ -24,9 +24,9 @@ import structlog
 
 from rockhopper.broker.assembly.metrics import Family
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.assembly.replicating import set_metrics, set_status
-from rockhopper.broker.assembly.replicating.alarms import Alarms
+from rockhopper.broker.assembly.replicating import set_status
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
+from rockhopper.broker.assembly.replicating.set_watch import SetWatch
 from rockhopper.broker.assembly.state.state_applier import StateApplier
 from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.assembly.state.state_writer import StateWriter
@@ -52,9 +52,6 @@ from rockhopper.protocol.names import STATE_TOPIC
 log = structlog.get_logger("broker.ha")
 
 LOOK_INTERVAL_S = 0.05
-LOOKS_PER_ALARM = 20
-
-
 SWITCH_TIMEOUT_S = 2.0
 ASK_AGAIN_S = 0.25
 BEHIND_BYTES_MAX = 1 << 20
@@ -126,9 +123,7 @@ class SetMember:
         self.parts = parts
         self._fence = ""
         """Why this replica takes part no more, until a person has looked; blank if it does."""
-        self.alarms = Alarms(now_ms)
-        self._looks = 0
-        self._counts = dict.fromkeys(("elections", "resignations", "cuts", "seeds"), 0)
+        self._watch = SetWatch(now_ms, parts.config.replication.replicas)
         self._doors = doors
         self._engine = engine
         self._open_as = open_as
@@ -155,8 +150,13 @@ class SetMember:
 
     @property
     def replica(self) -> RunningReplica:
-        """What decides; there once it is open."""
-        assert self._replica is not None
+        """What decides.
+
+        Raises:
+            SwitchError: it is not there yet: this replica is starting.
+        """
+        if self._replica is None or not self._replica.has_started:
+            raise SwitchError("this replica is starting: ask again in a moment")
         return self._replica
 
     @property
@@ -172,7 +172,7 @@ class SetMember:
     @property
     def is_serving(self) -> bool:
         """Whether clients are served as a master's."""
-        return self._leads_in > 0
+        return self._leads_in > 0 and self._writer is not None
 
     async def open(self, membership: Membership) -> None:
         """Open the store as a follower's, and take part in the set.
@@ -256,6 +256,8 @@ class SetMember:
             return self._fence
         if self._leads_in:
             refusal = self.parts.store.refusal
+            if refusal is None and not self.is_serving:
+                return "this replica was elected, and is about to serve"
             return str(refusal) if refusal else None
         if not self.has_started:
             return "this replica is starting"
@@ -274,20 +276,15 @@ class SetMember:
             machine,
             machine.view,
             confirmed_offset=self._confirmed_offset,
-            alarms=list(self.alarms.shown.values()),
+            alarms=list(self._watch.alarms.shown.values()),
         )
 
     def metrics(self) -> Iterator[Family]:
-        """What /metrics shows of the set; nothing until it has started."""
-        if not self.has_started:
+        """What /metrics shows of the set: nothing while this replica is starting."""
+        replica = self._replica
+        if replica is None or not replica.has_started:
             return iter(())
-        return set_metrics.families(
-            self.replica.machine,
-            self._counts,
-            self.alarms.shown,
-            confirmed_offset=self._confirmed_offset,
-            engine_silent_ms=self.replica.engine_silent_ms,
-        )
+        return self._watch.families(replica.machine, replica.engine_health, self._confirmed_offset)
 
     def ha_runtime_info(self) -> JsonObject:
         """As RocketMQ's HARuntimeInfo."""
@@ -380,12 +377,12 @@ class SetMember:
 
     def _lead(self, epoch: int) -> None:
         self._elected_in = epoch
-        self._counts["elections"] += 1
+        self._watch.elected(self.replica.machine)
         self._changed.set()
 
     def _resign(self, why: str) -> None:
         self._elected_in, self._is_deposed = 0, True
-        self._counts["resignations"] += 1
+        self._watch.resigned()
         self._deposed.set()
         self._replica_store.is_following = False
         self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
@@ -532,10 +529,10 @@ class SetMember:
             self.parts.store.depose(DeposedError("the log of this replica is being cut"))
             await self._close_period()
             if cut_at is not None:
-                self._counts["cuts"] += 1
+                self._watch.cut(self._replica_store.end_offset - cut_at)
                 self._confirmed_offset = min(self._confirmed_offset, cut_at)
             if between is not None:
-                self._counts["seeds"] += 1
+                self._watch.seeded()
                 self._confirmed_offset = 0
                 await asyncio.get_running_loop().run_in_executor(None, between)
             await self._open_period(cut_at)
@@ -559,9 +556,7 @@ class SetMember:
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
         self._look_once()
-        self._looks += 1
-        if self._looks % LOOKS_PER_ALARM == 0:
-            self.alarms.look(self.replica.machine, self._fence, self.replica.engine_silent_ms)
+        self._watch.look(self.replica.machine, self._fence, self.replica.engine_health)
 
     def _look_once(self) -> None:
         if not self._leads_in:

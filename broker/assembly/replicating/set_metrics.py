@@ -1,24 +1,26 @@
 """The numbers of a replica for /metrics, whoever leads."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rockhopper.broker.assembly.metrics import Family
 from rockhopper.broker.assembly.replicating.alarms import REASONS
+from rockhopper.broker.ha.campaigning import CAUSES
 from rockhopper.broker.ha.machine import Machine, Role
+from rockhopper.broker.ha.running.engine_health import EngineHealth
+
+_PAST = {
+    "resignations": "Times that this replica ceased to lead",
+    "cuts": "Times that the end of its log was cut",
+    "cut_bytes": "What was cut of it: none of that was acknowledged",
+    "seeds": "Times that its log was replaced by its master's",
+}
 
 
-def families(
-    machine: Machine,
-    counts: Mapping[str, int],
-    alarms: Mapping[str, str],
-    *,
-    confirmed_offset: int,
-    engine_silent_ms: int,
-) -> Iterator[Family]:
-    """Every metric; *counts* are totals since the start, by their names."""
+def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
+    """Who leads and who is in sync, as this replica knows."""
     state = machine.view.state if machine.view else None
-    standing, term = machine.standing, machine.term
-    role = Family("gauge", "rockhopper_ha_role", "1 for the role of this replica", "role")
+    standing = machine.standing
+    role = _gauge("role", "1 for the role of this replica", "role")
     for each in Role:
         role.add(each is machine.role, each.value)
     yield role
@@ -32,31 +34,61 @@ def families(
     yield _gauge("is_in_sync", "1 when this replica is one of them").add(
         bool(state and standing.me in state.in_sync)
     )
+    yield _gauge("log_start_bytes", "Where it begins: what is older was removed").add(
+        standing.log_start
+    )
     yield _gauge("log_end_bytes", "Where the log of this replica ends").add(standing.log_end)
     yield _gauge("confirmed_bytes", "Up to where all in sync hold it").add(confirmed_offset)
-    yield _gauge("engine_silent_seconds", "Since the engine answered last").add(
-        engine_silent_ms / 1000
-    )
-    lag = _gauge("lag_bytes", "What a follower lacks, as its master sees it", "replica")
+
+
+def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
+    """How far each is behind that is connected; *seconds* of where its log ends."""
+    term, end = machine.term, machine.standing.log_end
+    lag_bytes = _gauge("lag_bytes", "What a follower lacks, as its master sees it", "replica")
+    lag_seconds = _gauge("lag_seconds", "How old that is, to a second", "replica")
     for replica, follower in sorted(term.followers.items()) if term else ():
         if follower.link is not None:
-            lag.add(max(standing.log_end - max(follower.held_offset, 0), 0), str(replica.id))
-    yield lag
-    for name, count in counts.items():
-        yield Family("counter", f"rockhopper_ha_{name}_total", _HELP[name]).add(count)
+            held = max(follower.held_offset, 0)
+            lag_bytes.add(max(end - held, 0), str(replica.id))
+            lag_seconds.add(seconds(held) if held < end else 0, str(replica.id))
+    yield lag_bytes
+    yield lag_seconds
+
+
+def of_engine(health: EngineHealth) -> Iterator[Family]:
+    """How the engine answers."""
+    yield _gauge("engine_silent_seconds", "Since the engine answered last").add(
+        health.silent_ms / 1000
+    )
+    yield _gauge("engine_renewal_seconds", "What the last renewal of the lease took").add(
+        health.renewal_ms / 1000
+    )
+    yield _counter("engine_unknown", "Changes whose outcome the engine did not tell").add(
+        health.unknown_count
+    )
+
+
+def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator[Family]:
+    """Totals since the start; *elections* by cause."""
+    won = _counter("elections", "Elections that this replica won", "cause")
+    for cause in (*CAUSES.values(), "other"):
+        won.add(elections.get(cause, 0), cause)
+    yield won
+    for name, help_text in _PAST.items():
+        yield _counter(name, help_text).add(counts.get(name, 0))
+
+
+def of_alarms(shown: Mapping[str, str]) -> Family:
+    """Each alarm there can be."""
     alarm = _gauge("alarm", "1 for what a person must see", "reason")
     for reason in REASONS:
-        alarm.add(reason in alarms, reason)
-    yield alarm
-
-
-_HELP = {
-    "elections": "Times that this replica began to lead",
-    "resignations": "Times that it ceased to",
-    "cuts": "Times that the end of its log was cut",
-    "seeds": "Times that its log was replaced by its master's",
-}
+        alarm.add(reason in shown, reason)
+    return alarm
 
 
 def _gauge(name: str, help_text: str, *labels: str) -> Family:
     return Family("gauge", f"rockhopper_ha_{name}", help_text, *labels)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Family:
+    return Family("counter", f"rockhopper_ha_{name}_total", help_text, *labels)

@@ -22,6 +22,7 @@ from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Outcome, Replica
+from rockhopper.broker.ha.running.engine_health import EngineHealth
 from rockhopper.broker.ha.running.links import Link, Links, SetFacts
 from rockhopper.broker.ha.running.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.ha.running.role_log import RoleLog
@@ -106,7 +107,7 @@ class RunningReplica:
         self._me = Replica(membership.id, keeping.store)
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
         self._server: asyncio.Server | None = None
-        self._engine_answered_at_ms = now()
+        self.engine_health = EngineHealth(now)
         self._is_closing = False
         self._machine: Machine | None = None
 
@@ -115,11 +116,6 @@ class RunningReplica:
         """What decides; there from ``start`` on."""
         assert self._machine is not None
         return self._machine
-
-    @property
-    def engine_silent_ms(self) -> int:
-        """How long the engine has not answered."""
-        return self._now_ms() - self._engine_answered_at_ms
 
     @property
     def has_started(self) -> bool:
@@ -247,7 +243,7 @@ class RunningReplica:
 
     async def _watch(self) -> None:
         async for view in self._engine.watch():
-            self._engine_answered_at_ms = self._now_ms()
+            self.engine_health.answered()
             self.machine.saw(view, self._now_ms())
             self._perform()
 
@@ -451,21 +447,23 @@ class RunningReplica:
             case actions.Campaign():
                 me = Leader(self._me.id, self._incarnation, action.state.epoch)
                 outcome, view = await engine.campaign(action, me)
+                self.engine_health.told(outcome)
                 machine.campaigned(outcome, view, self._now_ms())
             case actions.Alter():
                 outcome, version = await engine.alter(action)
+                self.engine_health.told(outcome)
                 machine.altered(outcome, version, self._now_ms())
             case actions.Renew():
                 epoch = machine.term.epoch if machine.term else 0
                 me = Leader(self._me.id, self._incarnation, epoch)
                 outcome = await engine.renew(me, action.version) if epoch else Outcome.REFUSED
-                if outcome is not Outcome.UNKNOWN:
-                    self._engine_answered_at_ms = self._now_ms()
+                if epoch:
+                    self.engine_health.renewed(outcome, asked_at_ms)
                 machine.renewed(outcome, asked_at_ms)
             case actions.Read():
                 try:
                     machine.saw(await engine.read(), self._now_ms())
-                    self._engine_answered_at_ms = self._now_ms()
+                    self.engine_health.answered()
                 except EngineError as error:
                     log.warning("the engine does not answer", reason=str(error))
         self._perform()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from rockhopper.broker.assembly.replicating import set_member
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
+from rockhopper.broker.broker import Broker
 from rockhopper.broker.ha.engine import MemoryEngine
 from rockhopper.broker.ha.running.replica import now_ms
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -189,3 +191,40 @@ async def test_status_names_master_and_replicas(three: ReplicaSet) -> None:
     assert three.member(other).why_not_ready() is None
     assert three.member(other).standing().broker_id == other
     assert three.member(master).standing().broker_id == 0
+
+
+async def test_metrics_are_shown_in_any_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: dict[str, list[str]] = {}
+    refuse, build_parts = Broker.refuse, Broker.build_parts
+
+    async def look(broker: Broker, when: str) -> None:
+        pages[when] = (await broker.metrics()).body.decode().splitlines()
+
+    async def refusing(broker: Broker, undo: AsyncExitStack) -> None:
+        await look(broker, "starting")
+        await refuse(broker, undo)
+
+    async def building(broker: Broker) -> None:
+        await look(broker, "elected")
+        await build_parts(broker)
+
+    monkeypatch.setattr(Broker, "refuse", refusing)
+    monkeypatch.setattr(Broker, "build_parts", building)
+    async with ReplicaSet(tmp_path, monkeypatch, {"minInSyncReplicas": "1"}) as replicas:
+        await replicas.start(1)
+        number = await replicas.master(in_sync=1)
+        await look(replicas.brokers[number], "serving")
+
+    def value(when: str, name: str) -> str:
+        return next((each.split()[-1] for each in pages[when] if each.startswith(name)), "")
+
+    role = "rockhopper_ha_role"
+    assert [value(when, "rockhopper_ready{") for when in pages] == ["0.0", "0.0", "1.0"]
+    assert [value(when, role) != "" for when in pages] == [False, True, True]
+    assert [value(when, "rocketmq_topic_number{") != "" for when in pages] == [False, False, True]
+    assert [line for line in pages["serving"] if "elections_total" in line and "1.0" in line] == [
+        'rockhopper_ha_elections_total{cause="first-start",cluster="DefaultCluster",'
+        'node_id="broker-a",node_type="broker"} 1.0'
+    ]

@@ -1,0 +1,39 @@
+"""How the engine of consensus answers: what is shown of it, and what an alarm rests on."""
+
+from collections.abc import Callable
+
+from rockhopper.broker.ha.replica_set import Outcome
+
+
+class EngineHealth:
+    """Of one replica's conversation with it."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._answered_at_ms = now_ms()
+        self.renewal_ms = 0
+        """What the last renewal of a lease took."""
+        self.unknown_count = 0
+        """Changes whose outcome it did not tell."""
+
+    @property
+    def silent_ms(self) -> int:
+        """How long it has not answered."""
+        return self._now_ms() - self._answered_at_ms
+
+    def answered(self) -> None:
+        """Take note that it did, just now."""
+        self._answered_at_ms = self._now_ms()
+
+    def told(self, outcome: Outcome) -> None:
+        """Take note of what became of a change."""
+        if outcome is Outcome.UNKNOWN:
+            self.unknown_count += 1
+        else:
+            self.answered()
+
+    def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
+        """Take note of a renewal."""
+        self.told(outcome)
+        if outcome is not Outcome.UNKNOWN:
+            self.renewal_ms = self._now_ms() - asked_at_ms

@@ -1,0 +1,34 @@
+"""How the engine answers."""
+
+from rockhopper.broker.ha.replica_set import Outcome
+from rockhopper.broker.ha.running.engine_health import EngineHealth
+
+
+class Clock:
+    now_ms = 1000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def test_an_answer_ends_the_silence_and_an_unknown_outcome_does_not() -> None:
+    clock = Clock()
+    health = EngineHealth(clock)
+    clock.now_ms = 5000
+    health.told(Outcome.UNKNOWN)
+    assert (health.silent_ms, health.unknown_count) == (4000, 1)
+    health.told(Outcome.REFUSED)
+    assert (health.silent_ms, health.unknown_count) == (0, 1)
+    clock.now_ms = 6000
+    health.answered()
+    assert health.silent_ms == 0
+
+
+def test_a_renewal_is_timed_if_it_was_answered() -> None:
+    clock = Clock()
+    health = EngineHealth(clock)
+    clock.now_ms = 1030
+    health.renewed(Outcome.DONE, 1000)
+    clock.now_ms = 3000
+    health.renewed(Outcome.UNKNOWN, 1000)
+    assert health.renewal_ms == 30
