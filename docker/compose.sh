@@ -7,7 +7,8 @@
 #   docker/compose.sh ...     anything else goes to compose as it is: logs, ps, restart, down --volumes
 #                             (behind "ha", to the set's)
 #
-# DOCKER names the client, COMPOSE_PROJECT_NAME the project, ROCKHOPPER_*_PORT the published ports.
+# DOCKER names the client, COMPOSE_PROJECT_NAME the project, ROCKHOPPER_*_PORT the published ports,
+# ROCKHOPPER_NETWORK the first three numbers of the set's addresses.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 docker=${DOCKER:-docker}
@@ -28,6 +29,7 @@ if [ "${1:-}" = ha ]; then
   file=docker-compose.ha.yml services=(broker1 broker2 broker3)
   export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME}-ha
   export ROCKHOPPER_ETCD_IMAGE=${ROCKHOPPER_ETCD_IMAGE:-rockhopper-etcd}
+  export ROCKHOPPER_NETWORK=${ROCKHOPPER_NETWORK:-10.89.77}
 fi
 compose+=(-f "$root/docker/$file")
 
@@ -69,13 +71,13 @@ case "${1:-}" in
     "${compose[@]}" up -d
     for service in "${services[@]}"; do wait_until_healthy "$service"; done
     if [ "$file" = docker-compose.ha.yml ]; then
-      echo "The set is up: name services 10.89.77.21:9876;10.89.77.22:9876;10.89.77.23:9876"
+      echo "The set is up: name services $ROCKHOPPER_NETWORK.21:9876;$ROCKHOPPER_NETWORK.22:9876;$ROCKHOPPER_NETWORK.23:9876"
       exit
     fi
     echo "Rockhopper is up: name service 127.0.0.1:${ROCKHOPPER_NAMESRV_PORT:-9876}," \
       "from containers of the network ${COMPOSE_PROJECT_NAME}_default broker:9876"
     ;;
   build) build ;;
-  "") sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  "") sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
   *) "${compose[@]}" "$@" ;;
 esac
