@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,29 +101,63 @@ async def test_topics_groups_and_offsets_are_there_after_a_switch(three: Replica
     assert broker.offsets.get("made", "readers", 0) == 1
 
 
+class Sends:
+    """Sends without a pause; the first that fails ends the test."""
+
+    def __init__(self, nameserver: str) -> None:
+        self.count = 0
+        self._nameserver = nameserver
+        self._stop = asyncio.Event()
+
+    async def __aenter__(self) -> "Sends":
+        self._running = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        await self._running
+
+    async def _run(self) -> None:
+        async with Producer(self._nameserver, group="p") as producer:
+            await asyncio.gather(*(self._send(producer) for _ in range(4)))
+
+    async def _send(self, producer: Producer) -> None:
+        while not self._stop.is_set():
+            await producer.send("orders", b"%d" % self.count, timeout_s=HANG_S)
+            self.count += 1
+
+    async def go_on(self) -> None:
+        """Return when some more were answered."""
+        wanted = self.count + 100
+        await until(lambda: self.count >= wanted)
+
+
 async def test_no_send_fails_during_a_switch(three: ReplicaSet) -> None:
-    stop, sent = asyncio.Event(), 0
-    async with Producer(three.nameserver, group="p") as producer:
-
-        async def run() -> None:
-            nonlocal sent
-            while not stop.is_set():
-                await producer.send("orders", b"%d" % sent)
-                sent += 1
-
-        def has_sent(count: int) -> bool:
-            return sent >= count
-
-        running = asyncio.gather(*(run() for _ in range(4)))
+    async with Sends(three.nameserver) as sends:
         for _ in range(3):
-            count = sent + 100
-            await until(partial(has_sent, count))
+            await sends.go_on()
             first = await three.master(in_sync=3)
             await three.member(first).switch(None)
             await three.master(but=first)
-        stop.set()
-        await running
-    assert len(await read_all(three.nameserver, "orders", sent)) == sent
+    assert len(await read_all(three.nameserver, "orders", sends.count)) == sends.count
+
+
+async def test_every_replica_is_restarted_without_a_failed_send(three: ReplicaSet) -> None:
+    async with Sends(three.nameserver) as sends:
+        master = await three.master(in_sync=3)
+        for number in [each for each in three.brokers if each != master]:
+            await three.stop(number)
+            await sends.go_on()
+            await three.start(number)
+            await three.master(in_sync=3)
+        await three.member(master).switch(None)
+        await three.master(in_sync=3, but=master)
+        await sends.go_on()
+        await three.stop(master)
+        await sends.go_on()
+        await three.start(master)
+        await three.master(in_sync=3)
+    assert len(await read_all(three.nameserver, "orders", sends.count)) == sends.count
 
 
 async def test_alone_below_the_floor_nothing_is_stored(
