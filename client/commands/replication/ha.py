@@ -13,6 +13,7 @@ from rockhopper.client.commands.output import write_json, write_line
 from rockhopper.client.commands.replication import set_status
 from rockhopper.client.commands.replication.change import change
 from rockhopper.client.commands.running import Failure, confirm, run
+from rockhopper.protocol.codes import ResponseCode
 
 TAKEOVER_TIMEOUT_S = 120.0
 _LOOK_INTERVAL_S = 0.2
@@ -96,14 +97,19 @@ def status(broker: str, as_json: bool) -> None:
 
 async def _status(address: str, as_json: bool) -> None:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.errors import RequestRefusedError
 
     async with Admin() as admin:
-        found = await set_status.of_set(admin, address)
-        facts = await admin.broker_status(address) if found is None else {}
-    if found is not None:
-        write_json(found) if as_json else set_status.show(found)
-        return
-    master = facts.get("followedMaster")
+        try:
+            found = await set_status.of_set(admin, address)
+        except RequestRefusedError as error:
+            facts = await admin.broker_status(address)
+            master = facts.get("followedMaster")
+            if master is None and error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+        else:
+            write_json(found) if as_json else set_status.show(found)
+            return
     if as_json:
         keys = ("commitLogMinOffset", "commitLogMaxOffset", "masterBehindBytes", "followState")
         write_json({"broker": address, "master": master, **{key: facts.get(key) for key in keys}})

@@ -1,5 +1,6 @@
 """`rockhopper ha status` of a replica set: who leads, who is in sync, and what to look at."""
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +15,40 @@ TIMEOUT_S = 3.0
 COLUMNS = ("REPLICA", "ADDRESS", "ROLE", "IN SYNC", "CLEAN", "LOG END", "BEHIND")
 
 
-async def of_set(admin: "Admin", address: str) -> dict[str, Any] | None:
-    """The set that the broker at *address* is a replica of; None if it is of none.
+async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
+    """The set that the broker at *address* is a replica of, as its master sees it.
 
-    Asked of its master, where that can be reached: it alone knows how far the others are.
+    All of its replicas are asked: each knows of its own log and its own alarms, and the master
+    alone how far the others are. ``answers`` says who did; an alarm begins with who has it.
+
+    Raises:
+        RequestRefusedError: it is of no set, or is starting.
+        ClientError: it cannot be reached.
     """
-    try:
-        status = await _ask(admin, address)
-    except ClientError:
-        return None
-    master = next((each["address"] for each in status["replicas"] if each["isMaster"]), "")
-    if master and master != address:
-        try:
-            return await _ask(admin, master) | {"asked": master}
-        except ClientError:
-            pass  # What the replica itself knows is shown.
-    return status | {"asked": address}
+    first = await _ask(admin, address)
+    told = {first["id"]: first}
+    others = {
+        each["id"]: each["address"]
+        for each in first["replicas"]
+        if each["address"] and each["id"] not in told
+    }
+    answers = await asyncio.gather(
+        *(_ask(admin, other) for other in others.values()), return_exceptions=True
+    )
+    for number, answer in zip(others, answers, strict=True):
+        if isinstance(answer, dict):
+            told[number] = answer
+        elif not isinstance(answer, ClientError):
+            raise answer
+    status = told.get(first["masterId"], first)
+    for each in status["replicas"]:
+        each["answers"] = each["id"] in told
+        if each["answers"]:
+            each["logEnd"] = told[each["id"]]["logEnd"]
+    status["alarms"] = [
+        f"replica {number}: {text}" for number in sorted(told) for text in told[number]["alarms"]
+    ]
+    return status | {"asked": others.get(status["id"], address)}
 
 
 async def _ask(admin: "Admin", address: str) -> dict[str, Any]:
@@ -57,6 +76,8 @@ def show(status: dict[str, Any]) -> None:
 
 def _row(replica: dict[str, Any], status: dict[str, Any]) -> tuple[object, ...]:
     role = "master" if replica["isMaster"] else "follower"
+    if not replica["answers"]:
+        role = "no answer"
     held, end = replica.get("heldOffset"), replica.get("logEnd")
     behind = "-" if held is None else max(status["logEnd"] - held, 0)
     return (

@@ -1,16 +1,21 @@
 """`rockhopper ha status` of a set: what it shows of a status as brokers give it."""
 
+import json
 from typing import Any
 
 import pytest
 
 from rockhopper.client.commands.replication import set_status
+from rockhopper.client.errors import ClientError
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
 
 
 def a_status() -> dict[str, Any]:
     one = {
         "id": 1,
         "address": "b1:10911",
+        "answers": True,
         "isRunning": True,
         "isMaster": True,
         "isInSync": True,
@@ -18,8 +23,16 @@ def a_status() -> dict[str, Any]:
         "logEnd": 1000,
     }
     two = one | {"id": 2, "address": "b2:10911", "isMaster": False, "heldOffset": 900}
-    gone = {"id": 3, "address": "", "isRunning": False, "isMaster": False, "isInSync": False}
+    gone = {
+        "id": 3,
+        "address": "",
+        "answers": False,
+        "isRunning": False,
+        "isMaster": False,
+        "isInSync": False,
+    }
     return {
+        "id": 1,
         "epoch": 4,
         "masterId": 1,
         "minInSyncReplicas": 2,
@@ -47,3 +60,50 @@ def test_who_leads_who_lags_and_who_is_away(capsys: pytest.CaptureFixture[str]) 
 def test_a_set_without_a_master(capsys: pytest.CaptureFixture[str]) -> None:
     set_status.show(a_status() | {"masterId": 0, "history": [], "alarms": []})
     assert "replica nobody leads" in capsys.readouterr().out
+
+
+def test_one_that_does_not_answer_though_it_was_there(capsys: pytest.CaptureFixture[str]) -> None:
+    status = a_status()
+    status["replicas"][1]["answers"] = False
+    set_status.show(status)
+    assert "no answer" in capsys.readouterr().out.splitlines()[3]
+
+
+class Brokers:
+    """Replicas by their addresses; one that is missing cannot be reached."""
+
+    def __init__(self, answers: dict[str, dict[str, Any]]) -> None:
+        self.answers = answers
+
+    async def request(self, address: str, code: RequestCode, *, timeout_s: float) -> Command:
+        assert (code, timeout_s) == (RequestCode.GET_REPLICA_SET, set_status.TIMEOUT_S)
+        if address not in self.answers:
+            raise ClientError(f"{address} refused the connection")
+        return Command(code=0, opaque=1, ext={}, body=json.dumps(self.answers[address]).encode())
+
+
+async def of_set(answers: dict[str, dict[str, Any]], address: str) -> dict[str, Any]:
+    return await set_status.of_set(Brokers(answers), address)  # type: ignore[arg-type]
+
+
+def a_followers() -> dict[str, Any]:
+    return a_status() | {"id": 2, "logEnd": 950, "alarms": ["its log is another"], "minInSync": 0}
+
+
+async def test_a_follower_that_is_asked_shows_what_the_master_knows_and_its_own_alarms() -> None:
+    found = await of_set({"b1:10911": a_status(), "b2:10911": a_followers()}, "b2:10911")
+    assert (found["id"], found["asked"]) == (1, "b1:10911")
+    assert found["alarms"] == ["replica 1: the engine is away", "replica 2: its log is another"]
+    assert [each["answers"] for each in found["replicas"]] == [True, True, False]
+    assert [each.get("logEnd") for each in found["replicas"]] == [1000, 950, None]
+
+
+async def test_without_the_master_a_follower_shows_what_it_knows() -> None:
+    found = await of_set({"b2:10911": a_followers()}, "b2:10911")
+    assert (found["id"], found["asked"]) == (2, "b2:10911")
+    assert [each["answers"] for each in found["replicas"]] == [False, True, False]
+
+
+async def test_who_cannot_be_reached_is_an_error() -> None:
+    with pytest.raises(ClientError, match="b3:10911 refused"):
+        await of_set({"b1:10911": a_status()}, "b3:10911")
