@@ -261,6 +261,8 @@ class SetMember:
             return str(refusal) if refusal else None
         if not self.has_started:
             return "this replica is starting"
+        if not self._replica_store.is_following:
+            return "this replica is taking another role"
         machine = self.replica.machine
         state = machine.view.state if machine.view else None
         if state is None:

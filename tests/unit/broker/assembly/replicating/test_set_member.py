@@ -226,6 +226,24 @@ async def test_status_names_master_and_replicas(three: ReplicaSet) -> None:
     assert three.member(master).standing().broker_id == 0
 
 
+async def test_who_is_taking_another_role_is_not_ready(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+    refuse = Broker.refuse
+
+    async def refusing(broker: Broker, undo: AsyncExitStack) -> None:
+        seen.append(broker.why_not_ready())
+        await refuse(broker, undo)
+
+    monkeypatch.setattr(Broker, "refuse", refusing)
+    first = await three.master(in_sync=3)
+    await three.member(first).switch(None)
+    await until(lambda: bool(seen))
+    await until(lambda: three.brokers[first].why_not_ready() is None)
+    assert seen == ["this replica is taking another role"]
+
+
 async def test_metrics_are_shown_in_any_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.replica_set import ReplicaSet
+from tests.support.turns import until
 
 
 @pytest.fixture
@@ -25,6 +26,7 @@ async def test_the_set_is_switched_and_what_is_refused_says_why(three: ReplicaSe
     done = await line.run("ha", "switch", "--broker", there, "--to", str(other))
     assert (done.code, done.out) == (0, f"replica {other} leads\n")
     await three.master(in_sync=3, but=master)
+    await until(lambda: three.member(master).why_not_ready() is None)
     again = await line.run("ha", "switch", "-b", there)
     assert again.code == 1
     assert "this replica does not lead: ask the master" in again.err
