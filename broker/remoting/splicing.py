@@ -143,7 +143,7 @@ class _Splice(asyncio.Protocol):
 
     def close(self) -> None:
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
 
 def passed_on_unless(

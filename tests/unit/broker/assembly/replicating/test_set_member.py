@@ -187,6 +187,7 @@ async def test_a_replica_is_seeded_anew_when_an_operator_says_so(three: ReplicaS
     await three.same_logs()
     await three.member(master).switch(number)
     await three.master(but=master)
+    assert "orders" in three.brokers[number].topics.configs
     assert await read_all(three.nameserver, "orders", 1) == [b"kept"]
 
 
