@@ -81,6 +81,18 @@ final class JavaAdmin {
         });
     }
 
+    /** Return what mqadmin's haStatus is told by {@code broker}. */
+    static JSONObject haStatus(JSONObject command) throws Exception {
+        return with(command, admin ->
+                JSONObject.from(admin.getBrokerHAStatus(command.getString("broker"))));
+    }
+
+    /** Return what mqadmin's getBrokerEpoch is told by {@code broker}. */
+    static JSONObject epochs(JSONObject command) throws Exception {
+        return with(command, admin ->
+                JSONObject.from(admin.getBrokerEpochCache(command.getString("broker"))));
+    }
+
     /** Return {@code [queueId, min, max, earliestStoreTime, offsetAt(timeMs)]} of each queue. */
     static JSONArray offsets(JSONObject command) throws Exception {
         return with(command, admin -> {

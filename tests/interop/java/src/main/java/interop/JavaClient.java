@@ -36,6 +36,8 @@ public final class JavaClient {
             Map.entry("deleteTopic", JavaAdmin::deleteTopic),
             Map.entry("topics", JavaAdmin::topics),
             Map.entry("cluster", JavaAdmin::cluster),
+            Map.entry("haStatus", JavaAdmin::haStatus),
+            Map.entry("epochs", JavaAdmin::epochs),
             Map.entry("sqlVerdicts", JavaFilter::verdicts),
             Map.entry("offsets", JavaAdmin::offsets),
             Map.entry("request", JavaRequestReply::request),
