@@ -336,10 +336,12 @@ async def seeding(etcd: str, _rounds: int) -> dict[str, Any]:
             )
             began_s = time.monotonic()
             while True:
-                answer = await admin.request(other.address, RequestCode.GET_REPLICA_SET)
-                status = json.loads(answer.body)
-                if status["isClean"] and status["logEnd"] >= size:
-                    break
+                # Its port is closed for a moment while its store is replaced.
+                with contextlib.suppress(ClientError):
+                    answer = await admin.request(other.address, RequestCode.GET_REPLICA_SET)
+                    status = json.loads(answer.body)
+                    if status["isClean"] and status["logEnd"] >= size:
+                        break
                 await asyncio.sleep(0.05)
         seeded_s = time.monotonic() - began_s
         allocated = sum(path.stat().st_blocks * 512 for path in log.iterdir())
