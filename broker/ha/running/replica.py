@@ -392,7 +392,9 @@ class RunningReplica:
             log.error("the master's log cannot be appended", reason=str(error))
             link.close()
             return
-        self.machine.wrote(self._log.end_offset, self._log.held_offset)
+        # One acknowledgement, for the log and the beat that came with it.
+        standing = self.machine.standing
+        standing.log_end, standing.held_offset = self._log.end_offset, self._log.held_offset
         self.machine.received(link.number, data.beat, self._now_ms())
 
     # Actions.
