@@ -488,23 +488,22 @@ class Broker(ServingParts):
 
     def _make_name_service(self, connections_max: int) -> NameService:
         config = self.config
-        local = EmbeddedBroker(
-            config.cluster_name,
-            config.broker_name,
-            self._instance,
-            topics=self.topics,
-            permission=lambda: self.config.live.broker_permission,
-            address_for=self._address_for,
-            may_have_group=self._may_have_group,
-            standing=self.standing,
-        )
-        local.slaves_port = self._slaves_port
         service = NameService(
             config,
             access=self.access,
             connections_max=connections_max,
             now_ms=self.steady_ms,
-            local=local,
+            local=EmbeddedBroker(
+                config.cluster_name,
+                config.broker_name,
+                self._instance,
+                topics=self.topics,
+                permission=lambda: self.config.live.broker_permission,
+                address_for=self._address_for,
+                may_have_group=self._may_have_group,
+                standing=self.standing,
+                slaves_port=self._slaves_port,
+            ),
         )
         service.load()
         return service
