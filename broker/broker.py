@@ -28,7 +28,6 @@ import structlog
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.assembly.classic.slave_port import SlavePort
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.metrics import families, readiness, rendered
 from rockhopper.broker.assembly.parts import ServingParts
@@ -47,7 +46,6 @@ from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
@@ -63,7 +61,6 @@ from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.setting_fields import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
@@ -129,8 +126,6 @@ class Broker(ServingParts):
         self._settings_at_start: BrokerConfig | None = None
         self.follower: Follower | None = None
         """There while this broker follows another."""
-        self.slaves: SlavePort | None = None
-        """There with haMode=classic."""
         self.member: SetMember | None = None
         """There while this broker is a replica of a set."""
         self._splicing: asyncio.TimerHandle | None = None
@@ -251,46 +246,14 @@ class Broker(ServingParts):
                 self.name_service = self._make_name_service(name_share)
             self.open_store(store_host, levels, mapped_files_max=mapped_files_share())
         self._build(store_host, levels)
-        self.slaves = self._make_slave_port()
         self._make_server(store_host, broker_share)
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
         self._undo.push_async_callback(self.parts.close)
-        if self.slaves is not None:
-            await self._let_slaves_in(self.slaves)
         with store_errors_explained(config.store.root):
             await self.parts.open()
         await self._open_ports()
         self._is_ready = True
-
-    @property
-    def _slaves_port(self) -> int:
-        """Where slaves of RocketMQ's may copy the log; 0: nowhere."""
-        replication, port = self.config.replication, self._ports.number("listenPort")
-        return replication.ha_port(port) if replication.mode is HaMode.CLASSIC else 0
-
-    def _make_slave_port(self) -> SlavePort | None:
-        if not self._slaves_port:
-            return None
-        following = self.config.following
-        return SlavePort(
-            self.store,
-            self.config.store.commit_log_file_size_bytes,
-            heartbeat_s=following.send_heartbeat_interval_ms / 1000,
-            silence_s=following.housekeeping_interval_ms / 1000,
-        )
-
-    async def _let_slaves_in(self, slaves: SlavePort) -> None:
-        try:
-            await slaves.start(self.config.bind_address, self._slaves_port)
-        except OSError as error:
-            raise StartError(f"haListenPort {self._slaves_port} cannot be had: {error}") from error
-        self._undo.push_async_callback(slaves.close)
-
-    def _classic_rows(self, slaves: SlavePort) -> dict[int, Row]:
-        host = fixed_host(self.config.bind_address, self.config.broker_ip1)
-        address = f"{host}:{self._ports.number('listenPort')}"
-        return ClassicProcessors(slaves, self.store, address, host).rows()
 
     def _build(self, store_host: bytes, levels: DelayLevels) -> None:
         self.build(
@@ -477,8 +440,6 @@ class Broker(ServingParts):
 
     def _make_server(self, store_host: bytes, connections_max: int) -> None:
         table = build_table(self)
-        if self.slaves is not None:
-            table |= self._classic_rows(self.slaves)
         if self.member is not None:
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
         dispatcher = Dispatcher(table, self.access)
@@ -502,7 +463,6 @@ class Broker(ServingParts):
                 address_for=self._address_for,
                 may_have_group=self._may_have_group,
                 standing=self.standing,
-                slaves_port=self._slaves_port,
             ),
         )
         service.load()

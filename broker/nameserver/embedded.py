@@ -26,15 +26,12 @@ class EmbeddedBroker:
         address_for: Callable[["Connection"], str],
         may_have_group: Callable[[str], bool] = lambda _group: False,
         standing: Callable[[], BrokerStanding] = lambda: ALONE,
-        slaves_port: int = 0,
     ) -> None:
         self.cluster = cluster
         self.name = name
         self.instance = instance
         """What the broker sends with a registration, so that its own is told from a stranger's."""
         self.address_for = address_for
-        self.slaves_port = slaves_port
-        """Where slaves of RocketMQ's may copy its log; 0: nowhere."""
         self.standing = standing
         """What it is in its replica set just now."""
         self._topics = topics

@@ -44,7 +44,6 @@ from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
-from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.bodies import topics as bodies
 from rockhopper.protocol.bodies.properties_text import encode_properties_text
 from rockhopper.protocol.bodies.route import (
@@ -86,8 +85,6 @@ ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-# Ordinals of V5_3_3 and V5_3_4.
-TABLES_DESTROYED_BY = frozenset({479, 481})
 
 
 class NameServiceProcessors:
@@ -219,8 +216,6 @@ class NameServiceProcessors:
     def register(self, request: Request) -> Response | Awaitable[Response | None]:
         """103: a broker elsewhere says what it serves."""
         fields = request.fields(RegisterBrokerRequest)
-        if self._is_slave_of_local(fields):
-            return self._welcome_slave(request)
         if self._is_local(request, fields.broker_name):
             return Response(ext={}, body=self._order_topics())
         return self._registrations.read(
@@ -247,30 +242,6 @@ class NameServiceProcessors:
     def _order_topics(self) -> bytes:
         values = self._values.namespace(ORDER_TOPIC_NAMESPACE)
         return KVTable(values).encode() if values else b""
-
-    def _is_slave_of_local(self, fields: RegisterBrokerRequest) -> bool:
-        local = self._local
-        is_named = local is not None and local.slaves_port > 0 and fields.broker_name == local.name
-        return is_named and fields.broker_id != MASTER_ID
-
-    def _welcome_slave(self, request: Request) -> Response:
-        """Tell a slave where its master is; clients do not see it.
-
-        Raises:
-            Refusal: its release deletes all its topics and groups whenever the tables differ.
-        """
-        assert self._local is not None
-        if request.command.version in TABLES_DESTROYED_BY:
-            raise Refusal(
-                "slaves of RocketMQ 5.3.3 and 5.3.4 delete all their topics and groups when the "
-                "master's tables differ (apache/rocketmq#9984): follow with another release"
-            )
-        address = self._local.address_for(request.connection)
-        host = split_address(address)[0]
-        response = RegisterBrokerResponse(
-            ha_server_addr=join_address(host, self._local.slaves_port), master_addr=address
-        )
-        return Response(ext=encode_fields(response), body=self._order_topics())
 
     def _is_local(self, request: Request, broker_name: str | None) -> bool:
         """Whether the broker of this process registers, which needs no registering."""

@@ -25,7 +25,6 @@ class HaMode(Enum):
 
     SYNC = "sync"
     ASYNC = "async"
-    CLASSIC = "classic"
 
 
 class EngineAddress(NamedTuple):
@@ -83,8 +82,7 @@ class ReplicaConfig:
 
     mode: HaMode = setting("haMode", HaMode.SYNC)
     """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what the
-    master has: a failover may lose the newest messages. ``classic``: no set, and no haEngine, but
-    RocketMQ's slaves, or whoever reaches haListenPort, may copy this broker's log."""
+    master has: a failover may lose the newest messages."""
 
     lease_ms: int = setting("haLeaseTtl", 4000, least=1000, most=60_000)
     """Ours. How long a master that is gone keeps others from being elected when its process cannot
@@ -129,8 +127,6 @@ class ReplicaConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.mode is HaMode.CLASSIC and self.engine:
-            raise SettingError("haMode", "classic", "a set has its own slaves: leave haEngine out")
         if not self.is_replica:
             return
         parse_engine(self.engine)
