@@ -10,7 +10,7 @@ from typing import cast
 
 from rockhopper.broker.remoting.server import socket_address
 from rockhopper.protocol.addresses import split_address
-from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
+from rockhopper.protocol.codes import FLAG_ONEWAY, LanguageCode, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import FrameDecoder
@@ -142,7 +142,7 @@ class _LinkProtocol(asyncio.Protocol):
     def tell(self, code: int, ext: dict[str, str]) -> None:
         if self._transport is not None:
             self._opaque += 1
-            command = Command(code=code, opaque=self._opaque, flag=FLAG_ONEWAY, ext=ext)
+            command = _command(code, self._opaque, ext, flag=FLAG_ONEWAY)
             self._transport.write(encode_command(command))
 
     async def call(self, code: int, ext: dict[str, str], body: bytes) -> Command:
@@ -152,7 +152,7 @@ class _LinkProtocol(asyncio.Protocol):
         opaque = self._opaque
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._calls[opaque] = future
-        self._transport.write(encode_command(Command(code=code, opaque=opaque, ext=ext, body=body)))
+        self._transport.write(encode_command(_command(code, opaque, ext, body)))
         try:
             return await future
         finally:
@@ -178,3 +178,12 @@ async def serves(address: str) -> None:
             await asyncio.sleep(LOOK_INTERVAL_S)
     finally:
         link.close()
+
+
+def _command(
+    code: int, opaque: int, ext: dict[str, str], body: bytes = b"", *, flag: int = 0
+) -> Command:
+    """A request that names its language: the version alone is also that of a RocketMQ."""
+    return Command(
+        code=code, opaque=opaque, flag=flag, ext=ext, body=body, language=LanguageCode.PYTHON.value
+    )
