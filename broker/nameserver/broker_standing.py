@@ -27,11 +27,18 @@ class BrokerStanding:
     """Where clients reach the replicas that run, by replica id; its own does not count."""
     shows_followers: bool = True
     """Whether clients are told of followers."""
+    slaves_port: int = 0
+    """Of a broker that is in no set: where RocketMQ's slaves follow it; 0 if none may."""
 
     @property
     def is_in_set(self) -> bool:
         """Whether other brokers of this name are its replicas, and no mistake."""
         return self.replica_id > 0
+
+    @property
+    def shares_name(self) -> bool:
+        """Whether other brokers of this name, under ids of their own, are no mistake."""
+        return self.is_in_set or self.slaves_port > 0
 
     @property
     def is_leading(self) -> bool:
@@ -62,6 +69,9 @@ class BrokerStanding:
         *registered_epoch*: one of an earlier epoch than this standing's is not believed, one of a
         later is believed instead.
         """
+        if self.slaves_port:
+            slaves = {number: at for number, at in registered.items() if number != MASTER_ID}
+            return {MASTER_ID: own_address, **dict(sorted(slaves.items()))}
         addresses = {**self.addresses, self.replica_id: own_address}
         leader = self._leader_id() if registered_epoch <= self.epoch else 0
         master = addresses.get(leader) if leader else None

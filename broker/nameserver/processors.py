@@ -18,6 +18,7 @@ from rockhopper.broker.nameserver.registering import RegistrationReader
 from rockhopper.broker.nameserver.registration import INSTANCE_FIELD
 from rockhopper.broker.nameserver.route_table import (
     TOPICS_PER_STEP,
+    Accepted,
     Member,
     Registration,
     Route,
@@ -44,6 +45,7 @@ from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
+from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.bodies import topics as bodies
 from rockhopper.protocol.bodies.properties_text import encode_properties_text
 from rockhopper.protocol.bodies.route import (
@@ -216,7 +218,7 @@ class NameServiceProcessors:
     def register(self, request: Request) -> Response | Awaitable[Response | None]:
         """103: a broker elsewhere says what it serves."""
         fields = request.fields(RegisterBrokerRequest)
-        if self._is_local(request, fields.broker_name):
+        if self._is_local(request, fields):
             return Response(ext={}, body=self._order_topics())
         return self._registrations.read(
             request, fields, lambda registration: self._register(request, registration)
@@ -234,23 +236,35 @@ class NameServiceProcessors:
         is_master = registration.broker_id == MASTER_ID
         creates = request.ext.get(CREATES_FIELD) if is_master and not connection.closed else None
         self.sharing.registered(connection, registration.cluster, registration.name, creates)
+        if self._local is not None and registration.name == self._local.name:
+            accepted = self._followed(self._local, request, accepted)
         response = RegisterBrokerResponse(
             ha_server_addr=accepted.master_ha_address, master_addr=accepted.master_address
         )
         return Response(ext=encode_fields(response), body=self._order_topics())
 
+    def _followed(self, local: EmbeddedBroker, request: Request, accepted: Accepted) -> Accepted:
+        """Where a slave of the broker in this process is to follow it."""
+        port = local.standing().slaves_port
+        if not port:
+            return accepted
+        address = local.address_for(request.connection)
+        return Accepted(address, join_address(split_address(address)[0], port))
+
     def _order_topics(self) -> bytes:
         values = self._values.namespace(ORDER_TOPIC_NAMESPACE)
         return KVTable(values).encode() if values else b""
 
-    def _is_local(self, request: Request, broker_name: str | None) -> bool:
+    def _is_local(self, request: Request, fields: RegisterBrokerRequest) -> bool:
         """Whether the broker of this process registers, which needs no registering."""
         local = self._local
         if local is None:
             return False
         if request.ext.get(INSTANCE_FIELD) == local.instance:
             return True
-        if broker_name == local.name and not local.standing().is_in_set:
+        standing = local.standing()
+        is_slave = fields.broker_id != MASTER_ID and standing.shares_name
+        if fields.broker_name == local.name and not (standing.is_in_set or is_slave):
             raise Refusal(
                 f"brokerName {local.name} is that of the broker which runs this name service: "
                 "give the other broker a name of its own"

@@ -230,7 +230,7 @@ class RouteTable:
             and registration.acting_master is not None
             and registration.broker_id == min(member.addresses)
         )
-        if not (is_master or is_prime_slave):
+        if not (is_master or is_prime_slave) or self._follows_local(member.name):
             return
         for name, mapping in registration.mappings.items():
             self._mappings.setdefault(name, {})[member.name] = mapping
@@ -248,6 +248,11 @@ class RouteTable:
                 if member.name in brokers and name not in registration.topics
             ]:
                 self._remove_topic(name, member.name)
+
+    def _follows_local(self, name: str) -> bool:
+        """Whether a slave of this process' broker registers, whose topics are known here."""
+        local = self._local
+        return local is not None and local.name == name and local.standing().slaves_port > 0
 
     def _accepted(self, member: Member, registration: Registration) -> Accepted:
         if registration.broker_id == MASTER_ID:
@@ -293,7 +298,8 @@ class RouteTable:
             is_known = self._members.pop(member.name, None) is not None
             if is_known and not self._is_local(member.name):
                 self._note_departed(member.name)
-            self._write_wiped.discard(member.name)
+            if not self._is_local(member.name):
+                self._write_wiped.discard(member.name)
             for name in [name for name, brokers in self._topics.items() if member.name in brokers]:
                 self._remove_topic(name, member.name)
         log.info("broker unregistered", broker=member.name, address=address)
@@ -424,7 +430,7 @@ class RouteTable:
         local = self._local
         assert local is not None
         standing = local.standing()
-        if not standing.is_in_set:
+        if not standing.shares_name:
             return Member(local.cluster, local.name, {MASTER_ID: address})
         member = self._members.get(local.name)
         registered = member.addresses if member is not None else {}

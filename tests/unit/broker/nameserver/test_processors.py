@@ -205,6 +205,30 @@ def test_a_broker_of_the_same_name_is_taken_only_into_a_replica_set(server: Name
     assert broker["brokerAddrs"] == {"0": "127.0.0.1:10911", "2": "10.0.0.2:10911"}
 
 
+def test_a_slave_of_the_broker_here_is_told_where_to_follow_it(server: NameServer) -> None:
+    names = {"brokerName": server.config.broker_name, "clusterName": server.config.cluster_name}
+    server.standing = BrokerStanding(slaves_port=10_912)
+    refused = server.register(**names)
+    assert "give the other broker a name of its own" in (refused.remark or "")
+    taken = server.register(**names, brokerId="1", enableActingMaster="false")
+    assert taken.ext == {"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"}
+    route = json.loads(server.ask(ROUTE, {"topic": "TBW102"}).body)
+    (broker,) = route["brokerDatas"]
+    assert broker["brokerAddrs"] == {"0": "127.0.0.1:10911", "1": "10.0.0.2:10911"}
+    # Topics are known better here than at a slave.
+    assert server.ask(ROUTE, {"topic": "orders"}).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_a_slave_that_goes_lets_no_producer_back(server: NameServer) -> None:
+    names = {"brokerName": server.config.broker_name, "clusterName": server.config.cluster_name}
+    server.standing = BrokerStanding(slaves_port=10_912)
+    server.register(**names, brokerId="1")
+    server.routes.set_write_wiped(server.config.broker_name, wiped=True)
+    server.ask(RequestCode.UNREGISTER_BROKER, FIELDS | names, peer=REMOTE)
+    route = json.loads(server.ask(ROUTE, {"topic": "TBW102"}).body)
+    assert [queues["perm"] & 2 for queues in route["queueDatas"]] == [0]
+
+
 def test_a_follower_creates_no_topic_for_a_look_up(tmp_path: Path, clock: Clock) -> None:
     config = build_config({"autoCreateTopic": "on-lookup"})
     server = NameServer(tmp_path, config, with_broker=True, clock=clock)
