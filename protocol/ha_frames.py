@@ -47,6 +47,23 @@ def encode_ha_frame(frame: HaFrame) -> bytes:
     return _HEAD.pack(frame.offset, len(frame.data)) + frame.data
 
 
+class HaReportDecoder:
+    """Cuts what a slave sends into reports."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> int | None:
+        """The last report that *data* completes: only that counts. None while there is none."""
+        data = self._rest + data
+        whole = len(data) - len(data) % _REPORT.size
+        self._rest = data[whole:]
+        if not whole:
+            return None
+        (offset,) = _REPORT.unpack_from(data, whole - _REPORT.size)
+        return int(offset)
+
+
 class HaFrameDecoder:
     """Cuts what a master sends into frames."""
 

@@ -9,6 +9,7 @@ from rockhopper.protocol.ha_frames import (
     FRAME_SIZE_BYTES_MAX,
     HaFrame,
     HaFrameDecoder,
+    HaReportDecoder,
     encode_ha_frame,
     encode_report,
 )
@@ -19,6 +20,15 @@ STREAM = bytes.fromhex("0000000000000401 00000003 aabbcc 0000000000000404 000000
 
 def test_a_report_is_eight_bytes() -> None:
     assert encode_report(1025) == bytes.fromhex("0000000000000401")
+
+
+@given(st.integers(0, 24))
+def test_the_last_whole_report_counts(split: int) -> None:
+    stream = b"".join(encode_report(offset) for offset in (5, 6, 7))
+    decoder = HaReportDecoder()
+    first = decoder.feed(stream[:split])
+    assert first == (4 + split // 8 if split >= 8 else None)
+    assert decoder.feed(stream[split:]) == (7 if split < 24 else None)
 
 
 @given(st.integers(0, len(STREAM)), st.integers(0, len(STREAM)))
