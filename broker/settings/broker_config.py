@@ -5,6 +5,7 @@
     nameserver_config.py     the name service's
     following_config.py      of a broker that follows another
     replica_config.py        of a replica of a set
+    classic_config.py        of a master that RocketMQ's slaves follow
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
 Values come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
+from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
@@ -63,6 +65,7 @@ class BrokerConfig:
     name_service: NameServiceConfig = NameServiceConfig()
     following: FollowingConfig = FollowingConfig()
     replication: ReplicaConfig = ReplicaConfig()
+    classic: ClassicConfig = ClassicConfig()
 
     role: Role = setting("role", Role.ALL)
     """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of
@@ -78,8 +81,9 @@ class BrokerConfig:
     """0. Which replica of a set this is says haReplicaId; which of them leads, its engine."""
 
     broker_role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER)
-    """Without haEngine, SYNC_MASTER waits for nobody. With it, and without haMode, ASYNC_MASTER is
-    haMode=async, and SYNC_MASTER is haMode=sync with minInSyncReplicas=1."""
+    """Without haEngine, SYNC_MASTER waits for nobody, unless haMode=classic: then for as many as
+    inSyncReplicas says. With it, and without haMode, ASYNC_MASTER is haMode=async, and SYNC_MASTER
+    is haMode=sync with minInSyncReplicas=1."""
 
     brokers: int = setting("brokers", 1, least=0, most=64)
     """Ours. How many brokers run side by side under one parent process, as brokerName-0, -1 …, each
@@ -187,6 +191,7 @@ class BrokerConfig:
                 "followMaster", self.following.follow_master, "one broker alone can follow one"
             )
         self._check_replica()
+        self._check_master()
         for key, name in (
             ("brokerName", self.broker_name),
             ("brokerClusterName", self.cluster_name),
@@ -222,3 +227,52 @@ class BrokerConfig:
                 f"this broker follows followMaster={self.following.follow_master}: take over first "
                 "(rockhopper ha takeover), then start it with haEngine and without followMaster",
             )
+
+    @property
+    def acknowledging_slaves(self) -> int:
+        """How many slaves must have a message before it is acknowledged."""
+        is_sync = self.broker_role is BrokerRole.SYNC_MASTER and self.replication.serves_slaves
+        return self.classic.in_sync_replicas - 1 if is_sync else 0
+
+    def _check_master(self) -> None:
+        replication = self.replication
+        if not replication.serves_slaves:
+            return
+        key, value = "haMode", replication.mode.value
+        if self.brokers != 1:
+            raise SettingError(
+                key, value, f"brokers={self.brokers} in one process, of which none can have slaves"
+            )
+        if self.role is Role.NAMESERVER:
+            raise SettingError(key, value, "a name service alone has no slaves: remove it")
+        if self.following.follow_master:
+            raise SettingError(
+                key,
+                value,
+                "this broker follows a master itself, and only a master can be followed: remove "
+                "haMode or followMaster",
+            )
+        least, count = replication.min_in_sync_replicas, self.classic.in_sync_replicas
+        if least > max(count, 1) and self.broker_role is BrokerRole.SYNC_MASTER:
+            raise SettingError(
+                "minInSyncReplicas",
+                least,
+                f"no send waits for more than inSyncReplicas={count}: raise that as well",
+            )
+
+    def slave_warnings(self) -> list[str]:
+        """What an operator should know of a master's settings."""
+        count = self.classic.in_sync_replicas
+        if self.replication.serves_slaves:
+            found = [
+                "haMode=classic: whoever reaches haListenPort gets every message and may "
+                "acknowledge in a slave's place; let only the slaves reach it"
+            ]
+            if count > 1 and not self.acknowledging_slaves:
+                found.append(
+                    f"inSyncReplicas={count} is waited for by a SYNC_MASTER alone: set brokerRole"
+                )
+            return found
+        if count > 1 and not self.replication.is_replica:
+            return [f"inSyncReplicas={count} has no effect without haMode=classic"]
+        return []

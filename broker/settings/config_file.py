@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.replica_config import ReplicaConfig, in_our_terms
@@ -44,6 +45,7 @@ _OUR_KEYS = frozenset(
         NameServiceConfig,
         FollowingConfig,
         ReplicaConfig,
+        ClassicConfig,
     )
     for _, known in settings_of(part)
 )
@@ -121,7 +123,7 @@ def load_config(
         )
     config = build_config(texts)
     warnings += _place_warnings(texts, StoreLayout.of(config.store))
-    warnings += in_our_terms(texts)[1] + config.replication.warnings()
+    warnings += in_our_terms(texts)[1] + config.replication.warnings() + config.slave_warnings()
     if (
         config.broker_ip1
         and is_loopback(config.bind_address)
@@ -147,6 +149,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
         name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),
         following=FollowingConfig(**parse_fields(FollowingConfig, texts)),
         replication=ReplicaConfig(**parse_fields(ReplicaConfig, texts)),
+        classic=ClassicConfig(**parse_fields(ClassicConfig, texts)),
         **parse_fields(BrokerConfig, texts),
     )
 
@@ -189,6 +192,7 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
         **format_fields(config.name_service),
         **format_fields(config.following),
         **format_fields(config.replication),
+        **format_fields(config.classic),
     }
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))

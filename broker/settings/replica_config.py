@@ -25,6 +25,7 @@ class HaMode(Enum):
 
     SYNC = "sync"
     ASYNC = "async"
+    CLASSIC = "classic"
 
 
 class EngineAddress(NamedTuple):
@@ -82,7 +83,9 @@ class ReplicaConfig:
 
     mode: HaMode = setting("haMode", HaMode.SYNC)
     """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what the
-    master has: a failover may lose the newest messages."""
+    master has: a failover may lose the newest messages. ``classic``, without haEngine: RocketMQ's
+    slaves follow this broker by haListenPort, where nobody is asked who he is. Whoever reaches that
+    port gets every message: let only the slaves do so."""
 
     lease_ms: int = setting("haLeaseTtl", 4000, least=1000, most=60_000)
     """Ours. How long a master that is gone keeps others from being elected when its process cannot
@@ -129,6 +132,13 @@ class ReplicaConfig:
         check_fields(self)
         if not self.is_replica:
             return
+        if self.serves_slaves:
+            raise SettingError(
+                "haMode",
+                self.mode.value,
+                "RocketMQ's slaves are served without an engine: remove haEngine, or set haMode to "
+                "sync or async",
+            )
         parse_engine(self.engine)
         self._check_numbers()
         if (self.engine_cert_file is None) is not (self.engine_key_file is None):
@@ -170,6 +180,11 @@ class ReplicaConfig:
     def is_replica(self) -> bool:
         """Whether this broker is part of a set."""
         return bool(self.engine)
+
+    @property
+    def serves_slaves(self) -> bool:
+        """Whether this broker is a master that RocketMQ's slaves follow."""
+        return self.mode is HaMode.CLASSIC
 
     @property
     def engine_address(self) -> EngineAddress:

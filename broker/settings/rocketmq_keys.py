@@ -42,9 +42,8 @@ _WITHOUT_EFFECT_TEXT = """
     flushCommitLogLeastPages flushCommitLogThoroughInterval
     flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
     flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
-    haFlowControlEnable haMaxGapNotInSync
-    haMaxTimeSlaveNotCatchup haServerAddr haTransferBatchSize
-    heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode inSyncReplicas
+    haFlowControlEnable haMaxTimeSlaveNotCatchup haServerAddr
+    heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
     initPopOffsetByCheckMsgInMem kvConfigPath litePullMessageThreadPoolNums
     litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
     loadBalanceThreadPoolQueueCapacity lockInStrictMode logicalDiskSpaceCleanForciblyThreshold
@@ -77,7 +76,7 @@ _WITHOUT_EFFECT_TEXT = """
     skipPreOnline spinLockCollisionRetreatOptimalDegree
     splitRegistrationSize storeCheckpoint storePathBrokerIdentity storePathCheckpoint
     storePathConsumeQueue storePathDLedgerCommitLog storePathEpochFile storePathIndex
-    subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod syncFromLastFile
+    subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod
     syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerCongestNumEachSlot
     timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
     timerFlushIntervalMs timerGetMessageThreadNum timerMetricSmallThreshold
