@@ -21,7 +21,8 @@ UNSERVED = (
     Unserved(
         (905, 906, 908),
         "master and slaves of a broker",
-        "Slaves: there is no replication yet. A broker here is always the master.",
+        "906 and 908 are served under `haMode=classic`. 905: slaves that act as the master, which "
+        "none does here: a replica set elects one.",
     ),
     Unserved(
         range(1001, 1019),
