@@ -28,6 +28,7 @@ import structlog
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.assembly.classic.master import ClassicMaster
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.metrics import families, readiness, rendered
 from rockhopper.broker.assembly.parts import ServingParts
@@ -46,6 +47,7 @@ from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
@@ -131,6 +133,8 @@ class Broker(ServingParts):
         self._splicing: asyncio.TimerHandle | None = None
         self._guests: Handover | None = None
         self._refusing: FrameHandler | None = None
+        self.master: ClassicMaster | None = None
+        """There while RocketMQ's slaves may follow this broker."""
         self._shares = 0, 0
         self._store_host = b""
         self._levels = DelayLevels(config.delay_levels)
@@ -204,6 +208,8 @@ class Broker(ServingParts):
         if config.role is Role.ALL:
             self._ports.bind("namesrvPort", config.namesrv_port)
         self._ports.bind("listenPort", config.listen_port)
+        if config.replication.serves_slaves:
+            self._ports.bind("haListenPort", config.replication.ha_port(config.listen_port))
         if not self._is_temporary:
             layout = StoreLayout.of(config.store)
             with store_errors_explained(config.store.root):
@@ -246,9 +252,14 @@ class Broker(ServingParts):
                 self.name_service = self._make_name_service(name_share)
             self.open_store(store_host, levels, mapped_files_max=mapped_files_share())
         self._build(store_host, levels)
+        if config.replication.serves_slaves:
+            self.master = ClassicMaster(self.store, config)
         self._make_server(store_host, broker_share)
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
+        if self.master is not None:
+            self.master.open()
+            self._undo.push_async_callback(self._let_slaves_go)
         self._undo.push_async_callback(self.parts.close)
         with store_errors_explained(config.store.root):
             await self.parts.open()
@@ -329,7 +340,10 @@ class Broker(ServingParts):
 
     def standing(self) -> BrokerStanding:
         """What name services are to show of this broker."""
-        return ALONE if self.member is None else self.member.standing()
+        if self.member is not None:
+            return self.member.standing()
+        ha_port = self._ports.number("haListenPort")
+        return BrokerStanding(slaves_port=ha_port) if ha_port else ALONE
 
     # What a replica opens for its clients, from role to role: see Doors.
 
@@ -427,6 +441,11 @@ class Broker(ServingParts):
         """See Doors."""
         self.failed.set()
 
+    async def _let_slaves_go(self) -> None:
+        master, self.master = self.master, None
+        if master is not None:
+            await master.close()
+
     async def _stop_following(self) -> None:
         follower, self.follower = self.follower, None
         if follower is not None:
@@ -440,6 +459,10 @@ class Broker(ServingParts):
 
     def _make_server(self, store_host: bytes, connections_max: int) -> None:
         table = build_table(self)
+        if self.master is not None:
+            ha_port = self._ports.number("haListenPort")
+            classic = ClassicProcessors(self.master, self.store, self._address_for, ha_port)
+            table |= classic.rows(table)
         if self.member is not None:
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
         dispatcher = Dispatcher(table, self.access)
@@ -487,7 +510,7 @@ class Broker(ServingParts):
             self.topics,
             self._advertiser,
             instance=self._instance,
-            ha_port=replication.ha_port(port),
+            ha_port=self._ports.number("haListenPort") or replication.ha_port(port),
             standing=self.standing,
         )
 
@@ -505,8 +528,11 @@ class Broker(ServingParts):
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         undo.push_async_callback(self._stop_serving)
         await self._ports.listen("listenPort", self.server.start_on)
-        if config.vip_channel_enabled and config.listen_port > VIP_PORTS_BELOW:
+        wants_vips = config.vip_channel_enabled or self.master is not None
+        if wants_vips and config.listen_port > VIP_PORTS_BELOW:
             await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
+        if self.master is not None:
+            await self._ports.listen("haListenPort", self.master.start_on)
 
     async def _open_health_port(self) -> None:
         health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
@@ -519,8 +545,8 @@ class Broker(ServingParts):
             await self._ports.listen("vipChannelEnabled", self.server.start_on)
         except StartError as error:
             log.warning(
-                "Java clients before 4.5.1 cannot send: they need the port two below listenPort; "
-                "free it, or set vipChannelEnabled=false",
+                "Java clients before 4.5.1 cannot send, and RocketMQ's slaves get no topics: they "
+                "need the port two below listenPort; free it, or set vipChannelEnabled=false",
                 port=port,
                 reason=str(error.__cause__),
             )

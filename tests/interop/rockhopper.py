@@ -57,7 +57,7 @@ def start(
         ProcessError: it did not start.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    broker_port, namesrv_port, http_port = free_port(), free_port(), free_port()
+    broker_port, namesrv_port, http_port = free_port(below=[2]), free_port(), free_port()
     lines = {
         "storePathRootDir": str(directory / "store"),
         "brokerName": "rockhopper",
