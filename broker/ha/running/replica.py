@@ -284,6 +284,9 @@ class RunningReplica:
     # Connections.
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closing:
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._taken[task] = writer
