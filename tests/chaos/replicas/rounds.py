@@ -3,6 +3,7 @@
 import asyncio
 import random
 import shutil
+import signal
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
@@ -138,7 +139,8 @@ class Round:
             for text in tracebacks(list(replica.lines())):
                 yield f"replica {replica.id} logged {text[-1500:]}"
             for code in replica.exits:
-                if code != 0:
+                # One that has only just been started knows of no good end yet.
+                if code not in (0, -signal.SIGTERM):
                     yield f"replica {replica.id} ended by itself with {code}"
 
     def _outcome_without(self, replicas: SetOfReplicas, problem: str) -> Outcome:
