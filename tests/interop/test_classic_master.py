@@ -1,12 +1,12 @@
 """Apache's broker follows ours as its slave, and takes over: the way back to RocketMQ."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rockhopper.client import Consumer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode
@@ -16,14 +16,14 @@ from tests.interop.conftest import Launcher
 from tests.interop.java_client import JavaClient
 from tests.interop.reading import read_topic
 from tests.interop.rockhopper import RockhopperServer
-from tests.interop.test_following import FILES, files_of, until
+from tests.interop.test_following import FILES, GROUP, consume, files_of, until
 from tests.support.direct import ask, send_fields
 from tests.support.free_ports import free_port
 
 pytestmark = pytest.mark.interop
 
 NAME = {**FILES, "brokerName": "shared"}
-TOPIC, GROUP = "Plain", "readers"
+TOPIC = "Plain"
 
 
 class WayBack:
@@ -81,7 +81,7 @@ class WayBack:
 
         await until(self.status, is_equal)
 
-    async def has_tables(self, slave: ApacheServer, offsets: dict[str, int]) -> None:
+    async def has_tables(self, slave: ApacheServer, offsets: dict[str, int] | None) -> None:
         """Return when the slave has the topic and the group's offsets, as each minute."""
 
         async def tables() -> tuple[bool, object]:
@@ -97,15 +97,6 @@ class WayBack:
         reading = read_topic(self._java, server.nameserver, TOPIC)
         reading.assert_whole()
         assert reading.hashes == sorted(self._hashes)
-
-
-async def consume_some(nameserver: str, count: int) -> None:
-    async with Consumer(GROUP, TOPIC, nameserver=nameserver) as consumer:
-        seen = 0
-        async for _ in consumer:
-            seen += 1
-            if seen == count:
-                return
 
 
 async def offsets_of(address: str) -> dict[str, int]:
@@ -130,18 +121,14 @@ def test_a_slave_copies_all_and_serves_it_as_the_master(launch: Launcher, java: 
             await admin.create_topic(TOPIC, queues=3)
 
     async def follow() -> ApacheServer:
-        await consume_some(way.ours.nameserver, 100)
+        await consume(way.ours.nameserver, 100)
         slave = await asyncio.to_thread(way.follow)
-        sending = asyncio.create_task(asyncio.to_thread(way.send, 300))
-        await sending
+        await asyncio.to_thread(way.send, 300)
         await way.caught_up()
         await way.has_tables(slave, await offsets_of(way.ours.broker_address))
         status = await way.status()
         assert status["inSyncSlaveNums"] == 1
         assert [each["inSync"] for each in status["haConnectionInfo"]] == [True]
-        async with Admin(way.ours.nameserver) as admin:
-            route = await admin.route(TOPIC)
-        assert "shared" in str(route)
         return slave
 
     asyncio.run(create())
@@ -177,3 +164,30 @@ def test_a_send_waits_for_the_slave(launch: Launcher, java: JavaClient) -> None:
 
     asyncio.run(scenario())
     way.ours.stop()
+
+
+def test_what_waits_is_delivered_by_the_slave_that_leads(
+    launch: Launcher, java: JavaClient
+) -> None:
+    way = WayBack(launch, java, {})
+
+    async def scenario() -> ApacheServer:
+        async with Admin(way.ours.nameserver) as admin:
+            await admin.create_topic(TOPIC, queues=3)
+        slave = await asyncio.to_thread(way.follow)
+        due_ms = int(time.time() * 1000) + 45_000
+        waits = {"delayed": "DELAY\x015\x02", "timed": f"TIMER_DELIVER_MS\x01{due_ms}\x02"}
+        for body, wish in waits.items():
+            fields = send_fields(TOPIC) | {"properties": f"UNIQ_KEY\x01{body}\x02{wish}"}
+            address = way.ours.broker_address
+            answer = await ask(address, RequestCode.SEND_MESSAGE, fields, body.encode())
+            assert answer.code == 0, answer.remark
+        await way.caught_up()
+        await way.has_tables(slave, None)
+        return slave
+
+    slave = asyncio.run(scenario())
+    way.ours.stop()
+    slave.stop()
+    apache = way.lead(slave)
+    assert sorted(asyncio.run(consume(apache.nameserver, 2))) == [b"delayed", b"timed"]
