@@ -42,7 +42,6 @@ class Handover:
         """Hold from now on what comes, on connections that are to come as well."""
         self._server = server
         self._held: dict[Connection, list[Frame]] = {}
-        self._serve_again = server.handler
         self._splices: set[_Splice] = set()
         self._address = ""
         server.handle_with(self._hold)
@@ -50,14 +49,6 @@ class Handover:
     def _hold(self, connection: Connection, frames: list[Frame]) -> int:
         self._held.setdefault(connection, []).extend(frames)
         return len(frames)
-
-    def resume(self) -> None:
-        """Have them served here after all."""
-        self._server.handle_with(self._serve_again)
-        held, self._held = self._held, {}
-        for connection, frames in held.items():
-            while frames and not connection.closed:
-                del frames[: self._serve_again(connection, frames)]
 
     def leave(self) -> None:
         """Take the connections away from the server, which may close then."""

@@ -124,10 +124,6 @@ class ReplicaConfig:
     """How long a send waits for the replicas in sync before it is answered FLUSH_SLAVE_TIMEOUT: it
     is stored then, and perhaps not everywhere."""
 
-    unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)
-    """Ours. Whether a set all of whose replicas lost their machines' memory goes on by itself with
-    the longest log, when all are there. Else an operator decides: messages may be lost."""
-
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.is_replica:

@@ -71,9 +71,6 @@ class Guests(Protocol):
     def leave(self) -> None:
         """Take their connections from the server, which closes."""
 
-    def resume(self) -> None:
-        """Serve them here after all."""
-
 
 class SwitchError(Exception):
     """The mastership was not handed over; the sentence says why, and what became of it."""
@@ -98,7 +95,7 @@ class Doors(Protocol):
         """Open the parts, and let clients in, until *undo*."""
 
     def hold_clients(self) -> Guests:
-        """Let no request of clients in, until they are passed on or resumed."""
+        """Let no request of clients in, until they are passed on."""
 
     async def pass_on(self, guests: Any, address: str) -> None:
         """Pass them on to the broker at *address* as soon as it serves, and whoever comes."""

@@ -110,21 +110,6 @@ async def test_the_last_heartbeat_goes_ahead(old: Answering, new: Answering) -> 
     client.writer.close()
 
 
-async def test_what_was_held_is_served_here_if_nobody_takes_over(old: Answering) -> None:
-    client = await Client.to(old.server)
-    client.ask(1)
-    await client.answer()
-    handover = Handover(old.server)
-    client.ask(2)
-    await client.writer.drain()
-    await until(lambda: bool(handover._held))
-    handover.resume()
-    assert await client.answer() == (2, "old")
-    client.ask(3)
-    assert await client.answer() == (3, "old")
-    client.writer.close()
-
-
 async def test_clients_that_come_later_are_passed_on_but_for_what_is_served_here(
     old: Answering, new: Answering
 ) -> None:
