@@ -34,6 +34,7 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.log_scan import read_record
+from rockhopper.broker.store.log.read_ahead import ReadAhead
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
@@ -92,7 +93,7 @@ class OpenedStore:
         self._is_ours = self.layout.own.is_dir()
         self.mappings = Mappings(extent.mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
-        self._is_read_ahead_off = False
+        self._read_ahead = ReadAhead()
         disk.make_directories_durably(config.root)
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
@@ -114,8 +115,10 @@ class OpenedStore:
                 # Units without any file of the log tell the next start that the log is gone.
                 self._files.append_file().sync(0)
             log_identity.note(self.layout, self._files)
+            log_end = self.report.log_end
+            self._read_ahead.passed(self._files.files, log_end)
             self.commit_log = CommitLog(
-                self._files, self.report.log_end, store_host, self._executor
+                self._files, self._read_ahead, log_end, store_host, self._executor
             )
             self.commit_log.store_time_ms = self.report.last_store_time_ms
             self.watch = StoreWatch(self.layout, self._files, self._lock.is_in_place)
@@ -193,16 +196,12 @@ class OpenedStore:
 
     def _map_log_file(self, file: MappedFile) -> mmap.mmap:
         mapping = self.mappings.map(file, self._files)
-        if self._is_read_ahead_off:
-            mapping.madvise(mmap.MADV_RANDOM)
+        self._read_ahead.advise(mapping, file.base_offset)
         return mapping
 
     def set_read_ahead(self, *, enabled: bool) -> None:
         """Let the kernel read ahead in the commit log, or not; files mapped later are told too."""
-        self._is_read_ahead_off = not enabled
-        for file in self._files.files:
-            if file.is_mapped:
-                file.mapping.madvise(mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
+        self._read_ahead.turn(self._files.files, enabled=enabled)
 
     def _load_queues(
         self, config: StoreConfig, noted_sizes: tuple[int, int, int]

@@ -35,6 +35,7 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.fast_encoding import whole_end
+from rockhopper.broker.store.log.read_ahead import STEP_BYTES, ReadAhead
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
     MAGIC_BLANK,
@@ -48,10 +49,16 @@ class CommitLog:
     """Collects, writes and reads records. Belongs to the event loop's thread but for ``flush``."""
 
     def __init__(
-        self, files: MappedFileQueue, write_offset: int, store_host: bytes, executor: Executor
+        self,
+        files: MappedFileQueue,
+        read_ahead: ReadAhead,
+        write_offset: int,
+        store_host: bytes,
+        executor: Executor,
     ) -> None:
         """*store_host* is 8 or 20 bytes as in the record; *executor* makes files ahead of need."""
         self._files = files
+        self._read_ahead = read_ahead
         self._executor = executor
         self.next_file: Future[MappedFile] | None = None
         self._parts: list[bytes] = []
@@ -70,6 +77,8 @@ class CommitLog:
         self._file: MappedFile | None = files.files[-1] if files.files else None
         self._file_end = 0
         self._preallocate_at = 0
+        # Writing beyond it is the time for what is to be done now and then.
+        self._mark_offset = 0
         if self._file is not None:
             self._enter(self._file)
 
@@ -77,6 +86,7 @@ class CommitLog:
         self._file = file
         self._file_end = file.base_offset + file.size_bytes
         self._preallocate_at = file.base_offset + file.size_bytes // 2
+        self._mark_offset = file.base_offset
 
     @property
     def file_size_bytes(self) -> int:
@@ -180,12 +190,15 @@ class CommitLog:
             raise
         self.written_offset = self.staged_offset
         self.written_mark = (self.written_offset, self.store_time_ms)
-        if self.written_offset > self._preallocate_at:
-            self._make_next_file_ahead()
+        if self.written_offset > self._mark_offset:
+            self._passed_mark(self.written_offset)
 
-    def _make_next_file_ahead(self) -> None:
-        self._preallocate_at = self._file_end
-        self.next_file = self._executor.submit(self._files.create_next)
+    def _passed_mark(self, offset: int) -> None:
+        self._read_ahead.passed(self._files.files[-2:], offset)
+        if offset > self._preallocate_at:
+            self._preallocate_at = self._file_end
+            self.next_file = self._executor.submit(self._files.create_next)
+        self._mark_offset = min(offset + STEP_BYTES, self._preallocate_at)
 
     @property
     def received_offset(self) -> int:
@@ -230,8 +243,8 @@ class CommitLog:
         self.staged_offset = self.written_offset = whole
         self.written_mark = (whole, self.store_time_ms)
         self._check_torn(file)
-        if end > self._preallocate_at:
-            self._make_next_file_ahead()
+        if end > self._mark_offset:
+            self._passed_mark(end)
 
     def _check_torn(self, file: MappedFile) -> None:
         """Raise LogMismatchError if what stands behind the whole records never becomes one."""
