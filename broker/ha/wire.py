@@ -25,11 +25,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
-from zlib import crc32
 
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, TakeOver, Welcome
 from rockhopper.broker.ha.replica_set import Replica
+from rockhopper.broker.store.log.fast_encoding import crc32
 
 MAGIC = b"RHHA"
 VERSION = 1
@@ -124,7 +124,7 @@ def encode(message: Message) -> bytes:
             flags = CLEAN if message.is_clean else 0
             return _ACK.pack(5, flags, message.epoch, message.held_offset)
         case Beat():
-            return data_head(message, 0, b"")
+            return data_head(message, 0, 0, 0)
         case Welcome():
             text = _json(asdict(message))
             return _SIZED.pack(3, len(text)) + text
@@ -137,10 +137,9 @@ def encode(message: Message) -> bytes:
             raise TypeError("a Hello is sent as a greeting")
 
 
-def data_head(beat: Beat, log_offset: int, log_bytes: bytes) -> bytes:
-    """What goes in front of *log_bytes*."""
-    crc = crc32(log_bytes)
-    return _DATA.pack(4, len(log_bytes), beat.epoch, log_offset, beat.confirmed_offset, crc)
+def data_head(beat: Beat, log_offset: int, size_bytes: int, crc: int) -> bytes:
+    """What goes in front of so many log bytes with that CRC-32."""
+    return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.confirmed_offset, crc)
 
 
 class Decoder:
@@ -155,46 +154,61 @@ class Decoder:
         Raises:
             WireError: what came is no frame.
         """
-        self._buffer += data
-        while self._buffer:
-            found = self._hello() if self._buffer[0] == MAGIC[0] else self._typed()
-            if found is None:
-                return
-            frame, size = found
-            del self._buffer[:size]
-            yield frame
-
-    def _hello(self) -> tuple[Frame, int] | None:
         buffer = self._buffer
-        if not MAGIC.startswith(buffer[:4]):
-            raise WireError(f"{bytes(buffer[:4])!r} is not how a replica greets")
-        if len(buffer) < _HELLO.size:
-            return None
-        _, version, _, size = _HELLO.unpack_from(buffer)
-        if version != VERSION:
-            raise WireError(f"version {version} of the replication protocol; here it is {VERSION}")
-        _check_size(size, JSON_SIZE_BYTES_MAX)
-        end = _HELLO.size + size
-        if len(buffer) < end + NONCE_SIZE_BYTES:
-            return None
-        signed = bytes(buffer[: end + NONCE_SIZE_BYTES])
-        return _greeting_of(signed[_HELLO.size : end], signed), len(signed)
+        if buffer:
+            buffer += data
+        source = buffer or data
+        at = 0
+        try:
+            while at < len(source):
+                read = _read_hello if source[at] == MAGIC[0] else _read_typed
+                found = read(source, at)
+                if found is None:
+                    break
+                frame, at = found
+                yield frame
+        finally:
+            if source is buffer:
+                del buffer[:at]
+            else:
+                buffer += source[at:]
 
-    def _typed(self) -> tuple[Frame, int] | None:
-        buffer = self._buffer
-        head = _TYPES.get(buffer[0])
-        if head is None:
-            raise WireError(f"a frame of type {buffer[0]}")
-        if len(buffer) < head.size:
-            return None
-        size = 0
-        if head is _SIZED or head is _DATA:
-            size = int.from_bytes(buffer[4:8], "big")
-            _check_size(size, DATA_SIZE_BYTES_MAX if head is _DATA else JSON_SIZE_BYTES_MAX)
-        if len(buffer) < head.size + size:
-            return None
-        body = bytes(buffer[head.size : head.size + size])
-        return _frame_of(head.unpack_from(buffer), body), head.size + size
+
+def _read_hello(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
+    """The HELLO that begins at *at*, and where it ends; None if that has not come yet."""
+    begins = bytes(source[at : at + len(MAGIC)])
+    if not MAGIC.startswith(begins):
+        raise WireError(f"{begins!r} is not how a replica greets")
+    if len(source) < at + _HELLO.size:
+        return None
+    _, version, _, size = _HELLO.unpack_from(source, at)
+    if version != VERSION:
+        raise WireError(f"version {version} of the replication protocol; here it is {VERSION}")
+    _check_size(size, JSON_SIZE_BYTES_MAX)
+    end = at + _HELLO.size + size + NONCE_SIZE_BYTES
+    if len(source) < end:
+        return None
+    signed = bytes(source[at:end])
+    return _greeting_of(signed[_HELLO.size : -NONCE_SIZE_BYTES], signed), end
+
+
+def _read_typed(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
+    head = _TYPES.get(source[at])
+    if head is None:
+        raise WireError(f"a frame of type {source[at]}")
+    body_at = at + head.size
+    if len(source) < body_at:
+        return None
+    size = 0
+    if head is _SIZED or head is _DATA:
+        size = int.from_bytes(source[at + 4 : at + 8], "big")
+        _check_size(size, DATA_SIZE_BYTES_MAX if head is _DATA else JSON_SIZE_BYTES_MAX)
+    end = body_at + size
+    if len(source) < end:
+        return None
+    with memoryview(source) as view:
+        body = bytes(view[body_at:end])
+    return _frame_of(head.unpack_from(source, at), body), end
 
 
 def _check_size(size: int, size_max: int) -> None:

@@ -1,11 +1,10 @@
-"""Connections between replicas: greeted, proven, read into frames, written without waiting.
+"""Connections between replicas are made and taken here, and greeted.
 
 A link is handed on only when both sides have proven the secret, if there is one. Whoever greets
 with another cluster, another broker or another size of log files is told so, and closed.
 """
 
 import asyncio
-import contextlib
 import hmac
 import secrets
 from collections.abc import Callable
@@ -16,11 +15,11 @@ import structlog
 
 from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.messages import Hello, Refused
+from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.wire import WireError
 
 log = structlog.get_logger("broker.ha")
 
-READ_SIZE_BYTES = 256 << 10
 GREETING_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
 
@@ -36,61 +35,6 @@ class SetFacts:
     """Empty: nobody has to prove anything."""
 
 
-class Link:
-    """One connection that has been greeted."""
-
-    def __init__(
-        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.number = number
-        self._reader = reader
-        self._writer = writer
-        self.peer = str(writer.get_extra_info("peername"))
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._writer.is_closing()
-
-    def send(self, *parts: bytes) -> None:
-        """Send behind what was sent before; nothing after ``close``."""
-        if not self._writer.is_closing():
-            self._writer.writelines(parts)
-
-    async def drain(self) -> None:
-        """Wait until most of what was sent is on its way."""
-        with contextlib.suppress(ConnectionError):
-            await self._writer.drain()
-
-    def close(self) -> None:
-        """Close; what was sent still leaves."""
-        self._writer.close()
-
-    async def frames(self, decoder: wire.Decoder, each: Callable[[wire.Frame], None]) -> None:
-        """Call *each* with every frame until the connection ends.
-
-        Raises:
-            WireError: what came is no frame.
-        """
-        while data := await self._reader.read(READ_SIZE_BYTES):
-            for frame in decoder.feed(data):
-                each(frame)
-
-    async def next_frame(self, decoder: wire.Decoder) -> wire.Frame:
-        """The one frame that the peer sends before it waits for an answer.
-
-        Raises:
-            WireError: it is not one, or the connection ended.
-        """
-        while data := await self._reader.read(READ_SIZE_BYTES):
-            frames = list(decoder.feed(data))
-            if len(frames) > 1:
-                raise WireError("more than one frame at once while greeting")
-            if frames:
-                return frames[0]
-        raise WireError("the connection ended while greeting")
-
-
 class Links:
     """Makes and takes the connections of one replica."""
 
@@ -98,11 +42,17 @@ class Links:
         self._facts = facts
         self._numbers = count(1)
 
-    def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Link:
-        return Link(next(self._numbers), reader, writer)
+    async def listen(self, host: str, port: int, on_made: Callable[[Link], None]) -> asyncio.Server:
+        """Open a port; *on_made* is called with each connection, and has it ``greeted``.
 
-    async def greet(self, address: str, hello: Callable[[], Hello]) -> tuple[Link, wire.Decoder]:
-        """Connect to a master and greet it; return the link and what decodes its frames.
+        Raises:
+            OSError: the port cannot be opened.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(lambda: Link(next(self._numbers), on_made), host, port)
+
+    async def greet(self, address: str, hello: Callable[[], Hello]) -> Link:
+        """Connect to a master and greet it.
 
         Raises:
             ConnectionRefusedError: its machine is there, and nobody listens.
@@ -110,9 +60,11 @@ class Links:
             WireError: it is no replica of this set, or does not know the secret.
         """
         host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, int(port))
-        link, decoder = self._link(reader, writer), wire.Decoder()
+            _, link = await loop.create_connection(
+                lambda: Link(next(self._numbers)), host, int(port)
+            )
         facts = self._facts
         greeting = wire.greeting(
             hello(),
@@ -125,14 +77,14 @@ class Links:
         if facts.secret:
             try:
                 async with asyncio.timeout(GREETING_TIMEOUT_S):
-                    await self._answer_challenge(link, decoder, greeting)
+                    await self._answer_challenge(link, greeting)
             except BaseException:
                 link.close()
                 raise
-        return link, decoder
+        return link
 
-    async def _answer_challenge(self, link: Link, decoder: wire.Decoder, greeting: bytes) -> None:
-        frame = await link.next_frame(decoder)
+    async def _answer_challenge(self, link: Link, greeting: bytes) -> None:
+        frame = await link.next_frame()
         if isinstance(frame, Refused):
             raise WireError(f"refused: {frame.why}")
         if not isinstance(frame, wire.Challenge):
@@ -143,24 +95,21 @@ class Links:
             raise WireError("it has another secret (haSecretFile)")
         link.send(wire.proof(secret, greeting, frame.nonce))
 
-    async def greeted(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> tuple[Link, wire.Decoder, Hello]:
-        """Take a connection and the greeting on it.
+    async def greeted(self, link: Link) -> Hello:
+        """Take the greeting on a connection that somebody made.
 
         Raises:
             WireError: it is no replica of this set; it was told so, and is closed.
-            OSError, TimeoutError: it went away, or did not greet in time.
+            TimeoutError: it did not greet in time, and is closed.
         """
-        link, decoder = self._link(reader, writer), wire.Decoder()
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
-                frame = await link.next_frame(decoder)
+                frame = await link.next_frame()
                 if not isinstance(frame, wire.Greeting):
                     raise WireError("it did not greet")
                 self._check(frame)
                 if self._facts.secret:
-                    await self._challenge(link, decoder, frame)
+                    await self._challenge(link, frame)
         except WireError as error:
             link.send(wire.encode(Refused(0, str(error))))
             link.close()
@@ -168,12 +117,12 @@ class Links:
         except BaseException:
             link.close()
             raise
-        return link, decoder, frame.hello
+        return frame.hello
 
-    async def _challenge(self, link: Link, decoder: wire.Decoder, greeting: wire.Greeting) -> None:
+    async def _challenge(self, link: Link, greeting: wire.Greeting) -> None:
         secret, nonce = self._facts.secret, secrets.token_bytes(wire.NONCE_SIZE_BYTES)
         link.send(wire.challenge(secret, greeting.signed, nonce))
-        frame = await link.next_frame(decoder)
+        frame = await link.next_frame()
         expected = wire.prove(secret, b"follower", greeting.signed, nonce)
         proof = frame.proof if isinstance(frame, wire.Proof) else b""
         if not hmac.compare_digest(proof, expected):

@@ -23,9 +23,11 @@ from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Outcome, Replica
 from rockhopper.broker.ha.running.engine_health import EngineHealth
-from rockhopper.broker.ha.running.links import Link, Links, SetFacts
+from rockhopper.broker.ha.running.link import Link
+from rockhopper.broker.ha.running.links import Links, SetFacts
 from rockhopper.broker.ha.running.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.ha.running.role_log import RoleLog
+from rockhopper.broker.ha.running.streams import Streams
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.ha.wire import WireError
@@ -35,7 +37,6 @@ log = structlog.get_logger("broker.ha")
 
 TICK_S = 0.05
 ANNOUNCE_INTERVAL_S = 2.0
-FRAME_SIZE_BYTES = 256 << 10
 ENGINE_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
 
@@ -100,9 +101,9 @@ class RunningReplica:
         self._now_ms = now
         self._links = Links(membership.facts)
         self._open: dict[int, Link] = {}
-        self._streams: dict[int, _Stream] = {}
+        self._streams = Streams(replica_log)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._taken: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+        self._taken: dict[asyncio.Task[Any], Link] = {}
         self._disk = ThreadPoolExecutor(1, "replica-disk")
         self._me = Replica(membership.id, keeping.store)
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
@@ -136,9 +137,7 @@ class RunningReplica:
         membership, keeping = self._membership, self._keeping
         if keeping.cutting is not None:
             await self._cut_to(keeping.cutting, keeping.epochs)
-        self._server = await asyncio.start_server(
-            self._accepted, membership.host, membership.ha_port
-        )
+        self._server = await self._links.listen(membership.host, membership.ha_port, self._made)
         port = self._server.sockets[0].getsockname()[1]
         self.ha_address = f"{membership.ha_host}:{port}"
         self._machine = Machine(
@@ -184,16 +183,15 @@ class RunningReplica:
         taken = dict(self._taken)
         if taken:
             await asyncio.wait(taken, timeout=FAREWELL_TIMEOUT_S)
-        for writer in taken.values():
-            writer.transport.abort()
+        for link in taken.values():
+            link.abort()
         await asyncio.gather(*taken, return_exceptions=True)
 
     def wrote(self) -> None:
         """Tell the machine how far the log is; a master's followers get what is new."""
         self.machine.wrote(self._log.end_offset, self._log.held_offset)
         self._perform()
-        for stream in self._streams.values():
-            stream.more.set()
+        self._streams.wrote()
 
     def hand_over(self, replica_id: int) -> None:
         """See Machine."""
@@ -283,17 +281,19 @@ class RunningReplica:
 
     # Connections.
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _made(self, link: Link) -> None:
         if self._is_closing:
-            writer.transport.abort()
+            link.abort()
             return
-        task = asyncio.current_task()
-        assert task is not None
-        self._taken[task] = writer
+        task = asyncio.get_running_loop().create_task(self._accepted(link))
+        self._taken[task] = link
         task.add_done_callback(self._taken.pop)
+        task.add_done_callback(self._ended)
+
+    async def _accepted(self, link: Link) -> None:
         try:
-            link, decoder, hello = await self._links.greeted(reader, writer)
-        except (WireError, OSError, TimeoutError) as error:
+            hello = await self._links.greeted(link)
+        except (WireError, TimeoutError) as error:
             log.warning("a peer was refused", reason=str(error) or "it did not greet in time")
             return
         if why := self._why_not(hello):
@@ -305,7 +305,7 @@ class RunningReplica:
         self._look_at_log_start()
         self.machine.received(link.number, hello, self._now_ms())
         self._perform()
-        await self._serve(link, decoder)
+        await self._serve(link)
 
     def _look_at_log_start(self) -> None:
         """Retention moves it, and tells nobody; what is older cannot be sent to a follower."""
@@ -330,7 +330,7 @@ class RunningReplica:
         try:
             if member is None:
                 raise WireError("it has not announced itself")
-            link, decoder = await self._links.greet(member.ha_address, self._hello)
+            link = await self._links.greet(member.ha_address, self._hello)
         except ConnectionRefusedError:
             following.not_opened(self._now_ms(), is_refused=True)
             self._perform()
@@ -343,20 +343,19 @@ class RunningReplica:
         self._open[link.number] = link
         following.opened(link.number, replica_id, self._now_ms())
         self._perform()
-        await self._serve(link, decoder)
+        await self._serve(link)
 
     def _hello(self) -> Hello:
         return self.machine.following.hello()
 
-    async def _serve(self, link: Link, decoder: wire.Decoder) -> None:
+    async def _serve(self, link: Link) -> None:
         try:
-            await link.frames(decoder, lambda frame: self._received(link, frame))
+            await link.frames(lambda frame: self._received(link, frame))
         except WireError as error:
             log.warning("a replica sent what none sends", peer=link.peer, reason=str(error))
-        except OSError:
-            pass  # it went away: what the machine is told now
         finally:
             link.close()
+            self._streams.closed(link.number)
             if self._open.pop(link.number, None) and not self._is_closing:
                 self.machine.closed(link.number, self._now_ms())
                 self._forget_torn()
@@ -518,34 +517,14 @@ class RunningReplica:
         await self._in_thread(keeping.note_epochs, epochs)
 
     async def _stream(self, action: actions.Stream) -> None:
-        link = self._open.get(action.link)
-        if link is None:
-            return
-        stream = self._streams[action.link] = _Stream(action.start_offset)
-        try:
-            while not link.is_closing and (term := self.machine.term):
-                if term.epoch != action.epoch:
-                    return
-                if stream.offset < self._log.start_offset:
-                    log.warning(
-                        "a follower was outrun by retention and is seeded anew",
-                        peer=link.peer,
-                        follower_end=stream.offset,
-                        log_start=self._log.start_offset,
-                    )
-                    link.close()
-                    return
-                stream.more.clear()
-                data = self._log.read(stream.offset, FRAME_SIZE_BYTES)
-                if not data:
-                    await stream.more.wait()
-                    continue
-                beat = Beat(term.epoch, term.confirmed_offset)
-                link.send(wire.data_head(beat, stream.offset, data), data)
-                stream.offset += len(data)
-                await link.drain()
-        finally:
-            self._streams.pop(action.link, None)
+        def beat() -> Beat | None:
+            term = self.machine.term
+            if term is None or term.epoch != action.epoch:
+                return None
+            return Beat(term.epoch, term.confirmed_offset)
+
+        if link := self._open.get(action.link):
+            await self._streams.serve(link, action.start_offset, beat)
 
     # Tasks.
 
@@ -563,11 +542,3 @@ class RunningReplica:
     async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._disk, function, *arguments)
-
-
-class _Stream:
-    """How far a follower was sent the log."""
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.more = asyncio.Event()

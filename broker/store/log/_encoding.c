@@ -256,7 +256,17 @@ static PyObject *put_timed_entries(PyObject *module, PyObject *const *args, Py_s
     return put_keys(args, nargs, TIMED_KEY_SIZE);
 }
 
+static PyObject *crc32_of_bytes(PyObject *module, PyObject *data)
+{
+    (void)module;
+    if (!PyBytes_Check(data))
+        return PyErr_Format(PyExc_TypeError, "bytes, not %s", Py_TYPE(data)->tp_name);
+    return PyLong_FromUnsignedLong(
+        crc32_of((const unsigned char *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)));
+}
+
 static PyMethodDef methods[] = {
+    {"crc32", crc32_of_bytes, METH_O, NULL},
     {"set_fallbacks", set_fallbacks, METH_VARARGS, NULL},
     {"encode_plain", (PyCFunction)(void (*)(void))encode_plain, METH_FASTCALL, NULL},
     {"encode_batch", (PyCFunction)(void (*)(void))encode_batch, METH_FASTCALL, NULL},

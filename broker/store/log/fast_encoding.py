@@ -3,6 +3,7 @@
 The compiled functions hand over to the Python ones where deciding takes more than ASCII.
 """
 
+import zlib
 from collections.abc import Callable
 
 from rockhopper.broker.store.log import checking, encoding, selecting, walking
@@ -35,3 +36,5 @@ encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getat
 of both, and packed index keys."""
 walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain
 whole_end: Callable[..., int] = (_encoding or walking).whole_end
+crc32: Callable[[bytes], int] = zlib.crc32 if _encoding is None else _encoding.crc32
+"""That of zlib, which takes many times as long where the processor helps."""

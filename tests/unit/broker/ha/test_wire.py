@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Iterator
 from contextlib import suppress
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -58,7 +59,7 @@ def test_a_hello_has_the_layout_of_the_module() -> None:
 
 
 def test_data_has_the_layout_of_the_module() -> None:
-    data = wire.data_head(Beat(6, 150), 80, b"log") + b"log"
+    data = wire.data_head(Beat(6, 150), 80, 3, crc32(b"log")) + b"log"
     assert data == (
         b"\4\0\0\0\0\0\0\3"
         + (6).to_bytes(8, "big")
@@ -110,7 +111,7 @@ def test_a_damaged_greeting_is_refused_or_another(position: int, damage: bytes) 
         (b"\6\0\0\0\0\0\0\2[]", "no object"),
         (b"\6\0\0\0\0\0\0\2{}", "promise is"),
         (b"\6\0\0\0\0\0\0\1{", "cannot be read"),
-        (wire.data_head(Beat(1, 1), 7, b"log") + b"lag", "at 7 whose CRC"),
+        (wire.data_head(Beat(1, 1), 7, 3, crc32(b"log")) + b"lag", "at 7 whose CRC"),
     ],
 )
 def test_what_no_replica_sends_is_refused_with_what_it_was(data: bytes, why: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.messages import Ack, Hello, Refused
 from rockhopper.broker.ha.replica_set import Replica
+from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
 from rockhopper.broker.ha.wire import WireError
 
@@ -24,10 +25,19 @@ class Door:
         self._links = Links(facts)
         self.address = ""
         self.results: asyncio.Queue[Hello | WireError] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def open(self) -> asyncio.Server:
+        server = await self._links.listen("127.0.0.1", 0, self._made)
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return server
+
+    def _made(self, link: Link) -> None:
+        self._tasks.add(asyncio.get_running_loop().create_task(self._accepted(link)))
+
+    async def _accepted(self, link: Link) -> None:
         try:
-            link, _, hello = await self._links.greeted(reader, writer)
+            hello = await self._links.greeted(link)
         except WireError as error:
             await self.results.put(error)
             return
@@ -39,8 +49,7 @@ class Door:
 @asynccontextmanager
 async def a_door(facts: SetFacts = FACTS) -> AsyncIterator[Door]:
     door = Door(facts)
-    async with await asyncio.start_server(door.accepted, "127.0.0.1", 0) as server:
-        door.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with await door.open():
         yield door
 
 
@@ -48,10 +57,10 @@ async def a_door(facts: SetFacts = FACTS) -> AsyncIterator[Door]:
 async def test_a_replica_of_the_set_is_let_in(secret: bytes) -> None:
     facts = replace(FACTS, secret=secret)
     async with a_door(facts) as door:
-        link, decoder = await Links(facts).greet(door.address, lambda: HELLO)
+        link = await Links(facts).greet(door.address, lambda: HELLO)
         assert await door.results.get() == HELLO
         found: list[wire.Frame] = []
-        await link.frames(decoder, found.append)
+        await link.frames(found.append)
         assert found == [Ack(1, 2, True)]
         link.close()
         assert link.is_closing

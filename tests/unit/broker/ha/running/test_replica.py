@@ -145,9 +145,9 @@ async def test_without_a_secret_a_stranger_gets_nothing(tmp_path: Path) -> None:
         master = await rig.master()
         assert master.replica
         hello = Hello(Replica(9, "stranger"), "i9", 0, True, 0, 0, ())
-        link, decoder = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
+        link = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
         said: list[wire.Frame] = []
-        await link.frames(decoder, said.append)
+        await link.frames(said.append)
         link.close()
         (refused,) = said
         assert isinstance(refused, Refused)
@@ -159,8 +159,8 @@ async def test_an_id_that_is_taken_is_told(tmp_path: Path) -> None:
         master = await rig.master()
         assert master.replica
         hello = Hello(Replica(1, "another disk"), "i1", 0, True, 0, 0, ())
-        link, decoder = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
+        link = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
         said: list[wire.Frame] = []
-        await link.frames(decoder, said.append)
+        await link.frames(said.append)
         link.close()
         assert said == [Refused(0, "two replicas have the id 1 (haReplicaId)")]

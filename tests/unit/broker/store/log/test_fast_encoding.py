@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import zlib
 from importlib.util import find_spec
+
+from rockhopper.broker.store.log.fast_encoding import crc32
 
 _NAMES = (
     "encode_plain",
@@ -51,3 +54,10 @@ def test_it_is_all_of_one_form() -> None:
     assert is_compiled == (find_spec("rockhopper.broker.store.log._encoding") is not None)
     expected = {"_encoding"} if is_compiled else _TWINS
     assert {name.rpartition(".")[2] for name in found.values()} == expected
+
+
+def test_the_checksum_is_that_of_zlib_at_every_size() -> None:
+    data = os.urandom(300)
+    assert [crc32(data[:size]) for size in range(300)] == [
+        zlib.crc32(data[:size]) for size in range(300)
+    ]

@@ -1,0 +1,107 @@
+"""Streams: what a master's followers lack of the log, sent to each from where it is.
+
+A follower that has all there was is sent what is new in the turn of the loop that wrote it, and
+what goes to several of them is read and summed up once. One that is behind, or takes less than
+comes, has its frames from a task that waits for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from rockhopper.broker.ha import wire
+from rockhopper.broker.ha.messages import Beat
+from rockhopper.broker.ha.running.link import Link
+from rockhopper.broker.ha.running.replica_log import ReplicaLog
+from rockhopper.broker.store.log.fast_encoding import crc32
+
+log = structlog.get_logger("broker.ha")
+
+FRAME_SIZE_BYTES = 256 << 10
+NOTHING = 0, b"", 0
+
+
+class Stream:
+    """How far a follower was sent the log."""
+
+    def __init__(self, link: Link, offset: int, beat: Callable[[], Beat | None]) -> None:
+        self.link = link
+        self.offset = offset
+        self.beat = beat
+        self.more = asyncio.Event()
+        self.is_waiting = False
+        """For more of the log."""
+
+
+class Streams:
+    """Those of one replica, while it leads."""
+
+    def __init__(self, replica_log: ReplicaLog) -> None:
+        self._log = replica_log
+        self._streams: dict[int, Stream] = {}
+        self._piece = NOTHING
+
+    async def serve(self, link: Link, start_offset: int, beat: Callable[[], Beat | None]) -> None:
+        """Send the log from an offset on, until the link closes or *beat* gives None.
+
+        *beat* is what the head of the next frame says.
+        """
+        self._piece = NOTHING
+        stream = self._streams[link.number] = Stream(link, start_offset, beat)
+        try:
+            while not self._is_over(stream):
+                stream.more.clear()
+                if self._send_next(stream):
+                    await link.drain()
+                else:
+                    stream.is_waiting = True
+                    await stream.more.wait()
+                    stream.is_waiting = False
+        finally:
+            self._streams.pop(link.number, None)
+
+    def wrote(self) -> None:
+        """Send what is new."""
+        for stream in self._streams.values():
+            if stream.is_waiting and not stream.more.is_set():
+                is_over = self._is_over(stream) or stream.link.is_full
+                if is_over or (self._send_next(stream) and stream.offset < self._log.end_offset):
+                    stream.more.set()
+            else:
+                stream.more.set()
+
+    def closed(self, link_number: int) -> None:
+        """End the stream on a link, if there is one."""
+        if stream := self._streams.get(link_number):
+            stream.more.set()
+
+    def _is_over(self, stream: Stream) -> bool:
+        return stream.link.is_closing or stream.beat() is None
+
+    def _send_next(self, stream: Stream) -> bool:
+        """Send the next frame, if there is anything to send."""
+        beat, start_offset = stream.beat(), self._log.start_offset
+        if stream.offset < start_offset:
+            log.warning(
+                "a follower was outrun by retention and is seeded anew",
+                peer=stream.link.peer,
+                follower_end=stream.offset,
+                log_start=start_offset,
+            )
+            stream.link.close()
+            return False
+        data, crc = self._next_piece(stream.offset)
+        if not data or beat is None:
+            return False
+        stream.link.send(wire.data_head(beat, stream.offset, len(data), crc), data)
+        stream.offset += len(data)
+        return True
+
+    def _next_piece(self, offset: int) -> tuple[bytes, int]:
+        known, data, crc = self._piece
+        if known != offset or not data:
+            data = self._log.read(offset, FRAME_SIZE_BYTES)
+            crc = crc32(data)
+            self._piece = offset, data, crc
+        return data, crc
