@@ -53,7 +53,10 @@ class Engine(Protocol):
         """Renew the lease; one that is gone is given again if the state has *version* still."""
 
     async def announce(self, member: Announcement) -> None:
-        """Tell of a running replica; to be repeated well within ``MEMBER_LEASE_MS``."""
+        """Tell of a running replica; to be repeated well within ``MEMBER_LEASE_MS``.
+
+        Where its log ends may be told later, if nothing else of it has changed.
+        """
 
     async def count_start(self, replica: Replica, count: int) -> bool:
         """Whether this is the latest start known of that store: else its disk is an old copy.

@@ -23,12 +23,13 @@ class Timing:
     rank_spread_ms: int = 30
     first_start_ms: int = 5000
     """How long a set without any state waits for those who have a longer log."""
-    read_interval_ms: int = 1000
-    """How often a replica without a view of less than this age reads the engine."""
+    read_interval_ms: int = 10_000
+    """How often a replica without a view of less than this age reads the engine: the watch tells
+    it of every change, unless the connection died without a word."""
 
     @property
     def renew_interval_ms(self) -> int:
-        return self.lease_ms // 4
+        return self.lease_ms * 3 // 10
 
     @property
     def lease_usable_ms(self) -> int:

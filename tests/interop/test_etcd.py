@@ -238,8 +238,8 @@ async def test_an_etcd_with_an_older_disk_is_refused(single_etcd: EtcdCluster) -
             asked = replace(over(view), displaced=displaced)
             assert (await pair.one.campaign(asked, LEADER_B))[0] is not Outcome.DONE
     stranger = pair.engine()
-    for _ in range(5):
-        await stranger.announce(MEMBER)
+    for number in range(5):
+        await stranger.announce(replace(MEMBER, address=f"address {number}"))
     with pytest.raises(EngineError, match=r"state is of revision .* restored from a backup"):
         await pair.one.read()
     assert replace(await stranger.read(), members={}, leader=LEADER_A) == before

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import View
+from rockhopper.broker.ha.replica_set import Announcement, View
+from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.tables.json_table import JsonObject
 
 
@@ -19,6 +20,7 @@ def status(
     for number in sorted({*members, *(replica.id for replica in (state.in_sync if state else ()))}):
         member = members.get(number)
         link = next((f for replica, f in followers.items() if replica.id == number), None)
+        held = link.held_offset if link and link.link is not None else None
         replicas.append(
             {
                 "id": number,
@@ -28,8 +30,8 @@ def status(
                 "isMaster": bool(state and state.master.id == number),
                 "isInSync": bool(state and any(r.id == number for r in state.in_sync)),
                 "isClean": member.is_clean if member else None,
-                "logEnd": member.log_end if member else None,
-                "heldOffset": link.held_offset if link and link.link is not None else None,
+                "logEnd": _log_end(member, standing, held) if member else None,
+                "heldOffset": held,
             }
         )
     return {
@@ -51,6 +53,13 @@ def status(
             for term in (state.history if state else ())
         ],
     }
+
+
+def _log_end(member: Announcement, standing: Standing, held_offset: int | None) -> int:
+    """As far as it is known: what a replica announces of it is old."""
+    if member.replica == standing.me:
+        return standing.log_end
+    return max(member.log_end, held_offset or 0)
 
 
 def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:

@@ -14,6 +14,7 @@ import math
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 from rockhopper.broker.ha.actions import Alter, Campaign
 from rockhopper.broker.ha.consensus.complaints import Complaints
@@ -50,6 +51,8 @@ from rockhopper.broker.ha.replica_set import (
 )
 
 COUNT_TRIES_MAX = 5
+# Every put of a member is read by all replicas: so that the end of its log is, now and then only.
+ANNOUNCEMENTS_A_PUT = 24
 
 
 class EtcdEngine:
@@ -68,9 +71,14 @@ class EtcdEngine:
         self._retry_s = retry_ms / 1000
         self._leader: KeyValue | None = None
         """As it was read last."""
+        self._is_leader_read = False
+        """Whether the last renewal did so."""
         self._version = 0
         """The largest that was seen."""
         self._member_lease = 0
+        self._put_member: Announcement | None = None
+        self._kept_count = 0
+        """How often that was kept without another put."""
         self._own_name = secrets.token_hex(8)
         self._complaints = Complaints()
 
@@ -141,7 +149,7 @@ class EtcdEngine:
     async def renew(self, leader: Leader, version: int) -> Outcome:
         """See Engine."""
         try:
-            held = await self._read_leader()
+            held = await self._leader_to_renew(leader)
             if held and self._decoded_leader(held) != leader:
                 return Outcome.REFUSED
             if held and await self._is_kept(held.lease):
@@ -150,13 +158,28 @@ class EtcdEngine:
         except EngineError as error:
             return self._unknown("renew", error)
 
+    async def _leader_to_renew(self, leader: Leader) -> KeyValue | None:
+        """The leader's key, read every other time: the watch, too, tells who came in between."""
+        known, self._is_leader_read = self._leader, not self._is_leader_read
+        if self._is_leader_read or known is None or self._decoded_leader(known) != leader:
+            self._is_leader_read = True
+            return await self._read_leader()
+        return known
+
     async def announce(self, member: Announcement) -> None:
         """See Engine."""
         if not (self._member_lease and await self._is_kept(self._member_lease)):
+            self._put_member = None
             self._member_lease = await self._grant(MEMBER_LEASE_MS // 1000)
+        known = self._put_member
+        if known and known == replace(member, log_end=known.log_end):
+            self._kept_count += 1
+            if self._kept_count < ANNOUNCEMENTS_A_PUT:
+                return
         key = self._key(f"members/{member.replica.id}")
         body = forms.put(key, encode_member(member), self._member_lease)
         await self._gateway.ask(forms.PUT, body, Answer)
+        self._put_member, self._kept_count = member, 0
 
     async def count_start(self, replica: Replica, count: int) -> bool:
         """See Engine."""

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import uniform
 from typing import Any
 
@@ -36,7 +36,8 @@ from rockhopper.broker.store.files.errors import StoreError
 log = structlog.get_logger("broker.ha")
 
 TICK_S = 0.05
-ANNOUNCE_INTERVAL_S = 2.0
+ANNOUNCE_LOOK_S = 1.0
+ANNOUNCE_INTERVAL_S = 7.0
 ENGINE_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
 
@@ -253,24 +254,34 @@ class RunningReplica:
             await asyncio.sleep(TICK_S)
 
     async def _announce(self) -> None:
+        """Tell of this replica now and then, and soon after anything but its log has changed."""
+        loop = asyncio.get_running_loop()
+        told, due_s = None, 0.0
         while True:
-            standing, epochs = self.machine.standing, self.machine.standing.epochs
-            member = Announcement(
-                self._me,
-                self._incarnation,
-                address=self._membership.address,
-                ha_address=self.ha_address,
-                last_epoch=epochs[-1].number if epochs else 0,
-                log_end=standing.log_end,
-                is_clean=standing.is_clean,
-                priority=self._membership.priority,
-            )
-            try:
-                await self._engine.announce(member)
-            except EngineError as error:
-                log.warning("the engine does not answer", reason=str(error))
             self._keep_confirmed()
-            await asyncio.sleep(ANNOUNCE_INTERVAL_S)
+            member = self._announcement()
+            if loop.time() >= due_s or replace(member, log_end=0) != told:
+                try:
+                    await self._engine.announce(member)
+                    self.engine_health.answered()
+                    told = replace(member, log_end=0)
+                except EngineError as error:
+                    log.warning("the engine does not answer", reason=str(error))
+                due_s = loop.time() + ANNOUNCE_INTERVAL_S
+            await asyncio.sleep(ANNOUNCE_LOOK_S)
+
+    def _announcement(self) -> Announcement:
+        standing, epochs = self.machine.standing, self.machine.standing.epochs
+        return Announcement(
+            self._me,
+            self._incarnation,
+            address=self._membership.address,
+            ha_address=self.ha_address,
+            last_epoch=epochs[-1].number if epochs else 0,
+            log_end=standing.log_end,
+            is_clean=standing.is_clean,
+            priority=self._membership.priority,
+        )
 
     def _keep_confirmed(self) -> None:
         if self._machine is None:

@@ -53,7 +53,17 @@ def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
         (1, True, None),
         (2, False, 800),
     ]
+    assert [each["logEnd"] for each in status["replicas"]] == [1000, 900]
     assert (status["epoch"], status["minInSyncReplicas"], status["confirmedOffset"]) == (3, 2, 800)
+
+
+def test_what_is_announced_of_a_log_is_older_than_what_is_known(machine: Machine) -> None:
+    lead(machine)
+    machine.standing.log_end = 2000
+    assert machine.term
+    machine.term.followers[OTHER].held_offset = 1900
+    status = set_status.status(machine, VIEW, confirmed_offset=800, alarms=())
+    assert [each["logEnd"] for each in status["replicas"]] == [2000, 1900]
 
 
 def test_one_that_is_gone_is_shown_as_gone(machine: Machine) -> None:

@@ -14,7 +14,7 @@ from rockhopper.broker.ha.actions import Alter
 from rockhopper.broker.ha.consensus.connections import UnavailableError
 from rockhopper.broker.ha.consensus.values import StartCount, encode_start
 from rockhopper.broker.ha.engine import Engine, EngineError
-from rockhopper.broker.ha.etcd.engine import EtcdEngine
+from rockhopper.broker.ha.etcd.engine import ANNOUNCEMENTS_A_PUT, EtcdEngine
 from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
 from rockhopper.broker.ha.replica_set import Outcome, Replica, View
 from tests.support.engine_contract import (
@@ -249,3 +249,28 @@ async def test_requests_are_etcds(pair: FakePair) -> None:
     assert [each["mod_revision"] for each in body["compare"]] == ["0", "1"]
     assert json.dumps(body).count("serializable") == 0
     assert await pair.one.count_start(Replica(9, "s"), 1)
+
+
+async def test_a_renewal_costs_little_and_finds_another_leader_the_next_time(
+    pair: FakePair,
+) -> None:
+    view = await won(pair)
+    await pair.two.read()
+    before = pair.etcd.asked("/v3/kv/range")
+    for _ in range(4):
+        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert pair.etcd.asked("/v3/kv/range") - before == 2
+    assert (await pair.two.campaign(over(view), LEADER_B))[0] is Outcome.DONE
+    found = [await pair.one.renew(LEADER_A, view.version) for _ in range(2)]
+    assert Outcome.REFUSED in found
+
+
+async def test_a_replica_whose_log_grows_is_put_now_and_then(pair: FakePair) -> None:
+    for log_end in range(ANNOUNCEMENTS_A_PUT):
+        await pair.one.announce(replace(MEMBER, log_end=log_end))
+    assert pair.etcd.asked("/v3/kv/put") == 1
+    assert pair.etcd.asked("/v3/lease/keepalive") == ANNOUNCEMENTS_A_PUT - 1
+    await pair.one.announce(replace(MEMBER, log_end=70))
+    assert (await pair.two.read()).members[2].log_end == 70
+    await pair.one.announce(replace(MEMBER, log_end=70, is_clean=False))
+    assert not (await pair.two.read()).members[2].is_clean
