@@ -105,8 +105,9 @@ class Machine:
             self._saw_as_candidate(view, now_ms)
         elif self._is_elected(view):
             self._take_office(view)
-        elif self.role is Role.JOINING:
+        else:
             self.role = Role.FOLLOWING
+            self._follow(view, now_ms)
 
     def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
         assert view.state is not None
@@ -445,8 +446,17 @@ class Machine:
             return
         if self._campaigning.is_due(view, following.heard_at_ms, following.refusals, now_ms):
             self._campaign(view)
-        elif view.state and view.state.master != self.standing.me:
-            following.follow(view.state.master, now_ms)
+        else:
+            self._follow(view, now_ms)
+
+    def _follow(self, view: View, now_ms: int) -> None:
+        """Be connected to the master; not while it could only count on bytes that cannot come."""
+        mine, state = self.standing, view.state
+        is_needed = state is not None and mine.me in state.in_sync
+        if mine.is_fenced or (mine.is_away and not is_needed):
+            return
+        if state is not None and state.master != mine.me:
+            self.following.follow(state.master, now_ms)
 
     # Roles.
 

@@ -27,5 +27,7 @@ class Standing:
     """Up to where the log is by this replica's kind of promise: written, or flushed."""
     confirmed_offset: int = 0
     """Up to where it knows the log to be confirmed."""
+    is_away: bool = False
+    """Whether a master's bytes cannot be appended for now: the store is being opened anew."""
     is_fenced: bool = False
     """Whether its log contradicts what was confirmed: it takes no part until a person looks."""

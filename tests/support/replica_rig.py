@@ -33,6 +33,7 @@ class MemoryLog:
 
     start_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
+    is_away: bool = False
 
     @property
     def end_offset(self) -> int:

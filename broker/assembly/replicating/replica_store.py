@@ -64,6 +64,11 @@ class ReplicaStore:
             return self._ends[3]
         return self._store.flushed_offset if self._is_sync else self.end_offset
 
+    @property
+    def is_away(self) -> bool:
+        """See ReplicaLog."""
+        return self._store is None or not self.is_following
+
     def read(self, offset: int, size_bytes_max: int) -> bytes:
         """See ReplicaLog."""
         if self._store is None:
@@ -73,7 +78,7 @@ class ReplicaStore:
 
     def append(self, offset: int, data: bytes) -> None:
         """See ReplicaLog."""
-        if self._store is None or not self.is_following:
+        if self._store is None or self.is_away:
             raise AwayError("this replica's log is not open for a master's bytes now")
         self._store.append_raw(offset, data)
         if self._is_sync:
@@ -81,7 +86,7 @@ class ReplicaStore:
 
     def drop_torn(self) -> None:
         """See ReplicaLog."""
-        if self._store is None or not self.is_following:
+        if self._store is None or self.is_away:
             return
         try:
             self._store.drop_torn()

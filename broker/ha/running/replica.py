@@ -243,12 +243,13 @@ class RunningReplica:
     async def _watch(self) -> None:
         async for view in self._engine.watch():
             self.engine_health.answered()
+            self._look_at_log()
             self.machine.saw(view, self._now_ms())
             self._perform()
 
     async def _tick(self) -> None:
         while True:
-            self._look_at_log_start()
+            self._look_at_log()
             self.machine.tick(self._now_ms())
             self._perform()
             await asyncio.sleep(TICK_S)
@@ -313,14 +314,15 @@ class RunningReplica:
             log.warning("a peer was refused", peer=link.peer, reason=why)
             return
         self._open[link.number] = link
-        self._look_at_log_start()
+        self._look_at_log()
         self.machine.received(link.number, hello, self._now_ms())
         self._perform()
         await self._serve(link)
 
-    def _look_at_log_start(self) -> None:
-        """Retention moves it, and tells nobody; what is older cannot be sent to a follower."""
-        self.machine.standing.log_start = self._log.start_offset
+    def _look_at_log(self) -> None:
+        """Retention moves its start, and tells nobody; what is older cannot be sent to anybody."""
+        standing = self.machine.standing
+        standing.log_start, standing.is_away = self._log.start_offset, self._log.is_away
 
     def _why_not(self, hello: Hello) -> str:
         """Why a replica that has greeted rightly is not taken; empty if it is."""

@@ -31,6 +31,10 @@ class ReplicaLog(Protocol):
     def held_offset(self) -> int:
         """Up to where it is by this replica's kind of promise: written, or flushed."""
 
+    @property
+    def is_away(self) -> bool:
+        """Whether ``append`` would raise AwayError: of a master's own log as well."""
+
     def read(self, offset: int, size_bytes_max: int) -> bytes:
         """What stands there, of one file of the log; nothing at the end."""
 

@@ -153,3 +153,29 @@ def test_a_replica_that_is_not_the_master_says_so() -> None:
         actions.Send(7, Refused(1, "this replica is not the master")),
         actions.Close(7),
     ]
+
+
+def test_a_replica_connects_as_soon_as_it_sees_who_leads() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SetState(2, B, frozenset({B}), 1), 5, None), 0)
+    assert rig.taken() == [actions.Open(B.id)]
+
+
+def test_a_replica_whose_store_is_being_opened_is_not_counted_on() -> None:
+    rig = Rig()
+    rig.machine.standing.is_away = True
+    rig.machine.saw(View(SetState(2, B, frozenset({B}), 1), 5, None), 0)
+    rig.machine.tick(0)
+    assert rig.taken() == []
+    rig.machine.standing.is_away = False
+    rig.machine.tick(50)
+    assert rig.taken() == [actions.Open(B.id)]
+
+
+def test_a_replica_that_is_waited_for_in_any_case_gives_its_word_while_its_store_is_opened() -> (
+    None
+):
+    rig = Rig()
+    rig.machine.standing.is_away = True
+    rig.machine.saw(View(SetState(2, B, frozenset({A, B}), 2), 5, None), 0)
+    assert rig.taken() == [actions.Open(B.id)]

@@ -76,6 +76,7 @@ def test_while_it_is_away_the_ends_are_known_and_nothing_is_taken(
     end = ours.end_offset
     ours.closing()
     assert (ours.start_offset, ours.end_offset, ours.next_offset) == (0, end, end)
+    assert ours.is_away
     assert ours.read(0, 100) == b""
     with pytest.raises(AwayError):
         ours.append(end, b"more")
@@ -83,7 +84,9 @@ def test_while_it_is_away_the_ends_are_known_and_nothing_is_taken(
 
 def test_a_master_takes_no_bytes_of_another(master: MessageStore) -> None:
     ours = copied(master)
+    assert not ours.is_away
     ours.is_following = False
+    assert ours.is_away
     with pytest.raises(AwayError):
         ours.append(ours.end_offset, b"more")
 

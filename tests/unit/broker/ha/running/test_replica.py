@@ -164,3 +164,23 @@ async def test_an_id_that_is_taken_is_told(tmp_path: Path) -> None:
         await link.frames(said.append)
         link.close()
         assert said == [Refused(0, "two replicas have the id 1 (haReplicaId)")]
+
+
+async def test_who_opens_its_store_anew_joins_when_it_can_take_the_log(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path) as rig:
+        old = await rig.master()
+        await rig.complete(3)
+        await old.stop()
+        new = await rig.master()
+        await rig.complete(2)
+        old.log.is_away = True
+        await old.start()
+        assert old.replica
+        machine = old.replica.machine
+        await until(lambda: machine.view is not None and machine.view.state is not None)
+        end = new.write(b"without it")
+        await until(lambda: new.confirmed == end)
+        assert machine.following.link is None
+        old.log.is_away = False
+        await rig.complete(3)
+        assert old.log.data == new.log.data
