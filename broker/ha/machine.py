@@ -82,6 +82,8 @@ class Machine:
         self._epoch = 0
         """Of a candidate: the one that it asks for."""
         self._links: dict[int, Replica] = {}
+        self._early: dict[int, Hello] = {}
+        """Who greeted a candidate: answered when it leads, or does not."""
         self._read_at_ms = now_ms
         self._try_at_ms = now_ms
         self._renew_at_ms = now_ms
@@ -202,6 +204,7 @@ class Machine:
         self._try_at_ms = now_ms
         self.actions.append(Lead(view.state.epoch))
         self._confirm(self.term)
+        self._answer_early(now_ms)
 
     def log_is_cut(self, log_end: int) -> None:
         """Begin to hold what the master has."""
@@ -313,6 +316,7 @@ class Machine:
 
     def closed(self, link: int, now_ms: int) -> None:
         """Take note of a connection that broke, from or to whomever."""
+        self._early.pop(link, None)
         replica = self._links.pop(link, None)
         follower = self.term.followers.get(replica) if self.term and replica else None
         if follower and follower.link == link:
@@ -345,6 +349,9 @@ class Machine:
 
     def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
         term, mine = self.term, self.standing
+        if self.role is Role.CANDIDATE:
+            self._early[link] = hello
+            return
         if term and hello.promise > term.epoch:
             self._outrun(hello.promise, now_ms)
             term = None
@@ -375,6 +382,11 @@ class Machine:
                 seed=common is None or common < mine.log_start,
             ),
         )
+
+    def _answer_early(self, now_ms: int) -> None:
+        early, self._early = self._early, {}
+        for link, hello in early.items():
+            self._greeted(link, hello, now_ms)
 
     def _acknowledged(self, link: int, ack: Ack, now_ms: int) -> None:
         term, replica = self.term, self._links.get(link)
@@ -488,6 +500,7 @@ class Machine:
         self._campaigning.over()
         self.following.heard_at_ms = now_ms
         self.actions.append(Read())
+        self._answer_early(now_ms)
 
     def _outrun(self, promise: int, now_ms: int) -> None:
         self.following.larger_epoch = max(self.following.larger_epoch, promise)

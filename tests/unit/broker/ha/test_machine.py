@@ -24,7 +24,12 @@ class Rig:
         return taken
 
     def lead(self, in_sync: frozenset[Replica] = frozenset({A})) -> "Rig":
-        """Be elected for epoch 2."""
+        """Lead epoch 2."""
+        self.elected(in_sync).machine.entered(TIMING.silence_ms)
+        return self
+
+    def elected(self, in_sync: frozenset[Replica] = frozenset({A})) -> "Rig":
+        """Be elected for epoch 2, which is not on disk yet."""
         machine = self.machine
         machine.saw(View(SetState(1, A, in_sync, 1), 5, None), 0)
         machine.tick(TIMING.silence_ms)
@@ -36,7 +41,6 @@ class Rig:
         machine.campaigned(Outcome.DONE, elected, TIMING.silence_ms)
         assert self.taken() == [actions.EnterEpoch((Epoch(1, 0), Epoch(2, 100)))]
         assert machine.role is Role.CANDIDATE
-        machine.entered(TIMING.silence_ms)
         return self
 
     def greet(self, link: int = 7, promise: int = 1, log_end: int = 100) -> None:
@@ -179,3 +183,26 @@ def test_a_replica_that_is_waited_for_in_any_case_gives_its_word_while_its_store
     rig.machine.standing.is_away = True
     rig.machine.saw(View(SetState(2, B, frozenset({A, B}), 2), 5, None), 0)
     assert rig.taken() == [actions.Open(B.id)]
+
+
+def test_who_greets_before_the_epoch_is_on_disk_is_welcomed_when_it_is() -> None:
+    rig = Rig().elected()
+    rig.greet()
+    assert rig.taken() == []
+    rig.machine.entered(1000)
+    kinds = [type(each.message) for each in rig.taken() if isinstance(each, actions.Send)]
+    assert kinds == [Welcome]
+
+
+def test_who_greets_a_candidate_is_refused_when_it_stands_back() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SetState(1, A, frozenset({A, B}), 1), 5, None), 0)
+    rig.machine.tick(TIMING.silence_ms)
+    rig.greet()
+    rig.greet(link=8)
+    rig.machine.closed(8, 1000)
+    rig.taken()
+    rig.machine.promised(2, 1000)
+    rig.machine.campaigned(Outcome.REFUSED, None, 1000)
+    refused = [each for each in rig.taken() if isinstance(each, actions.Send)]
+    assert refused == [actions.Send(7, Refused(2, "this replica is not the master"))]
