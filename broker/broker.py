@@ -132,6 +132,8 @@ class Broker(ServingParts):
         """There while this broker is a replica of a set."""
         self._splicing: asyncio.TimerHandle | None = None
         self._guests: Handover | None = None
+        self._returning: Handover | None = None
+        """Clients of this replica that it is about to serve as their master."""
         self._refusing: FrameHandler | None = None
         self.master: ClassicMaster | None = None
         """There while RocketMQ's slaves may follow this broker."""
@@ -334,6 +336,7 @@ class Broker(ServingParts):
 
     async def _leave_set(self) -> None:
         self._end_splicing()
+        self._send_away()
         if self.member is not None:
             await self.member.close()
             self.member = None
@@ -367,6 +370,7 @@ class Broker(ServingParts):
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """See Doors."""
         assert self.member is not None
+        self._send_away()
         reads = FollowerReads(self) if self.config.live.slave_read else None
         if reads is not None:
             undo.callback(reads.stop)
@@ -389,7 +393,14 @@ class Broker(ServingParts):
     async def build_parts(self) -> None:
         """See Doors."""
         self._refusing = None
-        self._end_splicing()
+        self._cancel_splicing()
+        returning, self._guests = self._guests, None
+        if returning is None:
+            returning = Handover(self.server)
+            returning.leave()
+        else:
+            returning.recall(self.server)
+        self._returning = returning
         await self.server.close()
         self._cancel_timers()
         self._build(self._store_host, self._levels)
@@ -401,6 +412,9 @@ class Broker(ServingParts):
         await self.parts.open()
         self._ports.take_again("listenPort")
         await self._open_broker_port(undo)
+        returning, self._returning = self._returning, None
+        if returning is not None:
+            returning.come_home(self.server)
 
     def hold_clients(self) -> Handover:
         """See Doors."""
@@ -424,10 +438,20 @@ class Broker(ServingParts):
     def _replica_rows(self) -> dict[int, Row]:
         return {} if self.member is None else ReplicaProcessors(self.member, self.store).rows()
 
-    def _end_splicing(self) -> None:
+    def _cancel_splicing(self) -> None:
         if self._splicing is not None:
             self._splicing.cancel()
-        guests, self._splicing, self._guests = self._guests, None, None
+            self._splicing = None
+
+    def _send_away(self) -> None:
+        """Close what was held for a role that did not come about."""
+        returning, self._returning = self._returning, None
+        if returning is not None:
+            returning.close()
+
+    def _end_splicing(self) -> None:
+        self._cancel_splicing()
+        guests, self._guests = self._guests, None
         if guests is not None:
             self.server.handler = self._refusing or self.server.handler
             guests.close()

@@ -33,6 +33,9 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 # Ours: what a replica set keeps beside its messages.
 STATE_TOPIC = "rmq_sys_rockhopper_state"
 
+PROBE_FIELD = "rockhopperProbe"
+"""Of a request that a replica makes to see whether another one serves: it is never passed on."""
+
 SYSTEM_TOPICS = frozenset(
     {
         AUTO_CREATE_TOPIC,

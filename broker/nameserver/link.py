@@ -14,10 +14,10 @@ from rockhopper.protocol.codes import FLAG_ONEWAY, LanguageCode, RequestCode, Re
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.names import AUTO_CREATE_TOPIC
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC, PROBE_FIELD
 
 LOOK_INTERVAL_S = 0.01
-_ANY_QUEUE = {"topic": AUTO_CREATE_TOPIC, "queueId": "0"}
+_PROBE = {"topic": AUTO_CREATE_TOPIC, "queueId": "0", PROBE_FIELD: "true"}
 
 
 class RefusedError(Exception):
@@ -170,7 +170,7 @@ async def serves(address: str) -> None:
     try:
         while True:
             try:
-                answer = await link.ask(RequestCode.GET_MAX_OFFSET, _ANY_QUEUE)
+                answer = await link.ask(RequestCode.GET_MAX_OFFSET, _PROBE)
                 if answer.code != ResponseCode.SYSTEM_BUSY:
                     return
             except OSError:

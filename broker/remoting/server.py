@@ -221,6 +221,12 @@ class Connection(asyncio.Protocol):
         self._serve()
         self._read_again()
 
+    def serve_held(self, frames: list[Frame]) -> None:
+        """Have a later round serve what a handler had kept, in front of what has come since."""
+        self.backlog = frames + self.backlog
+        if self.backlog:
+            self._wait()
+
     def _stop_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()

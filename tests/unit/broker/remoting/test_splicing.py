@@ -10,6 +10,7 @@ from rockhopper.broker.remoting.splicing import HEARTBEAT, Handover, passed_on_u
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.names import PROBE_FIELD
 from tests.support.turns import until
 
 
@@ -18,6 +19,8 @@ class Answering:
 
     def __init__(self, name: str) -> None:
         self.got: list[Command] = []
+        self.is_slow = False
+        self.slow: list[tuple[Connection, Command]] = []
         self._name = name
         self.server = Server(name, self.handle, connections_max=10)
 
@@ -25,10 +28,20 @@ class Answering:
         for frame in frames:
             command = decode_header(*frame)
             self.got.append(command)
-            if not command.flag & FLAG_ONEWAY:
-                answer = Command(code=0, opaque=command.opaque, flag=1, remark=self._name)
-                connection.write(encode_command(answer))
+            if self.is_slow:
+                self.slow.append((connection, command))
+            elif not command.flag & FLAG_ONEWAY:
+                self._answer(connection, command)
         return len(frames)
+
+    def answer_slow(self) -> None:
+        """Answer what has been waiting."""
+        while self.slow:
+            self._answer(*self.slow.pop())
+
+    def _answer(self, connection: Connection, command: Command) -> None:
+        answer = Command(code=0, opaque=command.opaque, flag=1, remark=self._name)
+        connection.write(encode_command(answer))
 
 
 class Client:
@@ -123,8 +136,12 @@ async def test_clients_that_come_later_are_passed_on_but_for_what_is_served_here
     operator.ask(2, RequestCode.GET_REPLICA_SET)
     assert await client.answer() == (1, "new")
     assert await operator.answer() == (2, "old")
+    replica = await Client.to(old.server)
+    probe = Command(code=RequestCode.GET_MAX_OFFSET, opaque=3, ext={PROBE_FIELD: "true"})
+    replica.writer.write(encode_command(probe))
+    assert await replica.answer() == (3, "old")
     handover.close()
-    for each in (client, operator):
+    for each in (client, operator, replica):
         each.writer.close()
 
 
@@ -137,3 +154,55 @@ async def test_a_client_is_closed_when_the_other_cannot_be_reached(old: Answerin
     await handover.splice("127.0.0.1:1")
     assert await client.answer() == (-1, "closed")
     client.writer.close()
+
+
+async def test_clients_come_home_to_a_broker_that_leads_again(
+    old: Answering, new: Answering
+) -> None:
+    client, early = await Client.to(old.server), await Client.to(old.server)
+    for each in (client, early):
+        each.ask(1)
+        await each.answer()
+    handover = Handover(old.server)
+    handover.leave()
+    new.is_slow = True
+    await handover.splice(f"127.0.0.1:{new.server.port}")
+    client.ask(2)
+    await until(lambda: bool(new.slow))
+    handover.recall(old.server)
+    client.ask(3)
+    await until(lambda: bool(handover._held))
+    home = Answering("home")
+    handover.come_home(home.server)
+    assert await client.answer() == (3, "home")
+    new.answer_slow()
+    assert await client.answer() == (2, "new")
+    await new.server.close()
+    client.ask(4)
+    assert await client.answer() == (4, "home")
+    for each in (client, early):
+        each.writer.close()
+    await home.server.close()
+
+
+async def test_clients_of_a_follower_stay_when_it_leads(old: Answering) -> None:
+    client = await Client.to(old.server)
+    client.ask(1)
+    await client.answer()
+    (connection,) = old.server.connections
+    connection.attributes["of the follower's parts"] = True
+    connection.attributes[HEARTBEAT] = Command(code=RequestCode.HEART_BEAT, opaque=9)
+    handover = Handover(old.server)
+    handover.leave()
+    await old.server.close()
+    home = Answering("home")
+    handover.come_home(home.server)
+    client.ask(2)
+    assert await client.answer() == (2, "home")
+    assert [command.code for command in home.got] == [
+        RequestCode.HEART_BEAT,
+        RequestCode.SEND_MESSAGE,
+    ]
+    assert connection.attributes == {}
+    client.writer.close()
+    await home.server.close()
