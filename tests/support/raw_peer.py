@@ -61,7 +61,11 @@ class RawPeer:
         opened.setblocking(False)
         if self._receive_buffer_bytes:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
-        await asyncio.get_running_loop().sock_connect(opened, (host, int(port)))
+        try:
+            await asyncio.get_running_loop().sock_connect(opened, (host, int(port)))
+        except BaseException:
+            opened.close()
+            raise
         self._socket = opened
         self._reader, self._writer = await asyncio.open_connection(sock=opened, limit=1 << 12)
         self.name = "{}:{}".format(*opened.getsockname())

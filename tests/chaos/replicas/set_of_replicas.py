@@ -85,10 +85,22 @@ class ReplicaProcess:
 
 
 class SetOfReplicas:
-    """Three replicas and an etcd."""
+    """Three replicas and an etcd; *settings* go ahead of what it sets itself.
 
-    def __init__(self, directory: Path, network: Network, etcd: EtcdCluster, **settings: object):
+    With *listen_port* all have that one, each on a host of its own.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        network: Network,
+        etcd: EtcdCluster,
+        *,
+        listen_port: int = 0,
+        **settings: object,
+    ) -> None:
         self.directory, self.network, self.etcd = directory, network, etcd
+        self._listen_port = listen_port
         secret = directory / "secret"
         secret.write_text(SECRET)
         secret.chmod(0o600)
@@ -107,20 +119,21 @@ class SetOfReplicas:
         if host.enter:
             listen, names = 10911, 9876
         else:
-            listen, names = free_port((1, 2)), free_port()
+            listen, names = self._listen_port or free_port((1, 2)), free_port()
         store = self.directory / f"store-{number}"
-        options = topics.options(
-            brokerName="broker-a",
-            haEngine="etcd://" + ",".join(self.etcd.endpoints),
-            haReplicaId=number,
-            haReplicas=len(REPLICAS),
-            haFirstStartWait=500,
-            haListenPort=listen + 1 if host.enter else free_port(),
-            brokerIP1=host.address,
-            bindAddress=host.address,
-            remoteAdmin="true",
-            **settings,
-        )
+        own = {
+            "brokerName": "broker-a",
+            "haEngine": "etcd://" + ",".join(self.etcd.endpoints),
+            "haReplicaId": number,
+            "haReplicas": len(REPLICAS),
+            "haFirstStartWait": 500,
+            "haListenPort": listen + 1 if host.enter else free_port(),
+            "haAddress": host.address,
+            "brokerIP1": host.address,
+            "bindAddress": host.address,
+            "remoteAdmin": "true",
+        }
+        options = topics.options(**(own | settings))
         ports = ["--listen-port", str(listen), "--namesrv-port", str(names), "--http-port", "-1"]
         broker = [sys.executable, "-m", "rockhopper.broker", "--store", str(store)]
         return ReplicaProcess(
@@ -153,7 +166,7 @@ def host_names(etcd_size: int) -> list[str]:
 
 @asynccontextmanager
 async def running(
-    directory: Path, network: Network, etcd_size: int, **settings: object
+    directory: Path, network: Network, etcd_size: int, **settings: Any
 ) -> AsyncIterator[SetOfReplicas]:
     """A set whose processes run, on a network of ``host_names``; killed at the end."""
     hosts = [network.hosts[f"e{number}"] for number in range(etcd_size)]

@@ -23,6 +23,9 @@ public final class JavaClient {
 
     private static final Map<String, Operation> OPERATIONS = Map.ofEntries(
             Map.entry("send", JavaProducer::send),
+            Map.entry("steady", JavaSteady::begin),
+            Map.entry("steadyTaken", JavaSteady::taken),
+            Map.entry("steadyHalt", JavaSteady::halt),
             Map.entry("consume", JavaPushConsumer::consume),
             Map.entry("fail", JavaGroups::fail),
             Map.entry("inOrder", JavaGroups::inOrder),
