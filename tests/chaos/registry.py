@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tests.chaos import bit_rot, clock_jumps, disk_errors, floods, full_disk, kills, power_cuts
 from tests.chaos.outcome import Outcome
 from tests.chaos.replicas import rounds as replicas
+from tests.chaos.replicas import switching
 from tests.chaos.workshop import Workshop
 
 Rounds = Callable[[Workshop, int], AsyncGenerator[Outcome]]
@@ -35,4 +36,6 @@ FAULTS = (
     Fault("flood", floods.rounds, 1, 500),
     Fault("clock-jump", clock_jumps.rounds, 1.5, 600, ("faketime",)),
     Fault("replicas", replicas.rounds, 1, 200, ("etcd",), is_asked_for=True),
+    Fault("switches", switching.rounds, 1, 1000, ("etcd",), is_asked_for=True),
+    Fault("java-switches", switching.java_rounds, 1, 100, ("etcd", "java"), is_asked_for=True),
 )

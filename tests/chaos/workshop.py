@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.interop import apache
 from tests.interop.etcd import binary as etcd_binary
 
 PREFIX = "rockhopper-chaos-"
@@ -30,6 +31,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "ext4": (lambda: shutil.which("mkfs.ext4") is not None, "mkfs.ext4 (the package e2fsprogs)"),
     "etcd": (lambda: etcd_binary() is not None, "etcd (apt-get install etcd-server)"),
     "strace": (lambda: shutil.which("strace") is not None, "strace (apt-get install strace)"),
+    "java": (lambda: not apache.missing_tools(), "a JDK and Maven"),
     "faketime": (lambda: FAKETIME is not None, "libfaketime (apt-get install faketime)"),
 }
 

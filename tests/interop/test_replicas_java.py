@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rockhopper.client.admin.admin import Admin
-from rockhopper.protocol.codes import RequestCode
 from tests.chaos.replicas.network import Host, Network
 from tests.chaos.replicas.observing import Observer
 from tests.chaos.replicas.set_of_replicas import SetOfReplicas, running
@@ -54,13 +53,7 @@ class Scene:
 
     async def switch(self) -> None:
         await self.whole()
-        async with Admin(self.nameserver) as admin:
-            await admin.request(
-                self.observer.master_address,
-                RequestCode.CHANGE_REPLICA_SET,
-                {"action": "switch"},
-                timeout_s=10.0,
-            )
+        await self.observer.switch()
 
     async def kill_the_master(self) -> None:
         self.replicas.replicas[await self.whole()].kill()

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.raw_peer import RawPeer
 
 INTERVAL_S = 0.2
 ANSWER_TIMEOUT_S = 1.0
 SETTLED_WITHIN_S = 20.0
+SWITCHED_WITHIN_S = 10.0
 
 Status = dict[str, Any]
 
@@ -71,6 +73,18 @@ class Observer:
         except TimeoutError:
             raise TimeoutError(f"not {what}: {json.dumps(self.statuses)}") from None
 
+    async def switch(self) -> None:
+        """Have the master hand over, and wait until another one is seen to lead."""
+        before = self.master
+        async with Admin() as admin:
+            await admin.request(
+                self.master_address,
+                RequestCode.CHANGE_REPLICA_SET,
+                {"action": "switch"},
+                timeout_s=SWITCHED_WITHIN_S,
+            )
+        await self.until(lambda: self.master not in (None, before), "led by another")
+
     def is_led(self) -> bool:
         """Whether one leads."""
         return self.master is not None
@@ -103,7 +117,10 @@ class Observer:
                             answer = await peer.ask(RequestCode.GET_REPLICA_SET)
                         if answer.code != ResponseCode.SUCCESS:
                             break
-                        self.note(number, json.loads(answer.body))
+                        status = json.loads(answer.body)
+                        if status["id"] != number:
+                            break  # The connection is passed on, as those of clients are.
+                        self.note(number, status)
                         await asyncio.sleep(INTERVAL_S)
                 finally:
                     await peer.__aexit__()

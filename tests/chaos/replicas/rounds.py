@@ -168,13 +168,13 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
     with workshop.scratch("replicas") as directory:
         outcome = await Round(directory, seed).run()
         if not outcome.is_good:
-            _keep(directory, seed)
+            keep(directory, str(seed))
         yield outcome
 
 
-def _keep(directory: Path, seed: int) -> None:
+def keep(directory: Path, name: str) -> None:
     """Keep what the processes of a failed round said, and what an operator would look at."""
-    kept = KEPT / str(seed)
+    kept = KEPT / name
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     for path in directory.glob("*.log"):
