@@ -71,6 +71,11 @@ class NoteClean:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Put on disk, synced, that the replica is unclean, and that its log stands in no epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """Ask the engine for the mastership by compare-and-swap: ``campaigned``.
 
@@ -141,6 +146,7 @@ Action = (
     | EnterEpoch
     | Cut
     | NoteClean
+    | GiveUp
     | Campaign
     | Alter
     | Renew

@@ -80,12 +80,20 @@ class Campaigning:
         if self.is_by_operator:
             state = replace(state, in_sync=frozenset({me}))
         state = state.elected(me, epoch, why, without_old=True)
-        return Campaign(state, view.version, view.leader)
+        return Campaign(state, view.version, None if self.is_by_operator else view.leader)
 
     def _cause(self, displaced: Leader | None) -> str:
         if displaced is None:
             return LEASE_OVER
         return STARTED_ANEW if displaced.id == self.standing.me.id else PROCESS_GONE
+
+    def may_ask(self, view: View, epoch: int) -> bool:
+        """Whether to ask under *epoch*, now that it is promised: the view may be a newer one."""
+        if view.state is None:
+            return True
+        if self.is_by_operator and view.leader:
+            return False
+        return view.state.epoch < epoch and self.is_electable(view.state)
 
     def is_electable(self, state: SetState) -> bool:
         """Whether this replica has all that was ever acknowledged."""

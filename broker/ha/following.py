@@ -46,7 +46,7 @@ class Following:
         self._open_at_ms = now_ms
         self._link_heard_at_ms = now_ms
         self._welcome: Welcome | None = None
-        self._is_noting_clean = False
+        self.is_noting_clean = False
 
     def follow(self, master: Replica, now_ms: int) -> None:
         """Be connected to *master*, or try to be."""
@@ -64,6 +64,7 @@ class Following:
         if self.link is not None:
             self.out.append(Close(self.link))
         self.link, self.epoch, self._welcome = None, 0, None
+        self.is_noting_clean = False
 
     def opened(self, link: int, replica_id: int, now_ms: int) -> None:
         """Greet."""
@@ -143,14 +144,14 @@ class Following:
         mine = self.standing
         if not self.epoch or self.epoch < self._least_epoch:
             return
-        if not mine.is_clean and not self._is_noting_clean and self._has_caught_up():
-            self._is_noting_clean = True
+        if not mine.is_clean and not self.is_noting_clean and self._has_caught_up():
+            self.is_noting_clean = True
             self.out.append(NoteClean())
         self._say(Ack(self.epoch, mine.held_offset, mine.is_clean))
 
     def noted_clean(self) -> None:
         """Tell the master at once."""
-        self._is_noting_clean = False
+        self.is_noting_clean = False
         self.acknowledge()
 
     @property

@@ -25,7 +25,9 @@ from rockhopper.broker.ha.actions import (
     Close,
     Confirm,
     EnterEpoch,
+    GiveUp,
     Lead,
+    NoteClean,
     Promise,
     Read,
     Renew,
@@ -172,13 +174,10 @@ class Machine:
         if self.role is not Role.CANDIDATE:
             self.following.promised(epoch)
         elif epoch == self._epoch and self.view:
-            state = self.view.state
-            if (state and state.epoch >= epoch) or (
-                state and not self._campaigning.is_electable(state)
-            ):
-                self._stand_back(now_ms)
-            else:
+            if self._campaigning.may_ask(self.view, epoch):
                 self._ask(self._campaigning.request(self.view, epoch))
+            else:
+                self._stand_back(now_ms)
 
     def entered(self, now_ms: int) -> None:
         """Lead, now that the epoch is on disk."""
@@ -213,9 +212,14 @@ class Machine:
         self.following.log_is_cut()
 
     def noted_clean(self) -> None:
-        """Say so: the mark is gone from the disk."""
-        self.standing.is_clean = True
-        self.following.noted_clean()
+        """Say so: the mark is gone from the disk. Or enter the epoch that was won without all."""
+        if self.role is Role.CANDIDATE:
+            if self.view and self._is_elected(self.view):
+                self.standing.is_clean = True
+                self._take_office(self.view)
+        elif self.following.is_noting_clean:
+            self.standing.is_clean = True
+            self.following.noted_clean()
 
     def wrote(self, log_end: int, held_offset: int) -> None:
         """Take note of how long the log is, and up to where it is held."""
@@ -281,6 +285,8 @@ class Machine:
     def lead_by_operator(self, now_ms: int) -> None:
         """Ask for the mastership though acknowledged messages may be missing here.
 
+        An unclean replica stays unclean until it has won: what is refused changes nothing.
+
         Raises:
             ValueError: there is a master, or the set is not known.
         """
@@ -304,7 +310,7 @@ class Machine:
         """
         state = self.view.state if self.view else None
         mine = self.standing
-        if self.term or not state or state.master == mine.me:
+        if self.term or self.role is Role.CANDIDATE or not state or state.master == mine.me:
             raise ValueError("this replica leads, or nobody does: there is nobody to be seeded by")
         if mine.me in state.in_sync and len(state.in_sync) <= state.min_in_sync:
             raise ValueError(
@@ -312,7 +318,9 @@ class Machine:
                 f"minInSyncReplicas={state.min_in_sync}: its log is needed until another is in sync"
             )
         self.following.leave()
-        mine.epochs, mine.is_fenced = (), False
+        self.following.is_noting_clean = False
+        mine.epochs, mine.is_fenced, mine.is_clean = (), False, False
+        self.actions.append(GiveUp())
 
     def closed(self, link: int, now_ms: int) -> None:
         """Take note of a connection that broke, from or to whomever."""
@@ -491,6 +499,9 @@ class Machine:
             return
         self.following.leave()
         self.role, self._request = Role.CANDIDATE, None
+        if not mine.is_clean:
+            self.actions.append(NoteClean())
+            return
         mine.epochs = entered(mine.epochs, view.state.epoch, mine.log_end)
         self.actions.append(EnterEpoch(mine.epochs))
 

@@ -32,6 +32,7 @@ from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.ha.engine import Engine
 from rockhopper.broker.ha.keeping import Keeping, boot_id
+from rockhopper.broker.ha.operating import forget
 from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica, now_ms
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
@@ -346,30 +347,24 @@ class SetMember:
     async def elect_unclean(self) -> None:
         """Lead though messages may be lost by it. Raises SwitchError."""
         try:
-            await self.replica.lead_by_operator()
+            self.replica.lead_by_operator()
         except ValueError as error:
             raise SwitchError(str(error)) from None
 
     async def reseed(self) -> None:
         """Have this replica's store replaced by its master's. Raises SwitchError."""
         try:
-            await self.replica.reseed()
+            self.replica.reseed()
         except ValueError as error:
             raise SwitchError(str(error)) from None
         self._fence = ""
 
     def forget(self, replica_id: int) -> str:
         """What an operator is told who wants a replica forgotten. Raises SwitchError."""
-        view = self.replica.machine.view
-        state = view.state if view else None
-        if state and any(replica.id == replica_id for replica in state.in_sync):
-            raise SwitchError(
-                f"replica {replica_id} is counted in sync, and minInSyncReplicas="
-                f"{state.min_in_sync} keeps it there: what was acknowledged may be on it alone. "
-                "Start another replica; once that is in sync, this one leaves by itself"
-            )
-        if view and replica_id in view.members:
-            raise SwitchError(f"replica {replica_id} runs: stop it first")
+        try:
+            forget(self.replica.machine.view, replica_id)
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
         return f"replica {replica_id} is in no set any more: nothing waits for it"
 
     # What the machine says.

@@ -204,21 +204,15 @@ class RunningReplica:
         self.machine.step_down(why, self._now_ms())
         self._perform()
 
-    async def lead_by_operator(self) -> None:
-        """See Machine; the mark of an unclean replica goes from the disk first."""
-        if not self._keeping.is_clean:
-            await self._in_thread(self._keeping.note_clean)
-        self.machine.standing.is_clean = True
+    def lead_by_operator(self) -> None:
+        """See Machine."""
         self.machine.lead_by_operator(self._now_ms())
         self._perform()
 
-    async def reseed(self) -> None:
-        """See Machine; this replica is unclean from now on."""
+    def reseed(self) -> None:
+        """See Machine."""
         self.machine.reseed()
         self._perform()
-        self.machine.standing.is_clean = False
-        await self._in_thread(self._keeping.note_unclean, self._log.end_offset, SEEDING)
-        await self._in_thread(self._keeping.note_epochs, ())
 
     # Taking part.
 
@@ -486,7 +480,12 @@ class RunningReplica:
         self._perform()
 
     async def _keep(
-        self, action: actions.Promise | actions.EnterEpoch | actions.Cut | actions.NoteClean
+        self,
+        action: actions.Promise
+        | actions.EnterEpoch
+        | actions.Cut
+        | actions.NoteClean
+        | actions.GiveUp,
     ) -> None:
         machine, keeping = self.machine, self._keeping
         match action:
@@ -506,6 +505,9 @@ class RunningReplica:
                 else:
                     await self._in_thread(keeping.note_epochs, action.epochs)
                 self._is_cut(action.epochs)
+            case actions.GiveUp():
+                await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
+                await self._in_thread(keeping.note_epochs, ())
             case actions.NoteClean():
                 await self._in_thread(keeping.note_clean)
                 machine.noted_clean()

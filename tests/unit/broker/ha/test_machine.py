@@ -1,5 +1,9 @@
 """One replica's roles; what must hold for all of them together is tests/simulation's."""
 
+from dataclasses import replace
+
+import pytest
+
 from rockhopper.broker.ha import actions
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.machine import Machine, Role
@@ -15,8 +19,10 @@ TIMING = Timing()
 class Rig:
     """Replica 1 with a log of 100 bytes, which begins with epoch 1."""
 
-    def __init__(self) -> None:
-        standing = Standing(A, "i1", 1, (Epoch(1, 0),), log_end=100, held_offset=100)
+    def __init__(
+        self, *, is_clean: bool = True, epochs: tuple[Epoch, ...] = (Epoch(1, 0),)
+    ) -> None:
+        standing = Standing(A, "i1", 1, epochs, is_clean, log_end=100, held_offset=100)
         self.machine = Machine(standing, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
 
     def taken(self) -> list[actions.Action]:
@@ -206,3 +212,70 @@ def test_who_greets_a_candidate_is_refused_when_it_stands_back() -> None:
     rig.machine.campaigned(Outcome.REFUSED, None, 1000)
     refused = [each for each in rig.taken() if isinstance(each, actions.Send)]
     assert refused == [actions.Send(7, Refused(2, "this replica is not the master"))]
+
+
+NOBODY = View(SetState(1, B, frozenset({B}), 1), 5, None)
+
+
+def asked_to_lead() -> Rig:
+    """A replica that is not clean, and not in sync."""
+    rig = Rig(is_clean=False)
+    rig.machine.saw(NOBODY, 0)
+    rig.machine.lead_by_operator(TIMING.silence_ms)
+    assert rig.taken() == [actions.Promise(2)]
+    return rig
+
+
+def test_an_unclean_replica_is_clean_once_it_was_elected_and_enters_its_epoch_then() -> None:
+    rig = asked_to_lead()
+    rig.machine.promised(2, 1000)
+    (request,) = rig.taken()
+    assert isinstance(request, actions.Campaign)
+    assert request.state.in_sync == {A}
+    assert request.displaced is None
+    rig.machine.campaigned(Outcome.DONE, View(request.state, 6, Leader(1, "i1", 2)), 1000)
+    assert rig.taken() == [actions.NoteClean()]
+    assert not rig.machine.standing.is_clean
+    rig.machine.noted_clean()
+    assert rig.taken() == [actions.EnterEpoch((Epoch(1, 0), Epoch(2, 100)))]
+    assert rig.machine.standing.is_clean
+
+
+def test_an_unclean_replica_that_was_not_elected_stays_unclean() -> None:
+    rig = asked_to_lead()
+    rig.machine.promised(2, 1000)
+    rig.machine.campaigned(Outcome.REFUSED, None, 1000)
+    rig.machine.noted_clean()
+    assert not rig.machine.standing.is_clean
+    assert actions.NoteClean() not in rig.taken()
+
+
+def test_a_replica_that_may_lose_displaces_nobody_who_was_elected_meanwhile() -> None:
+    rig = asked_to_lead()
+    assert NOBODY.state
+    rig.machine.saw(View(NOBODY.state, 6, Leader(2, "i2", 1)), 1000)
+    rig.machine.promised(2, 1000)
+    assert rig.taken() == [actions.Read()]
+    assert rig.machine.role is Role.FOLLOWING
+
+
+def test_nobody_is_elected_by_an_operator_while_there_is_a_master() -> None:
+    rig = Rig(is_clean=False)
+    rig.machine.saw(replace(NOBODY, leader=Leader(2, "i2", 1)), 0)
+    with pytest.raises(ValueError, match="replica 2 leads"):
+        rig.machine.lead_by_operator(TIMING.silence_ms)
+    assert not rig.machine.standing.is_clean
+
+
+def test_a_log_that_is_given_up_is_unclean_and_in_no_epoch() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
+    rig.machine.reseed()
+    assert rig.taken() == [actions.GiveUp()]
+    assert (rig.machine.standing.is_clean, rig.machine.standing.epochs) == (False, ())
+
+
+def test_a_log_is_not_given_up_while_its_replica_asks_to_lead() -> None:
+    rig = asked_to_lead()
+    with pytest.raises(ValueError, match="leads, or nobody does"):
+        rig.machine.reseed()
