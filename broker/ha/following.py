@@ -4,6 +4,8 @@ Nothing is acknowledged before the log is known to be a part of the master's, an
 from a master whose epoch is smaller than the promise, which says so to it.
 """
 
+from dataclasses import replace
+
 from rockhopper.broker.ha.actions import (
     Action,
     Alarm,
@@ -165,6 +167,9 @@ class Following:
         if welcome.epoch < self._least_epoch:
             self._refuse()
             return
+        if not self.standing.epochs and self.standing.log_end > self.standing.log_start:
+            # It ends where the master's begins, by chance: what is in it belongs to no epoch.
+            welcome = replace(welcome, seed=True)
         self._welcome = welcome
         if welcome.epoch > self.standing.promise:
             self.standing.promise = welcome.epoch
@@ -173,12 +178,18 @@ class Following:
             self._cut(welcome)
 
     def _cut(self, welcome: Welcome) -> None:
-        if welcome.seed:
-            self.out.append(Cut(welcome.log_start, welcome.epochs, seed=True))
-        elif welcome.common_end < min(self.standing.confirmed_offset, self.standing.log_end):
+        mine = self.standing
+        if self._has_log and welcome.common_end < min(mine.confirmed_offset, mine.log_end):
             self._fence(welcome)
+        elif welcome.seed:
+            self.out.append(Cut(welcome.log_start, welcome.epochs, seed=True))
         else:
-            self.out.append(Cut(min(welcome.common_end, self.standing.log_end), welcome.epochs))
+            self.out.append(Cut(min(welcome.common_end, mine.log_end), welcome.epochs))
+
+    @property
+    def _has_log(self) -> bool:
+        """Whether there is something in this log that can be compared with the master's."""
+        return bool(self.standing.epochs) and self.standing.log_end > self.standing.log_start
 
     def _fence(self, welcome: Welcome) -> None:
         mine = self.standing

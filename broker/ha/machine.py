@@ -502,7 +502,9 @@ class Machine:
         if not mine.is_clean:
             self.actions.append(NoteClean())
             return
-        mine.epochs = entered(mine.epochs, view.state.epoch, mine.log_end)
+        # A log that is in no epoch yet is this one's from its beginning on.
+        start_offset = mine.log_end if mine.epochs else mine.log_start
+        mine.epochs = entered(mine.epochs, view.state.epoch, start_offset)
         self.actions.append(EnterEpoch(mine.epochs))
 
     def _stand_back(self, now_ms: int) -> None:

@@ -26,7 +26,13 @@ class Rig:
     """A follower whose log ends at 100, connected on link 9."""
 
     def __init__(self, **standing: object) -> None:
-        fields = {"promise": 1, "log_end": 100, "held_offset": 100, "confirmed_offset": 80}
+        fields: dict[str, object] = {
+            "promise": 1,
+            "log_end": 100,
+            "held_offset": 100,
+            "confirmed_offset": 80,
+        }
+        fields["epochs"] = EPOCHS[:1]
         self.standing = Standing(ME, "i", **{**fields, **standing})  # type: ignore[arg-type]
         self.out: list[Action] = []
         self.following = Following(self.standing, Timing(), self.out, 0)
@@ -54,7 +60,7 @@ class Rig:
 def test_it_greets_with_what_it_has() -> None:
     opened, greeting = Rig().taken()
     assert opened == Open(1)
-    assert greeting == Send(9, Hello(ME, "i", 1, True, 80, 100, ()))
+    assert greeting == Send(9, Hello(ME, "i", 1, True, 80, 100, EPOCHS[:1]))
 
 
 def test_it_promises_before_it_cuts_and_cuts_before_it_acknowledges() -> None:
@@ -105,9 +111,37 @@ def test_a_replica_that_lost_its_tail_is_not_fenced_for_it() -> None:
     assert rig.taken() == [Cut(60, EPOCHS)]
 
 
-def test_nothing_in_common_begins_anew() -> None:
+def test_what_was_confirmed_is_not_replaced_either_when_the_master_deleted_the_rest() -> None:
     rig = Rig()
+    rig.welcome(common_end=5, seed=True)
+    rig.following.promised(3)
+    assert isinstance(rig.taken()[0], Alarm)
+
+
+def test_a_log_that_was_outrun_begins_anew() -> None:
+    rig = Rig()
+    rig.welcome(common_end=100, seed=True)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_log_that_had_begun_anew_and_is_empty_yet_does_so_again() -> None:
+    rig = Rig(log_start=100)
     rig.welcome(common_end=0, seed=True)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_log_that_was_given_up_begins_anew() -> None:
+    rig = Rig(epochs=())
+    rig.welcome(common_end=0, seed=True)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_log_that_was_given_up_begins_anew_though_it_ends_where_the_masters_begins() -> None:
+    rig = Rig(epochs=(), log_end=10, held_offset=10)
+    rig.welcome(common_end=10)
     rig.following.promised(3)
     assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
 

@@ -60,6 +60,14 @@ def test_a_candidate_asks_when_its_promise_is_on_disk_and_leads_when_its_epoch_i
     assert rig.machine.role is Role.LEADING
 
 
+def test_a_log_that_is_in_no_epoch_yet_is_in_its_first_from_its_beginning_on() -> None:
+    rig = Rig(epochs=())
+    state = SetState(2, A, frozenset({A}), 1)
+    rig.machine.standing.promise, rig.machine.standing.log_start = 2, 30
+    rig.machine.saw(View(state, 6, Leader(1, "i1", 2)), 0)
+    assert rig.taken() == [actions.EnterEpoch((Epoch(2, 30),))]
+
+
 def test_a_candidate_that_lost_follows() -> None:
     rig = Rig()
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
