@@ -11,8 +11,8 @@ from rockhopper.broker.ha.campaigning import Campaigning
 from rockhopper.broker.ha.following import Following
 from rockhopper.broker.ha.leading import MasterTerm
 from rockhopper.broker.ha.machine import Machine, Role
-from rockhopper.broker.ha.messages import Hello, Welcome
-from rockhopper.broker.ha.replica_set import Replica, SetState
+from rockhopper.broker.ha.messages import Hello, TakeOver, Welcome
+from rockhopper.broker.ha.replica_set import Replica, SetState, View
 from rockhopper.broker.ha.standing import Standing
 from tests.simulation.replica import Disk, Node
 from tests.simulation.world import World
@@ -200,6 +200,65 @@ def a_new_master_tells_what_it_knows_to_be_confirmed(stack: ExitStack) -> None:
     _patch(stack, Following, "_welcomed", believe)
 
 
+def who_is_refused_an_unclean_election_is_clean(stack: ExitStack) -> None:
+    lead_by_operator = Machine.lead_by_operator
+
+    def clean_first(machine: Machine, now_ms: int) -> None:
+        machine.standing.is_clean = True
+        lead_by_operator(machine, now_ms)
+
+    _patch(stack, Machine, "lead_by_operator", clean_first)
+
+
+def an_operator_displaces_a_master(stack: ExitStack) -> None:
+    """One that was elected between the wish and the request."""
+    request = Campaigning.request
+
+    def displace(campaigning: Campaigning, view: View, epoch: int) -> actions.Campaign:
+        return replace(request(campaigning, view, epoch), displaced=view.leader)
+
+    def may_ask(campaigning: Campaigning, view: View, epoch: int) -> bool:
+        state = view.state
+        return state is None or (state.epoch < epoch and campaigning.is_electable(state))
+
+    _patch(stack, Campaigning, "request", displace)
+    _patch(stack, Campaigning, "may_ask", may_ask)
+
+
+def an_operators_wish_is_not_forgotten(stack: ExitStack) -> None:
+    def over(campaigning: Campaigning) -> None:
+        campaigning._since_ms, campaigning.why = None, ""
+
+    _patch(stack, Campaigning, "over", over)
+
+
+def what_was_confirmed_is_cut_after_an_unclean_election(stack: ExitStack) -> None:
+    def cut(following: Following, welcome: Welcome) -> None:
+        end = welcome.log_start if welcome.seed else welcome.common_end
+        end = end if welcome.seed else min(end, following.standing.log_end)
+        following.out.append(actions.Cut(end, welcome.epochs, seed=welcome.seed))
+
+    _patch(stack, Following, "_cut", cut)
+
+
+def who_is_to_take_over_need_not_be_in_sync(stack: ExitStack) -> None:
+    take_over = Machine._take_over
+
+    def at_once(machine: Machine, message: TakeOver, now_ms: int) -> None:
+        with patch.object(Campaigning, "is_electable", lambda *_: True):
+            take_over(machine, message, now_ms)
+
+    def may_ask(campaigning: Campaigning, view: View, epoch: int) -> bool:
+        return view.state is None or view.state.epoch < epoch
+
+    _patch(stack, Machine, "_take_over", at_once)
+    _patch(stack, Campaigning, "may_ask", may_ask)
+
+
+def a_replica_may_be_scrapped_that_is_in_sync(stack: ExitStack) -> None:
+    stack.enter_context(patch("tests.simulation.operator.forget", lambda view, replica_id: None))
+
+
 def _standing(campaigning: Campaigning) -> Standing:
     return campaigning.standing
 
@@ -225,4 +284,10 @@ MUTANTS: tuple[Mutant, ...] = (
     a_log_is_thrown_away_without_a_mark,
     an_older_connection_still_counts,
     a_new_master_tells_what_it_knows_to_be_confirmed,
+    who_is_refused_an_unclean_election_is_clean,
+    an_operator_displaces_a_master,
+    an_operators_wish_is_not_forgotten,
+    what_was_confirmed_is_cut_after_an_unclean_election,
+    who_is_to_take_over_need_not_be_in_sync,
+    a_replica_may_be_scrapped_that_is_in_sync,
 )

@@ -89,6 +89,16 @@ class Node:
     paused_until_ms: float = 0.0
     checked: int = 0
     """Up to where its confirmed log was compared with what was ever confirmed."""
+    checked_epoch: int = 0
+    """Of the truth that it was compared with."""
+    may_lose: bool = False
+    """Whether an operator lets it be elected though it may lack what was confirmed."""
+    is_given_up: bool = False
+    """Whether an operator lets its log be replaced, whatever it holds."""
+    disk_due_ms: float = 0.0
+    """When all is on disk that was asked for: one thing after the other."""
+    takes_no_sends: bool = False
+    """Whether it is about to hand over."""
     next_queue_offset: int = 0
     backup: Disk | None = None
     is_announced: bool = False

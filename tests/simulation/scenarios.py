@@ -1,9 +1,11 @@
 """Lives that are written by hand: what chance would bring about too seldom."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.simulation import faults
-from tests.simulation.replica import Node
+from rockhopper.broker.ha.messages import TakeOver
+from tests.simulation import faults, operator
+from tests.simulation.replica import Disk, Node
 from tests.simulation.rules import Violation
 from tests.simulation.world import World
 
@@ -54,9 +56,102 @@ def a_master_is_cut_off_from_all(seed: int) -> World:
     return world
 
 
+def an_operator_gives_up_what_others_hold(seed: int) -> World:
+    """Who was left behind is elected; who comes back with more keeps it, and waits for a person.
+
+    With every second seed the new master has deleted meanwhile what both logs had in common.
+    """
+    world = World(seed, 3, 1, sync_flush=False)
+    old = _wait_for_master(world, 0)
+    _wait_until(world, lambda: len(_in_sync(world)) == 3)
+    left = next(node for node in world.nodes.values() if node is not old)
+    world.stop(left.id)
+    _wait_until(world, lambda: len(_in_sync(world)) == 2)
+    world.run_until(world.now_ms + 1000)
+    for number in world.nodes:
+        world.stop(number)
+    world.engine.lease_until_ms = 0.0
+    world.start(left.id)
+
+    def leads() -> bool:
+        _elect(world, left)
+        return left.machine is not None and left.machine.term is not None
+
+    _wait_until(world, leads)
+    world.run_until(world.now_ms + 500)
+    if seed % 2:
+        assert left.machine
+        start = left.machine.standing.confirmed_offset
+        left.disk.log_start = left.machine.standing.log_start = left.checked = start
+    world.start(old.id)
+    _wait_until(world, lambda: old.machine is not None and old.machine.standing.is_fenced)
+    faults.recover(world)
+    return world
+
+
+def an_operator_is_too_late(seed: int) -> World:
+    """Another is elected between the wish and the request; when that one goes, it is no wish."""
+    world = World(seed, 3, 1, sync_flush=False)
+    old = _wait_for_master(world, 0)
+    _wait_until(world, lambda: len(_in_sync(world)) == 3)
+    asked = next(node for node in world.nodes.values() if node is not old)
+    world.network.without_engine.add(asked.id)
+    for node in world.nodes.values():
+        world.network.cuts |= {(asked.id, node.id), (node.id, asked.id)}
+    _wait_until(world, lambda: len(_in_sync(world)) == 2)
+    world.run_until(world.now_ms + 1500)
+    view = world.engine.read(world.now_ms)
+    world.call(
+        asked,
+        asked.incarnation,
+        lambda m: m.saw(replace(view, leader=None), asked.now(world.now_ms)),
+    )
+    assert _elect(world, asked)
+    world.network.without_engine.clear()
+    world.call(asked, asked.incarnation, lambda m: m.saw(view, asked.now(world.now_ms)))
+    world.run_until(world.now_ms + 1500)
+    for node in world.nodes.values():
+        if node is not asked:
+            world.stop(node.id)
+    world.run_until(world.now_ms + 3 * world.timing.lease_ms)
+    faults.recover(world)
+    return world
+
+
+def a_word_to_take_over_comes_to_the_wrong_one(seed: int) -> World:
+    """To a replica that has only begun to copy the log."""
+    world = World(seed, 3, 1, sync_flush=False)
+    old = _wait_for_master(world, 0)
+    _wait_until(world, lambda: len(_in_sync(world)) == 3)
+    new = next(node for node in world.nodes.values() if node is not old)
+    world.stop(new.id)
+    new.disk = Disk("another disk")
+    world.start(new.id)
+    world.network.slowness = 20.0
+
+    def told() -> bool:
+        machine = new.machine
+        if not machine or not machine.following.epoch:
+            return False
+        link, epoch = machine.following.link, machine.following.epoch
+        assert link is not None
+        world.call(
+            new, new.incarnation, lambda m: m.received(link, TakeOver(epoch), new.now(world.now_ms))
+        )
+        return True
+
+    _wait_until(world, told, step_ms=1)
+    world.run_until(world.now_ms + 1500)
+    faults.recover(world)
+    return world
+
+
 SCENARIOS: tuple[Callable[[int], World], ...] = (
     a_deposed_master_wakes,
     a_master_is_cut_off_from_all,
+    an_operator_gives_up_what_others_hold,
+    an_operator_is_too_late,
+    a_word_to_take_over_comes_to_the_wrong_one,
 )
 
 
@@ -75,12 +170,17 @@ def _wait_for_master(world: World, other_than: int) -> Node:
     return found[0]
 
 
-def _wait_until(world: World, condition: Callable[[], bool]) -> None:
+def _wait_until(world: World, condition: Callable[[], bool], *, step_ms: float = STEP_MS) -> None:
     end_ms = world.now_ms + WAIT_MS
     while not condition():
         if world.now_ms > end_ms:
             raise Violation(f"waited in vain: {faults.describe(world)}")
-        world.run_until(world.now_ms + STEP_MS)
+        world.run_until(world.now_ms + step_ms)
+
+
+def _elect(world: World, node: Node) -> bool:
+    operator.ask_to_lead(world, node)
+    return node.may_lose
 
 
 def _in_sync(world: World) -> frozenset[object]:

@@ -1,13 +1,14 @@
 """Time, and everything that happens in it, drawn from the seed."""
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from rockhopper.broker.ha import actions
+from rockhopper.broker.ha.campaigning import BY_OPERATOR
 from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Beat
 from rockhopper.broker.ha.replica_set import Leader, Outcome, Replica
@@ -44,6 +45,8 @@ class World:
         self.sync_flush = sync_flush
         self.now_ms = 0.0
         self.rules = Rules()
+        self.done: Counter[str] = Counter()
+        """What an operator has achieved."""
         self.network = Network(self.random)
         self.engine = FakeEngine(self.timing.lease_ms, random=self.random)
         self.links: dict[int, Link] = {}
@@ -60,6 +63,7 @@ class World:
             actions.EnterEpoch: self._enter_epoch,
             actions.Cut: self._cut,
             actions.NoteClean: self._note_clean,
+            actions.GiveUp: self._give_up,
             actions.Campaign: self._campaign,
             actions.Alter: self._alter,
             actions.Renew: self._renew,
@@ -108,6 +112,8 @@ class World:
             todo, machine.actions[:] = list(machine.actions), []
             for action in todo:
                 self._do[type(action)](node, machine, action)
+        if machine.role not in (Role.CANDIDATE, Role.LEADING):
+            node.may_lose = False
 
     # Processes.
 
@@ -132,6 +138,7 @@ class World:
         node = self.nodes[number]
         node.machine = None
         node.incarnation = ""
+        node.may_lose = node.is_given_up = node.takes_no_sends = False
         for link in [each for each in self.links.values() if number in each.ends]:
             self._break(link)
 
@@ -153,12 +160,21 @@ class World:
             self.engine.members[node.id] = node.announcement()
         self.after(1000, self._announce, node, incarnation)
 
+    def needs_a_person(self) -> bool:
+        """Whether nobody who may lead has all that was acknowledged for certain."""
+        state = self.engine.state
+        if state is None:
+            return False
+        nodes = {(node.id, node.disk.store): node for node in self.nodes.values()}
+        members = [nodes.get((each.id, each.store)) for each in state.in_sync]
+        return not any(node and node.disk.is_clean for node in members)
+
     # Producers, consumers, the disk's own pace.
 
     def _send_some(self) -> None:
         for node in self.nodes.values():
             machine = node.machine
-            if machine is None or node.paused_until_ms > self.now_ms:
+            if machine is None or node.paused_until_ms > self.now_ms or node.takes_no_sends:
                 continue
             if machine.takes_sends(node.now(self.now_ms)):
                 self._ids += 1
@@ -177,7 +193,8 @@ class World:
     def _sync_some(self) -> None:
         for node in self.nodes.values():
             node.disk.synced = len(node.disk.log)
-            node.disk.confirmed = node.machine.standing.confirmed_offset if node.machine else 0
+            if node.machine:
+                node.disk.confirmed = node.machine.standing.confirmed_offset
             if self.sync_flush and node.machine and node.paused_until_ms <= self.now_ms:
                 self._wrote(node, node.machine)
         self.after(SYNC_MS * self.random.random(), self._sync_some)
@@ -304,8 +321,8 @@ class World:
     def _on_disk(
         self, node: Node, do: Callable[[Disk], None], then: Callable[[Machine], None]
     ) -> None:
-        delay_ms = self.random.expovariate(1 / 3)
-        self.after(delay_ms, self._synced, node, node.incarnation, do, then)
+        node.disk_due_ms = max(node.disk_due_ms, self.now_ms + self.random.expovariate(1 / 3))
+        self.after(node.disk_due_ms - self.now_ms, self._synced, node, node.incarnation, do, then)
 
     def _synced(
         self,
@@ -334,11 +351,20 @@ class World:
 
     def _cut(self, node: Node, machine: Machine, action: actions.Cut) -> None:
         check_epochs(action.epochs)
+        confirmed = min(machine.standing.confirmed_offset, len(node.disk.log))
+        if action.seed:
+            truth = self.rules.truth_of(action.epochs[-1].number)
+            if not node.is_given_up and truth.differs_from(node, 0, confirmed):
+                raise Violation(f"replica {node.id} replaces a log that was confirmed")
+        elif action.end_offset < confirmed:
+            raise Violation(f"replica {node.id} cuts what was confirmed")
 
         def do(disk: Disk) -> None:
             disk.cut(action.end_offset, action.epochs, seed=action.seed)
 
         def then(machine: Machine) -> None:
+            if action.seed:
+                node.is_given_up = False
             standing, disk = machine.standing, node.disk
             standing.epochs, standing.is_clean = disk.epochs, disk.is_clean
             standing.log_start = disk.log_start
@@ -346,6 +372,13 @@ class World:
             machine.log_is_cut(len(disk.log))
 
         self._on_disk(node, do, then)
+
+    def _give_up(self, node: Node, machine: Machine, action: actions.GiveUp) -> None:
+        def do(disk: Disk) -> None:
+            disk.mark_unclean()
+            disk.epochs = ()
+
+        self._on_disk(node, do, lambda m: None)
 
     def _note_clean(self, node: Node, machine: Machine, action: actions.NoteClean) -> None:
         def do(disk: Disk) -> None:
@@ -388,8 +421,18 @@ class World:
     def _campaign(self, node: Node, machine: Machine, action: actions.Campaign) -> None:
         me = Leader(node.id, node.incarnation, action.state.epoch)
 
+        is_forced = action.state.history[-1].why == BY_OPERATOR
+        if is_forced and not node.may_lose:
+            raise Violation(f"replica {node.id} gives up what nobody has told it to")
+
         def do() -> tuple[Outcome, Any]:
+            held = self.engine.read(self.now_ms).leader
             outcome = self.engine.campaign(action, me, self.now_ms)
+            if is_forced and outcome is Outcome.DONE:
+                if held:
+                    raise Violation(f"replica {node.id} displaces {held}, and may lack messages")
+                self.done["elect"] += 1
+                self.rules.gave_up(action.state.epoch)
             return outcome, self.engine.read(self.now_ms)
 
         def then(machine: Machine, result: tuple[Outcome, Any]) -> None:
@@ -443,8 +486,9 @@ class World:
                 link.stream_offset = None
 
     def _confirm(self, node: Node, machine: Machine, action: actions.Confirm) -> None:
-        is_master = machine.role is Role.LEADING
-        self.rules.confirmed(node, action.offset, is_master=is_master)
+        term = machine.term
+        epoch = term.epoch if term else machine.following.epoch
+        self.rules.confirmed(node, epoch, action.offset, is_master=term is not None)
 
     def _alarm(self, node: Node, machine: Machine, action: actions.Alarm) -> None:
-        raise Violation(action.text)
+        self.rules.fenced(node, machine.standing.confirmed_offset, action.text)
