@@ -73,8 +73,9 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 mutants: $(VENV)/.installed-test  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
 
-simulate: $(VENV)/.installed-test  ## live through 10,000 lives of replica sets (SEEDS=n FIRST=k)
-	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) --budget-s $(or $(BUDGET_S),inf)
+simulate: $(VENV)/.installed-test  ## live through 10,000 lives of replica sets (SEEDS=n FIRST=k PROGRESS=file)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) --budget-s $(or $(BUDGET_S),inf) \
+		$(if $(PROGRESS),--progress $(PROGRESS))
 
 fuzz: $(VENV)/.installed-test  ## fuzz the compiled functions under sanitizers for an hour (needs clang)
 	$(BIN)/python -m tests.fuzz

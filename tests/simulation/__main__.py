@@ -1,20 +1,63 @@
-"""Live through many seeds, on all cores: python -m tests.simulation [--seeds N] [--first K]."""
+"""Live through many seeds, on all cores: python -m tests.simulation [--seeds N] [--first K].
+
+Each five hundred seeds are a line of progress. With ``--progress FILE`` the same command goes on where
+it was stopped, with what was found before.
+"""
 
 import argparse
+import json
 import multiprocessing
 import sys
 import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tests.simulation import faults
 from tests.simulation.rules import Violation
 
+BLOCK = 500
 
-def live(seed: int) -> tuple[int, str, int]:
-    """Return the seed, what was broken, and how many messages were acknowledged."""
+
+@dataclass
+class Progress:
+    """What came of the seeds so far."""
+
+    first: int
+    next: int
+    broken: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    """What elections have cost that an operator forced."""
+
+    @property
+    def lived(self) -> int:
+        """How many seeds there were."""
+        return self.next - self.first
+
+    def __str__(self) -> str:
+        """For a person."""
+        return (
+            f"{self.lived:,} seeds, {self.broken} broken, {self.acknowledged:,} messages "
+            f"acknowledged, {self.lost:,} lost by operators"
+        )
+
+
+def live(seed: int) -> tuple[int, str, int, int]:
+    """Return the seed, what was broken, and how many messages were acknowledged, and lost."""
     try:
-        return seed, "", faults.run(seed).rules.acknowledged
+        rules = faults.run(seed).rules
     except Violation as violation:
-        return seed, str(violation), 0
+        return seed, str(violation), 0, 0
+    return seed, "", rules.acknowledged, rules.lost
+
+
+def load(path: Path | None, first: int) -> Progress:
+    """Where the last run was stopped, if it began with the same seed."""
+    if path and path.exists():
+        found = Progress(**json.loads(path.read_text()))
+        if found.first == first:
+            return found
+    return Progress(first, first)
 
 
 def main() -> int:
@@ -22,26 +65,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no seed later")
+    parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no block later")
     parser.add_argument("--processes", type=int, default=None)
+    parser.add_argument("--progress", type=Path, help="where to note how far it is, and to go on")
     options = parser.parse_args()
-    started, lived, broken, acknowledged = time.monotonic(), 0, 0, 0
+    started_s, end = time.monotonic(), options.first + options.seeds
+    progress = load(options.progress, options.first)
     with multiprocessing.Pool(options.processes) as pool:
-        seeds = range(options.first, options.first + options.seeds)
-        for seed, violation, count in pool.imap_unordered(live, seeds, chunksize=20):
-            lived, acknowledged = lived + 1, acknowledged + count
-            if violation:
-                broken += 1
-                print(f"seed {seed}: {violation}", flush=True)
-            if time.monotonic() - started > options.budget_s:
-                pool.terminate()
-                break
-    elapsed_s = time.monotonic() - started
-    print(
-        f"{lived:,} of {options.seeds:,} seeds, {broken} broken, "
-        f"{acknowledged:,} messages acknowledged, {elapsed_s:.0f} s"
-    )
-    return int(broken > 0)
+        while progress.next < end and time.monotonic() - started_s <= options.budget_s:
+            seeds = range(progress.next, min(progress.next + BLOCK, end))
+            for seed, violation, acknowledged, lost in pool.imap_unordered(live, seeds, 20):
+                progress.acknowledged += acknowledged
+                progress.lost += lost
+                if violation:
+                    progress.broken += 1
+                    print(f"seed {seed}: {violation}", flush=True)
+            progress.next = seeds.stop
+            print(f"{progress}, {time.monotonic() - started_s:.0f} s", flush=True)
+            if options.progress:
+                options.progress.write_text(json.dumps(asdict(progress)))
+    return int(progress.broken > 0)
 
 
 if __name__ == "__main__":
