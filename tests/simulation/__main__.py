@@ -1,7 +1,7 @@
 """Live through many seeds, on all cores: python -m tests.simulation [--seeds N] [--first K].
 
-Each five hundred seeds are a line of progress. With ``--progress FILE`` the same command goes on where
-it was stopped, with what was found before.
+Each five hundred seeds are a line of progress. With ``--progress FILE`` the same command goes on
+where it was stopped, with what was found before.
 """
 
 import argparse
