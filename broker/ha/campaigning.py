@@ -20,6 +20,7 @@ PROCESS_GONE = "the master's process was gone"
 STARTED_ANEW = "the master's process was started anew"
 PLANNED = "a planned switch"
 BY_OPERATOR = "an operator's, and messages may be lost by it"
+POWER_CUT = "a power cut of all (uncleanAfterPowerCut), and messages may be lost by it"
 CAUSES = {
     FIRST_START: "first-start",
     LEASE_OVER: "lease-over",
@@ -27,6 +28,7 @@ CAUSES = {
     STARTED_ANEW: "started-anew",
     PLANNED: "planned-switch",
     BY_OPERATOR: "operator",
+    POWER_CUT: "power-cut",
 }
 """Of each reason that an election is stored with, the name that it is counted by."""
 
@@ -41,34 +43,50 @@ class Campaigning:
         min_in_sync: int,
         began_at_ms: int,
         spread: Callable[[], float],
+        *,
+        replicas_after_power_cut: int = 0,
     ) -> None:
-        """*spread* gives a number between -1 and 1 each time."""
+        """*spread* gives a number between -1 and 1 each time.
+
+        *replicas_after_power_cut*: how many replicas have to be there for the best of them to lead
+        although all in sync lost their machines' memory; 0: an operator decides.
+        """
         self.standing = standing
         self._timing = timing
         self._min_in_sync = min_in_sync
         self._began_at_ms = began_at_ms
         self._spread = spread
+        self._replicas_after_power_cut = replicas_after_power_cut
         self.why = ""
         """Why it is asked for though a master is there, or though messages may be missing."""
-        self.is_by_operator = False
-        """Whether an operator lets this replica lead though it may lack what was acknowledged."""
+        self.may_lose = False
+        """Whether this replica may lead though it may lack what was acknowledged."""
         self._since_ms: int | None = None
+        self._since_why = ""
         self._pause_ms = 0.0
 
     def is_due(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
         """Whether to ask now, a moment after it is possible: longer if others are better."""
+        why = ""
         if not self._is_possible(view, heard_at_ms, refusals, now_ms):
-            self._since_ms = None
-            return False
-        if self._since_ms is None:
-            self._since_ms = now_ms
+            if not self._is_best_after_power_cut(view):
+                self._since_ms = None
+                return False
+            why = POWER_CUT
+        if self._since_ms is None or self._since_why != why:
+            self._since_ms, self._since_why = now_ms, why
             spread_ms = self._timing.rank_spread_ms * (1 + self._spread())
             self._pause_ms = self._timing.rank_ms * self._better(view) + spread_ms
-        return now_ms - self._since_ms >= self._pause_ms
+            if why:
+                self._pause_ms = self._timing.power_cut_ms
+        if now_ms - self._since_ms < self._pause_ms:
+            return False
+        self.why, self.may_lose = why, bool(why)
+        return True
 
     def over(self) -> None:
         """Begin to wait anew: somebody was asked."""
-        self._since_ms, self.why, self.is_by_operator = None, "", False
+        self._since_ms, self.why, self.may_lose = None, "", False
 
     def request(self, view: View, epoch: int) -> Campaign:
         """What to ask the engine for, to lead under *epoch*."""
@@ -77,10 +95,10 @@ class Campaigning:
             first = SetState(0, me, frozenset({me}), self._min_in_sync)
             return Campaign(first.elected(me, epoch, FIRST_START, without_old=False), 0, None)
         why = self.why or self._cause(view.leader)
-        if self.is_by_operator:
+        if self.may_lose:
             state = replace(state, in_sync=frozenset({me}))
         state = state.elected(me, epoch, why, without_old=True)
-        return Campaign(state, view.version, None if self.is_by_operator else view.leader)
+        return Campaign(state, view.version, None if self.may_lose else view.leader)
 
     def _cause(self, displaced: Leader | None) -> str:
         if displaced is None:
@@ -91,14 +109,16 @@ class Campaigning:
         """Whether to ask under *epoch*, now that it is promised: the view may be a newer one."""
         if view.state is None:
             return True
-        if self.is_by_operator and view.leader:
+        if self.may_lose and view.leader:
+            return False
+        if self.why == POWER_CUT and not self._is_best_after_power_cut(view):
             return False
         return view.state.epoch < epoch and self.is_electable(view.state)
 
     def is_electable(self, state: SetState) -> bool:
         """Whether this replica has all that was ever acknowledged."""
         mine = self.standing
-        if self.is_by_operator:
+        if self.may_lose:
             return True
         return mine.me in state.in_sync and mine.is_clean and not mine.is_fenced
 
@@ -113,6 +133,26 @@ class Campaigning:
         if view.leader is None:
             return now_ms - heard_at_ms >= self._timing.silence_ms
         return view.leader.id == self.standing.me.id or self._is_dead(view, view.leader, refusals)
+
+    def _is_best_after_power_cut(self, view: View) -> bool:
+        """Whether all are there, nobody in sync is clean, and nobody has more than this one.
+
+        A master that was elected unclean tells that it is clean with a delay: what it announces is
+        believed if it is of a time after it entered its epoch.
+        """
+        state, mine, members = view.state, self.standing, view.members
+        if not self._replicas_after_power_cut or not state or view.leader or mine.is_fenced:
+            return False
+        if len(members) < self._replicas_after_power_cut:
+            return False
+        for replica in state.in_sync:
+            member = members.get(replica.id)
+            if member is None or member.replica != replica or member.is_clean:
+                return False
+            if replica == state.master != mine.me and member.last_epoch < state.epoch:
+                return False
+        best = max(members.values(), key=lambda member: member.rank)
+        return best.replica == mine.me and best.incarnation == mine.incarnation
 
     def _is_dead(self, view: View, leader: Leader, refusals: int) -> bool:
         assert view.state is not None

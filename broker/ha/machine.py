@@ -67,8 +67,9 @@ class Machine:
         min_in_sync: int,
         now_ms: int,
         spread: Callable[[], float],
+        replicas_after_power_cut: int = 0,
     ) -> None:
-        """Begin as a replica that knows nothing but its own disk."""
+        """Begin as a replica that knows nothing but its own disk; see Campaigning for the last."""
         self.standing = standing
         self.actions: list[Action] = []
         self.role = Role.JOINING
@@ -77,7 +78,14 @@ class Machine:
         self.lease_until_ms = 0
         self.following = Following(standing, timing, self.actions, now_ms)
         self._timing = timing
-        self._campaigning = Campaigning(standing, timing, min_in_sync, now_ms, spread)
+        self._campaigning = Campaigning(
+            standing,
+            timing,
+            min_in_sync,
+            now_ms,
+            spread,
+            replicas_after_power_cut=replicas_after_power_cut,
+        )
         self._request: Campaign | None = None
         """Of a candidate: what it asked for, once its promise is on disk."""
         self._is_asked = False
@@ -299,7 +307,7 @@ class Machine:
             raise ValueError(f"replica {view.state.master.id} leads: nothing has to be given up")
         self.standing.is_fenced = False
         self._campaigning.why = BY_OPERATOR
-        self._campaigning.is_by_operator = True
+        self._campaigning.may_lose = True
         self._campaign(view)
 
     def reseed(self) -> None:

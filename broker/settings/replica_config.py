@@ -81,6 +81,12 @@ class ReplicaConfig:
     in sync. 0: 2 of three or more, 1 of two. With 1, what a survivor alone has taken is lost with
     it; with 2 of two, sends stop when either is away."""
 
+    unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)
+    """Ours. Whether a set goes on by itself after a power cut of all replicas in sync, under
+    ASYNC_FLUSH: once all haReplicas are there, the one with the longest log leads. What no disk has
+    is lost without a person having looked. ``false``: an operator decides, by ``rockhopper ha elect
+    --unclean``."""
+
     mode: HaMode = setting("haMode", HaMode.SYNC)
     """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what the
     master has: a failover may lose the newest messages. ``classic``, without haEngine: RocketMQ's
@@ -170,6 +176,14 @@ class ReplicaConfig:
                 self.min_in_sync_replicas,
                 f"the set has haReplicas={self.replicas}: nothing could ever be acknowledged; a "
                 f"number from 1 to {self.replicas} is allowed",
+            )
+
+        if self.unclean_after_power_cut and not self.replicas:
+            raise SettingError(
+                "uncleanAfterPowerCut",
+                "true",
+                "a set goes on by itself when all its replicas are there: set haReplicas to how "
+                "many that are",
             )
 
     @property

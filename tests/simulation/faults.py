@@ -12,6 +12,7 @@ from tests.simulation.world import World
 FAULTS_MS = 12_000
 HEALED_MS = 40_000
 STEP_MS = 1_000
+ALONE_MS = 15_000
 
 
 def run(seed: int) -> World:
@@ -19,7 +20,13 @@ def run(seed: int) -> World:
     random = Random(seed * 7919)
     replicas = random.choice((2, 3, 3, 3, 4))
     min_in_sync = random.randint(1, min(2, replicas))
-    world = World(seed, replicas, min_in_sync, sync_flush=random.random() < 0.3)
+    world = World(
+        seed,
+        replicas,
+        min_in_sync,
+        sync_flush=random.random() < 0.3,
+        goes_on_unclean=random.random() < 0.3,
+    )
     kinds = random.sample(FAULTS, random.randint(1, 4))
     if seed % 2:
         kinds += random.sample(operator.ORDERS, random.randint(1, 2))
@@ -35,10 +42,12 @@ def recover(world: World) -> None:
     """End every fault, and wait until all is well."""
     heal(world)
     end_ms = world.now_ms + HEALED_MS
+    help_ms = world.now_ms + (ALONE_MS if world.replicas_after_power_cut else 0)
     while not is_well(world):
         if world.now_ms > end_ms:
             raise Violation(f"not well again: {describe(world)}")
-        operator.help_out(world)
+        if world.now_ms >= help_ms:
+            operator.help_out(world)
         world.run_until(world.now_ms + STEP_MS)
 
 
@@ -56,7 +65,8 @@ def heal(world: World) -> None:
 def is_well(world: World) -> bool:
     """Whether one master leads, all replicas are in sync, and all that is confirmed is the same.
 
-    A set whose only members lost their memory waits for a person, rightly: one comes.
+    A set whose only members lost their memory waits for a person, rightly: one comes. Where it may
+    go on by itself, nobody comes before it had the time for that.
     """
     state = world.engine.state
     leading = [node for node in world.nodes.values() if node.machine and node.machine.term]

@@ -227,9 +227,19 @@ def an_operator_displaces_a_master(stack: ExitStack) -> None:
 
 def an_operators_wish_is_not_forgotten(stack: ExitStack) -> None:
     def over(campaigning: Campaigning) -> None:
-        campaigning._since_ms, campaigning.why = None, ""
+        campaigning._since_ms = None
+
+    is_due = Campaigning.is_due
+
+    def remember(campaigning: Campaigning, *arguments: Any) -> bool:
+        before = campaigning.why, campaigning.may_lose
+        found = is_due(campaigning, *arguments)
+        if before[1]:
+            campaigning.why, campaigning.may_lose = before
+        return found
 
     _patch(stack, Campaigning, "over", over)
+    _patch(stack, Campaigning, "is_due", remember)
 
 
 def what_was_confirmed_is_cut_after_an_unclean_election(stack: ExitStack) -> None:
@@ -257,6 +267,29 @@ def who_is_to_take_over_need_not_be_in_sync(stack: ExitStack) -> None:
 
 def a_replica_may_be_scrapped_that_is_in_sync(stack: ExitStack) -> None:
     stack.enter_context(patch("tests.simulation.operator.forget", lambda view, replica_id: None))
+
+
+def a_set_goes_on_unclean_without_those_that_are_away(stack: ExitStack) -> None:
+    def is_best(campaigning: Campaigning, view: View) -> bool:
+        mine, state = _standing(campaigning), view.state
+        is_last = not any(member.is_clean for member in view.members.values())
+        return bool(state and not view.leader and mine.me in state.in_sync and is_last)
+
+    _patch(stack, Campaigning, "_is_best_after_power_cut", is_best)
+
+
+def a_set_goes_on_unclean_with_the_shortest_log(stack: ExitStack) -> None:
+    is_best = Campaigning._is_best_after_power_cut
+
+    def is_worst(campaigning: Campaigning, view: View) -> bool:
+        upside_down = {
+            number: replace(member, log_end=-member.log_end, last_epoch=-member.last_epoch)
+            for number, member in view.members.items()
+        }
+        state = replace(view.state, epoch=-view.state.epoch) if view.state else None
+        return is_best(campaigning, replace(view, members=upside_down, state=state))
+
+    _patch(stack, Campaigning, "_is_best_after_power_cut", is_worst)
 
 
 def _standing(campaigning: Campaigning) -> Standing:
@@ -290,4 +323,6 @@ MUTANTS: tuple[Mutant, ...] = (
     what_was_confirmed_is_cut_after_an_unclean_election,
     who_is_to_take_over_need_not_be_in_sync,
     a_replica_may_be_scrapped_that_is_in_sync,
+    a_set_goes_on_unclean_without_those_that_are_away,
+    a_set_goes_on_unclean_with_the_shortest_log,
 )

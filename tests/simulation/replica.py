@@ -112,7 +112,15 @@ class Node:
         """Up to where the log is by the promise of ASYNC_FLUSH."""
         return len(self.disk.log)
 
-    def start(self, time_ms: float, timing: Timing, min_in_sync: int, random: Random) -> Machine:
+    def start(
+        self,
+        time_ms: float,
+        timing: Timing,
+        min_in_sync: int,
+        random: Random,
+        *,
+        replicas_after_power_cut: int,
+    ) -> Machine:
         """Start the process; the count of starts is on the disk before anything else."""
         disk = self.disk
         self.incarnation = f"{self.id}.{disk.store}.{disk.starts}.{random.randrange(1 << 30)}"
@@ -135,12 +143,13 @@ class Node:
             min_in_sync=min_in_sync,
             now_ms=self.now(time_ms),
             spread=lambda: random.uniform(-1, 1),
+            replicas_after_power_cut=replicas_after_power_cut,
         )
         return self.machine
 
     def announcement(self) -> Announcement:
         """What it tells of itself."""
-        epochs = self.disk.epochs
+        epochs = cut(self.disk.epochs, len(self.disk.log))
         return Announcement(
             Replica(self.id, self.disk.store),
             self.incarnation,

@@ -1,6 +1,7 @@
 """What must hold at every moment, whatever happens to machines, network and engine.
 
-An election that an operator forced may lose what was confirmed, and it alone: from its epoch on
+An election that an operator forced may lose what was confirmed, or one after a power cut of all in
+sync where the settings let it, and these alone: from its epoch on
 another truth holds, of which everything is demanded that is demanded of the first. What masters of
 smaller epochs go on to confirm, who have not heard of it, belongs to the older one.
 """
@@ -18,12 +19,15 @@ class Violation(AssertionError):
 class Truth:
     """All that was ever confirmed, and what was seen, since an election that might lose."""
 
-    def __init__(self, epoch: int, before: "Truth | None" = None) -> None:
+    def __init__(
+        self, epoch: int, before: "Truth | None" = None, *, by_operator: bool = False
+    ) -> None:
         self.epoch = epoch
         """The first that belongs to it."""
         self.entries: list[Entry] = []
         self.is_known = before is None
         """Whether somebody led already, whose log says what is left."""
+        self.by_operator = by_operator
         self._before = before
         self._seen_epoch = 0
         self._seen_offset = 0
@@ -86,9 +90,9 @@ class Rules:
         """The truth that an epoch belongs to."""
         return next(each for each in reversed(self.truths) if each.epoch <= epoch)
 
-    def gave_up(self, epoch: int) -> None:
+    def gave_up(self, epoch: int, *, by_operator: bool) -> None:
         """Take note that from an epoch on something may be missing."""
-        self.truths.append(Truth(epoch, self.truths[-1]))
+        self.truths.append(Truth(epoch, self.truths[-1], by_operator=by_operator))
 
     def confirmed(self, node: Node, epoch: int, offset: int, *, is_master: bool) -> None:
         """What a replica takes for confirmed is what was; only a master adds to it."""
@@ -124,8 +128,11 @@ class Rules:
         self.truth_of(epoch).read(epoch, offset)
 
     def fenced(self, node: Node, confirmed_offset: int, text: str) -> None:
-        """A replica takes no part because an operator's election gave up what it has."""
-        if len(self.truths) == 1 or not any(
+        """A replica takes no part because an operator's election gave up what it has.
+
+        After a power cut of all nobody has what the one with the longest log has not.
+        """
+        if not any(truth.by_operator for truth in self.truths) or not any(
             truth.is_known and truth.differs_from(node, 0, confirmed_offset)
             for truth in self.truths
         ):

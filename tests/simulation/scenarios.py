@@ -56,6 +56,28 @@ def a_master_is_cut_off_from_all(seed: int) -> World:
     return world
 
 
+def a_member_joins_and_its_master_is_not_told(seed: int) -> World:
+    """The engine has put it into the set, and it lacks what came since; then it is elected."""
+    world = World(seed, 3, 1, sync_flush=False)
+    master = _wait_for_master(world, 0)
+    _wait_until(world, lambda: len(_in_sync(world)) == 3)
+    joining = next(node for node in world.nodes.values() if node is not master)
+    world.stop(joining.id)
+    _wait_until(world, lambda: len(_in_sync(world)) == 2)
+    world.start(joining.id)
+    _wait_until(world, lambda: _is_asking(master), step_ms=0.1)
+    world.network.without_engine.add(master.id)
+    world.network.cuts |= {(master.id, joining.id), (joining.id, master.id)}
+    world.run_until(world.now_ms + 2500)
+    for node in world.nodes.values():
+        if node is not joining:
+            world.stop(node.id)
+    world.engine.lease_until_ms = 0.0
+    world.run_until(world.now_ms + 3000)
+    faults.recover(world)
+    return world
+
+
 def an_operator_gives_up_what_others_hold(seed: int) -> World:
     """Who was left behind is elected; who comes back with more keeps it, and waits for a person.
 
@@ -149,6 +171,7 @@ def a_word_to_take_over_comes_to_the_wrong_one(seed: int) -> World:
 SCENARIOS: tuple[Callable[[int], World], ...] = (
     a_deposed_master_wakes,
     a_master_is_cut_off_from_all,
+    a_member_joins_and_its_master_is_not_told,
     an_operator_gives_up_what_others_hold,
     an_operator_is_too_late,
     a_word_to_take_over_comes_to_the_wrong_one,
@@ -181,6 +204,11 @@ def _wait_until(world: World, condition: Callable[[], bool], *, step_ms: float =
 def _elect(world: World, node: Node) -> bool:
     operator.ask_to_lead(world, node)
     return node.may_lose
+
+
+def _is_asking(master: Node) -> bool:
+    term = master.machine.term if master.machine else None
+    return term is not None and term.is_asking
 
 
 def _in_sync(world: World) -> frozenset[object]:

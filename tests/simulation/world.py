@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from rockhopper.broker.ha import actions
-from rockhopper.broker.ha.campaigning import BY_OPERATOR
+from rockhopper.broker.ha.campaigning import BY_OPERATOR, POWER_CUT
 from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Beat
 from rockhopper.broker.ha.replica_set import Leader, Outcome, Replica
@@ -38,11 +38,20 @@ class Frame:
 class World:
     """A replica set and all around it."""
 
-    def __init__(self, seed: int, replicas: int, min_in_sync: int, *, sync_flush: bool) -> None:
+    def __init__(
+        self,
+        seed: int,
+        replicas: int,
+        min_in_sync: int,
+        *,
+        sync_flush: bool,
+        goes_on_unclean: bool = False,
+    ) -> None:
         self.random = Random(seed)
         self.timing = Timing(first_start_ms=1000)
         self.min_in_sync = min_in_sync
         self.sync_flush = sync_flush
+        self.replicas_after_power_cut = replicas if goes_on_unclean else 0
         self.now_ms = 0.0
         self.rules = Rules()
         self.done: Counter[str] = Counter()
@@ -129,7 +138,13 @@ class World:
         if not self.engine.count_start(Replica(number, node.disk.store), node.disk.starts):
             node.disk.mark_unclean()
         node.paused_until_ms = 0.0
-        node.start(self.now_ms, self.timing, self.min_in_sync, self.random)
+        node.start(
+            self.now_ms,
+            self.timing,
+            self.min_in_sync,
+            self.random,
+            replicas_after_power_cut=self.replicas_after_power_cut,
+        )
         self._tick(node, node.incarnation)
         self._announce(node, node.incarnation)
 
@@ -157,7 +172,7 @@ class World:
         if node.incarnation != incarnation:
             return
         if node.id not in self.network.without_engine:
-            self.engine.members[node.id] = node.announcement()
+            self.engine.announce(node.announcement(), self.now_ms)
         self.after(1000, self._announce, node, incarnation)
 
     def needs_a_person(self) -> bool:
@@ -421,18 +436,22 @@ class World:
     def _campaign(self, node: Node, machine: Machine, action: actions.Campaign) -> None:
         me = Leader(node.id, node.incarnation, action.state.epoch)
 
-        is_forced = action.state.history[-1].why == BY_OPERATOR
-        if is_forced and not node.may_lose:
+        why = action.state.history[-1].why
+        is_forced = why in (BY_OPERATOR, POWER_CUT)
+        if why == BY_OPERATOR and not node.may_lose:
             raise Violation(f"replica {node.id} gives up what nobody has told it to")
 
         def do() -> tuple[Outcome, Any]:
             held = self.engine.read(self.now_ms).leader
+            is_lossy = self.needs_a_person()
             outcome = self.engine.campaign(action, me, self.now_ms)
             if is_forced and outcome is Outcome.DONE:
                 if held:
                     raise Violation(f"replica {node.id} displaces {held}, and may lack messages")
-                self.done["elect"] += 1
-                self.rules.gave_up(action.state.epoch)
+                if why == POWER_CUT and not is_lossy:
+                    raise Violation(f"replica {node.id} goes on unclean, and another is clean")
+                self.done["elect" if why == BY_OPERATOR else "go on unclean"] += 1
+                self.rules.gave_up(action.state.epoch, by_operator=why == BY_OPERATOR)
             return outcome, self.engine.read(self.now_ms)
 
         def then(machine: Machine, result: tuple[Outcome, Any]) -> None:

@@ -55,4 +55,7 @@ def membership_of(config: BrokerConfig, port: int, address: str, host: str) -> M
         ha_port=replication.ha_port(port),
         ha_host=replication.address or config.broker_ip1 or host,
         priority=replication.priority,
+        replicas_after_power_cut=(
+            replication.replicas if replication.unclean_after_power_cut else 0
+        ),
     )

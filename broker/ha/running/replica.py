@@ -17,7 +17,7 @@ import structlog
 
 from rockhopper.broker.ha import actions, wire
 from rockhopper.broker.ha.engine import Engine, EngineError
-from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused
@@ -76,6 +76,8 @@ class Membership:
     ha_host: str = "127.0.0.1"
     """Where the other replicas reach it."""
     priority: int = 0
+    replicas_after_power_cut: int = 0
+    """See Campaigning."""
 
 
 class RunningReplica:
@@ -157,6 +159,7 @@ class RunningReplica:
             min_in_sync=membership.min_in_sync,
             now_ms=self._now_ms(),
             spread=lambda: uniform(-1, 1),
+            replicas_after_power_cut=membership.replicas_after_power_cut,
         )
         self._role_log = RoleLog(self._machine)
         self._spawn(self._take_part())
@@ -266,7 +269,8 @@ class RunningReplica:
             await asyncio.sleep(ANNOUNCE_LOOK_S)
 
     def _announcement(self) -> Announcement:
-        standing, epochs = self.machine.standing, self.machine.standing.epochs
+        standing = self.machine.standing
+        epochs = cut(standing.epochs, standing.log_end)
         return Announcement(
             self._me,
             self._incarnation,

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from rockhopper.broker.ha.campaigning import (
     FIRST_START,
     LEASE_OVER,
+    POWER_CUT,
     PROCESS_GONE,
     STARTED_ANEW,
     Campaigning,
@@ -88,3 +91,59 @@ def test_an_election_says_its_cause() -> None:
     assert why(B, View(STATE, 5, None)) == LEASE_OVER
     assert why(B, View(STATE, 5, LEADER)) == PROCESS_GONE
     assert why(A, View(STATE, 5, LEADER)) == STARTED_ANEW
+
+
+def unclean(me: Replica, *, last_epoch: int = 3, log_end: int = 100) -> Announcement:
+    return Announcement(me, f"i{me.id}", last_epoch=last_epoch, log_end=log_end, is_clean=False)
+
+
+ALL_UNCLEAN = {1: unclean(A, log_end=90), 2: unclean(B), 3: unclean(C, last_epoch=2, log_end=200)}
+POWER_CUT_MS = TIMING.power_cut_ms
+
+
+def after_power_cut(me: Replica = B, *, replicas: int = 3) -> Campaigning:
+    standing = Standing(me, f"i{me.id}", 3, (Epoch(3, 0),), is_clean=False, log_end=100)
+    return Campaigning(standing, TIMING, 1, 0, lambda: -1, replicas_after_power_cut=replicas)
+
+
+def goes_on(found: Campaigning, members: dict[int, Announcement]) -> bool:
+    view = View(STATE, 5, None, members)
+    assert not found.is_due(view, 0, 0, 0)
+    assert not found.is_due(view, 0, 0, POWER_CUT_MS - 1)
+    return found.is_due(view, 0, 0, POWER_CUT_MS)
+
+
+def test_the_longest_log_leads_after_a_power_cut_of_all_where_that_is_allowed() -> None:
+    found = after_power_cut()
+    assert goes_on(found, ALL_UNCLEAN)
+    request = found.request(View(STATE, 5, None, ALL_UNCLEAN), 4)
+    assert request.state.in_sync == {B}
+    assert request.state.history[-1].why == POWER_CUT
+    assert not goes_on(after_power_cut(A), ALL_UNCLEAN)
+    assert not goes_on(after_power_cut(C), ALL_UNCLEAN)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {number: each for number, each in ALL_UNCLEAN.items() if number != 3},
+        ALL_UNCLEAN | {3: replace(ALL_UNCLEAN[3], is_clean=True)},
+        ALL_UNCLEAN | {3: replace(ALL_UNCLEAN[3], replica=Replica(3, "another disk"))},
+        ALL_UNCLEAN | {1: replace(ALL_UNCLEAN[1], last_epoch=2)},
+    ],
+    ids=["one is away", "one is clean", "a disk was exchanged", "its master led later"],
+)
+def test_nobody_leads_after_a_power_cut_while(members: dict[int, Announcement]) -> None:
+    assert not goes_on(after_power_cut(), members)
+
+
+def test_an_operator_decides_after_a_power_cut_by_default() -> None:
+    assert not goes_on(after_power_cut(replicas=0), ALL_UNCLEAN)
+
+
+def test_a_replica_does_not_go_on_unclean_once_another_is_clean() -> None:
+    found = after_power_cut()
+    assert goes_on(found, ALL_UNCLEAN)
+    members = ALL_UNCLEAN | {1: replace(ALL_UNCLEAN[1], is_clean=True)}
+    assert found.may_ask(View(STATE, 5, None, ALL_UNCLEAN), 4)
+    assert not found.may_ask(View(STATE, 5, None, members), 4)

@@ -43,6 +43,13 @@ def test_an_engine_has_a_scheme_and_a_place(text: str, scheme: str, place: str) 
     assert parse_engine(text) == EngineAddress(scheme, place)
 
 
+def test_a_set_goes_on_by_itself_after_a_power_cut_only_if_it_is_told_how_many_it_is() -> None:
+    assert not replica().unclean_after_power_cut
+    assert replica(uncleanAfterPowerCut="true", haReplicas="3").unclean_after_power_cut
+    with pytest.raises(SettingError, match="set haReplicas"):
+        replica(uncleanAfterPowerCut="true")
+
+
 def test_endpoints_are_divided_by_commas() -> None:
     assert replica().engine_address.endpoints == ("h1:2379", "h2")
 

@@ -24,6 +24,12 @@ def test_what_others_are_told_of_it(tmp_path: Path) -> None:
     assert membership.facts.secret == b"s3cret"
 
 
+@pytest.mark.parametrize(("is_allowed", "replicas"), [("true", 3), ("false", 0)])
+def test_how_many_have_to_be_there_after_a_power_cut_of_all(is_allowed: str, replicas: int) -> None:
+    config = build_config(SETTINGS | {"uncleanAfterPowerCut": is_allowed})
+    assert membership_of(config, 10911, "", "").replicas_after_power_cut == replicas
+
+
 @pytest.mark.parametrize(
     ("settings", "host"),
     [({"brokerIP1": "10.0.0.9"}, "10.0.0.9"), ({"haAddress": "inner", "brokerIP1": "x"}, "inner")],
