@@ -22,7 +22,7 @@ from tests.chaos.outcome import Outcome, ResultsFile, print_table
 from tests.chaos.registry import FAULTS, Fault
 from tests.chaos.replicas.network import can_cut
 from tests.chaos.watchdog import Watchdog
-from tests.chaos.workshop import Workshop, missing
+from tests.chaos.workshop import Workshop, missing, run
 from tests.support.process_tree import descendants
 
 INSIDE = "ROCKHOPPER_CHAOS_INSIDE"
@@ -48,10 +48,10 @@ def main(
     results: Path | None,
 ) -> None:
     """Make faults, and hold what is left of the messages against what was acknowledged."""
-    _enter_namespaces(has_network=bool(names) and can_cut())
+    chosen = [one for one in FAULTS if one.name in names or not (names or one.is_asked_for)]
+    _enter_namespaces(has_network=any(one.has_hosts for one in chosen) and can_cut())
     # That brokers go away is what the clients are here for.
     logging.getLogger("rockhopper.client").setLevel(logging.CRITICAL)
-    chosen = [one for one in FAULTS if one.name in names or not (names or one.is_asked_for)]
     lacking = {one.name: missing(one.needs) for one in chosen}
     skipped = {name: f"needs {what}" for name, what in lacking.items() if what}
     for name, reason in skipped.items():
@@ -121,6 +121,8 @@ def _enter_namespaces(*, has_network: bool) -> None:
     # As Ctrl-C does, for asyncio ends its tasks in good order then.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if INSIDE in os.environ or os.geteuid() != 0 or shutil.which("unshare") is None:
+        if INSIDE in os.environ and has_network:
+            run("ip", "link", "set", "lo", "up")
         return
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
     if has_network:

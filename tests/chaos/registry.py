@@ -25,6 +25,8 @@ class Fault:
     needs: tuple[str, ...] = ()
     is_asked_for: bool = False
     """Whether it is made only when it is named."""
+    has_hosts: bool = False
+    """Whether it makes hosts, which takes a network of its own where that can be had."""
 
 
 FAULTS = (
@@ -35,7 +37,7 @@ FAULTS = (
     Fault("bit-rot", bit_rot.rounds, 1.5, 5000),
     Fault("flood", floods.rounds, 1, 500),
     Fault("clock-jump", clock_jumps.rounds, 1.5, 600, ("faketime",)),
-    Fault("replicas", replicas.rounds, 1, 200, ("etcd",), is_asked_for=True),
+    Fault("replicas", replicas.rounds, 1, 200, ("etcd",), is_asked_for=True, has_hosts=True),
     Fault("switches", switching.rounds, 1, 1000, ("etcd",), is_asked_for=True),
     Fault("java-switches", switching.java_rounds, 1, 100, ("etcd", "java"), is_asked_for=True),
 )

@@ -61,7 +61,6 @@ class Network:
             # In the suite's own mounts: what it names does not outlive it.
             NAMES.mkdir(exist_ok=True)
             run("mount", "-t", "tmpfs", "names", NAMES)
-            run("ip", "link", "set", "lo", "up")
             run("ip", "link", "add", BRIDGE, "type", "bridge")
             run("ip", "addr", "add", f"{CLIENTS}/24", "dev", BRIDGE)
             run("ip", "link", "set", BRIDGE, "up")

@@ -229,6 +229,7 @@ def asked_to_lead() -> Rig:
     """A replica that is not clean, and not in sync."""
     rig = Rig(is_clean=False)
     rig.machine.saw(NOBODY, 0)
+    rig.taken()
     rig.machine.lead_by_operator(TIMING.silence_ms)
     assert rig.taken() == [actions.Promise(2)]
     return rig
@@ -278,6 +279,7 @@ def test_nobody_is_elected_by_an_operator_while_there_is_a_master() -> None:
 def test_a_log_that_is_given_up_is_unclean_and_in_no_epoch() -> None:
     rig = Rig()
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
+    rig.taken()
     rig.machine.reseed()
     assert rig.taken() == [actions.GiveUp()]
     assert (rig.machine.standing.is_clean, rig.machine.standing.epochs) == (False, ())
