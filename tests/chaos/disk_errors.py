@@ -34,9 +34,11 @@ class Injection:
     """System calls and what they say."""
 
     calls: str
-    error: str
+    error: str = ""
     files: str = ""
     """Only calls on the files of the store that match this pattern; sockets are written to too."""
+    delay_ms: int = 0
+    """Instead of an error: how much later each call returns."""
 
     @property
     def is_sync(self) -> bool:
@@ -48,6 +50,11 @@ class Injection:
         """Its line in the table."""
         first = self.calls.partition(",")[0].removesuffix("64")
         return f"{self.error} of {first}"
+
+    def expression(self, when: str) -> str:
+        """What strace is told; *when* says which of the calls are meant."""
+        what = f"delay_exit={self.delay_ms * 1000}" if self.delay_ms else f"error={self.error}"
+        return f"inject={self.calls}:{what}:when={when}"
 
 
 INJECTIONS = (
@@ -104,7 +111,7 @@ async def _live(
         await stack.enter_async_context(Load(life.address, life.nameserver, ledger, dice))
         await asyncio.sleep(dice.uniform(*BEFORE_S))
         when = dice.choice(["1", "1+", "3+2"])
-        async with injected(life, injection, when, store):
+        async with injected(life.daemon.pid, injection, when, store):
             await asyncio.sleep(dice.uniform(*DURING_S))
         ended = await _goes_on_or_ends(life, ledger)
         ledger.problems += life.complaints()
@@ -142,14 +149,14 @@ async def _goes_on_or_ends(life: Life, ledger: Ledger) -> bool:
 
 
 @asynccontextmanager
-async def injected(life: Life, injection: Injection, when: str, store: Path) -> AsyncIterator[None]:
-    """Let the broker's calls fail, from strace's arrival to the end of the block."""
+async def injected(pid: int, injection: Injection, when: str, store: Path) -> AsyncIterator[None]:
+    """Let a broker's calls fail, from strace's arrival to the end of the block."""
     paths = (
         [path for path in store.glob(injection.files) if path.is_file()] if injection.files else ()
     )
     strace = await asyncio.create_subprocess_exec(
-        *("strace", "-f", "-p", str(life.daemon.pid), "-e", f"trace={injection.calls}"),
-        *("-e", f"inject={injection.calls}:error={injection.error}:when={when}"),
+        *("strace", "-f", "-p", str(pid), "-e", f"trace={injection.calls}"),
+        *("-e", injection.expression(when)),
         *(part for path in paths for part in ("-P", str(path))),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -43,11 +43,16 @@ class ReflinkDisk:
     @contextlib.contextmanager
     def ext4(self, size_bytes: int = DISK_BYTES) -> Iterator["Ext4Disk"]:
         """A new disk, mounted."""
+        disk = self.formatted(size_bytes)
+        with disk.mounted():
+            yield disk
+
+    def formatted(self, size_bytes: int = DISK_BYTES) -> "Ext4Disk":
+        """A new disk, not mounted."""
         disk = Ext4Disk(self._root, next(self._numbers))
         _make_sparse(disk.image, size_bytes)
         run("mkfs.ext4", "-q", "-F", "-m", "0", disk.image)
-        with disk.mounted():
-            yield disk
+        return disk
 
     @property
     def root(self) -> Path:

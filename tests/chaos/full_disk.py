@@ -59,7 +59,7 @@ async def _fill_and_free(
 ) -> None:
     for number in range(FILLINGS):
         await asyncio.sleep(dice.uniform(*BEFORE_S))
-        _fill(ballast, dice.randrange(LEFT_BYTES_MAX))
+        fill(ballast, dice.randrange(LEFT_BYTES_MAX))
         await asyncio.sleep(dice.uniform(*FULL_S))
         if is_killed_full and number == FILLINGS - 1:
             return
@@ -67,7 +67,8 @@ async def _fill_and_free(
         await _takes_messages(life, ledger)
 
 
-def _fill(ballast: Path, left_bytes: int) -> None:
+def fill(ballast: Path, left_bytes: int) -> None:
+    """Fill a file system by a new file, but for *left_bytes*."""
     free = os.statvfs(ballast.parent)
     size_bytes = max(free.f_bavail * free.f_frsize - left_bytes, 1)
     with ballast.open("xb") as file:

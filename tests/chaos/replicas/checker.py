@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.chaos.ledger import Fact, Kind, Ledger, Placement
-from tests.chaos.replicas.administering import Records
+from tests.chaos.replicas.clients.administering import Records
 from tests.chaos.replicas.logs import ReadLog
-from tests.chaos.replicas.nemesis import Period
+from tests.chaos.replicas.nemesis.nemesis import Period
 from tests.chaos.verdict import EXAMPLES, Verdict, describe
 
 OFFSETS_WINDOW_S = 0.2

@@ -13,14 +13,16 @@ from tests.chaos.lives import tracebacks
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
 from tests.chaos.reading import read_back
-from tests.chaos.replicas import checker
-from tests.chaos.replicas.administering import Administering, Records
+from tests.chaos.replicas import abilities, checker
+from tests.chaos.replicas.clients.administering import Administering, Records
 from tests.chaos.replicas.logs import differences, queue_problems, read_log
-from tests.chaos.replicas.nemesis import Nemesis
-from tests.chaos.replicas.network import Network, can_cut
+from tests.chaos.replicas.machines import switched_on
+from tests.chaos.replicas.nemesis.nemesis import Nemesis
+from tests.chaos.replicas.nemesis.scene import Scene
+from tests.chaos.replicas.nemesis.schedule import schedule
+from tests.chaos.replicas.network import Network
 from tests.chaos.replicas.observing import Observer
-from tests.chaos.replicas.schedule import schedule
-from tests.chaos.replicas.set_of_replicas import SetOfReplicas, host_names, running
+from tests.chaos.replicas.set_of_replicas import REPLICAS, SetOfReplicas, host_names, running
 from tests.chaos.verdict import Found, judge
 from tests.chaos.workshop import Workshop
 from tests.support.daemon import ROOT
@@ -39,24 +41,33 @@ class Round:
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory, self._seed = directory, seed
         dice = random.Random(seed)
-        self._is_cuttable = can_cut()
+        self._lacking = abilities.lacking()
         self._etcd_size = dice.choice([1, 3])
         self._settings = {
             "flushDiskType": dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]),
             "minInSyncReplicas": dice.choice([2, 2, 2, 1]),
+            # A full disk is noticed, and room on it, while the fault lasts.
+            "cleanResourceInterval": 200,
         }
         self._pause_s = dice.choice([0.005, 0.01, 0.03])
-        self._steps = schedule(dice, dice.uniform(*DURATION_S), can_cut=self._is_cuttable)
+        self._has = abilities.chosen(dice, self._settings, self._lacking)
+        self._steps = schedule(dice, dice.uniform(*DURATION_S), self._has)
         self._dice = dice
         self._ledger = Ledger(random.Random(seed + 1))
         self._problems: list[str] = []
 
     async def run(self) -> Outcome:
         """All of it."""
-        network = Network(host_names(self._etcd_size), is_cuttable=self._is_cuttable)
-        with network:
+        network = Network(host_names(self._etcd_size), is_cuttable="cuts" in self._has)
+        on = switched_on(
+            self._directory,
+            REPLICAS,
+            has_disks="disks" in self._has,
+            has_clocks="clocks" in self._has,
+        )
+        with network, on as machines:
             async with running(
-                self._directory, network, self._etcd_size, **self._settings
+                self._directory, network, self._etcd_size, machines, **self._settings
             ) as replicas:
                 try:
                     return await self._run(replicas)
@@ -69,7 +80,7 @@ class Round:
         async with Observer(addresses) as observer:
             await observer.until(observer.is_whole, "complete after the start")
             await topics.create_topics(nameserver)
-            self._nemesis = nemesis = Nemesis(replicas, observer, self._dice)
+            self._nemesis = nemesis = Nemesis(Scene(replicas, observer, self._dice), ledger)
             administering = Administering(nameserver, ledger, random.Random(self._seed + 2))
             load = Load(
                 lambda: observer.master_address,
@@ -79,6 +90,7 @@ class Round:
                 pause_s=self._pause_s,
                 timeout_s=TIMEOUT_S,
                 session_s=SESSION_S,
+                is_clock_ours="clocks" not in self._has,
             )
             async with load, administering:
                 await asyncio.sleep(CALM_S)
@@ -159,8 +171,10 @@ class Round:
         settings = " ".join(f"{key}={value}" for key, value in self._settings.items())
         nemesis = getattr(self, "_nemesis", None)
         done = "; ".join(period.what for period in nemesis.periods) if nemesis else "nothing done"
-        cuts = "" if self._is_cuttable else " (nothing can be cut here: needs root and ip)"
-        return f"{settings} etcd={self._etcd_size}{cuts} refused: {self._ledger.refusals}; {done}"
+        lacking = "".join(f" (no {one} here)" for one in self._lacking)
+        return (
+            f"{settings} etcd={self._etcd_size}{lacking} refused: {self._ledger.refusals}; {done}"
+        )
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:

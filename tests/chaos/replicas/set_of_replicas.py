@@ -3,24 +3,29 @@
 What a process says goes into a file beside its store, over all its lives.
 """
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rockhopper.broker.ha.engine import EngineError
 from tests.chaos import topics
-from tests.chaos.replicas.network import Host, Network
+from tests.chaos.replicas.machines import Machine
+from tests.chaos.replicas.network import Network
 from tests.interop.etcd import EtcdCluster
 from tests.support.daemon import ROOT
 from tests.support.free_ports import free_port
 
 REPLICAS = (1, 2, 3)
+ENGINE_ANSWERS_WITHIN_S = 1.0
 SECRET = "what only these three know\n"
 
 
@@ -29,7 +34,7 @@ class ReplicaProcess:
     """One replica: how to start it, and its process while there is one."""
 
     id: int
-    host: Host
+    machine: Machine
     command: Sequence[str]
     store: Path
     log: Path
@@ -38,6 +43,11 @@ class ReplicaProcess:
     process: subprocess.Popen[bytes] | None = None
     exits: list[int] = field(default_factory=list)
     """What it ended with by itself."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, while it has a process."""
+        return self.process.pid if self.process is not None else None
 
     def start(self) -> None:
         """Start it, unless it runs."""
@@ -51,7 +61,7 @@ class ReplicaProcess:
             self.process = subprocess.Popen(
                 self.command,
                 cwd=ROOT,
-                env=environment,
+                env={**environment, **self.machine.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -94,12 +104,14 @@ class SetOfReplicas:
         self,
         directory: Path,
         network: Network,
+        machines: Mapping[int, Machine],
         etcd: EtcdCluster,
         *,
         listen_port: int = 0,
         **settings: object,
     ) -> None:
         self.directory, self.network, self.etcd = directory, network, etcd
+        self.machines = machines
         self._listen_port = listen_port
         secret = directory / "secret"
         secret.write_text(SECRET)
@@ -114,13 +126,22 @@ class SetOfReplicas:
         """The name services of all three."""
         return ";".join(replica.nameserver for replica in self.replicas.values())
 
+    async def engine_host(self) -> str:
+        """The host of the member that leads the etcd; of any while none answers."""
+        names = [name for name in self.network.hosts if name.startswith("e")]
+        with contextlib.suppress(EngineError, StopIteration, TimeoutError):
+            async with asyncio.timeout(ENGINE_ANSWERS_WITHIN_S):
+                return names[self.etcd.members.index(await self.etcd.leader())]
+        return names[0]
+
     def _replica(self, number: int, settings: dict[str, object]) -> ReplicaProcess:
         host = self.network.hosts[f"r{number}"]
         if host.enter:
             listen, names = 10911, 9876
         else:
             listen, names = self._listen_port or free_port((1, 2)), free_port()
-        store = self.directory / f"store-{number}"
+        machine = self.machines[number]
+        store = machine.home / "store"
         own = {
             "brokerName": "broker-a",
             "haEngine": "etcd://" + ",".join(self.etcd.endpoints),
@@ -138,8 +159,8 @@ class SetOfReplicas:
         broker = [sys.executable, "-m", "rockhopper.broker", "--store", str(store)]
         return ReplicaProcess(
             number,
-            host,
-            [*host.enter, *broker, *ports, *options],
+            machine,
+            [*machine.enter(host.enter), *broker, *ports, *options],
             store,
             self.directory / f"replica-{number}.log",
             f"{host.address}:{listen}",
@@ -166,14 +187,23 @@ def host_names(etcd_size: int) -> list[str]:
 
 @asynccontextmanager
 async def running(
-    directory: Path, network: Network, etcd_size: int, **settings: Any
+    directory: Path,
+    network: Network,
+    etcd_size: int,
+    machines: Mapping[int, Machine] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[SetOfReplicas]:
-    """A set whose processes run, on a network of ``host_names``; killed at the end."""
+    """A set whose processes run, on a network of ``host_names``; killed at the end.
+
+    Without *machines* each replica has a directory and this machine's clock.
+    """
+    if machines is None:
+        machines = {number: Machine(directory / f"machine-{number}") for number in REPLICAS}
     hosts = [network.hosts[f"e{number}"] for number in range(etcd_size)]
     etcd = EtcdCluster(directory / "etcd", etcd_size, hosts=[host.address for host in hosts])
     for member, host in zip(etcd.members, hosts, strict=True):
         member.command = [*host.enter, *member.command]
-    found = SetOfReplicas(directory, network, etcd, **settings)
+    found = SetOfReplicas(directory, network, machines, etcd, **settings)
     try:
         await found.start()
         yield found

@@ -7,9 +7,9 @@ import pytest
 
 from tests.chaos.ledger import Commit, Fact, Kind, Ledger, Placement
 from tests.chaos.replicas import checker
-from tests.chaos.replicas.administering import Look, Records
+from tests.chaos.replicas.clients.administering import Look, Records
 from tests.chaos.replicas.logs import ReadLog
-from tests.chaos.replicas.nemesis import MENDED_WITHIN_S, Period
+from tests.chaos.replicas.nemesis.nemesis import MENDED_WITHIN_S, Period
 
 PLACE = ("plain", 0, 0)
 

@@ -1,0 +1,72 @@
+"""Nemesis: does to the processes and to the network what the schedule says, and mends it."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.chaos.ledger import Ledger
+from tests.chaos.replicas.nemesis.cuts import Cuts
+from tests.chaos.replicas.nemesis.engine_faults import EngineFaults
+from tests.chaos.replicas.nemesis.machine_faults import MachineFaults
+from tests.chaos.replicas.nemesis.process_faults import ProcessFaults
+from tests.chaos.replicas.nemesis.scene import Scene
+from tests.chaos.replicas.nemesis.schedule import Act, Step
+
+MENDED_WITHIN_S = 8.0
+"""How long after the end of a fault it may still be to blame: a lease, an election, a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """When a fault was made, in seconds of the monotonic clock."""
+
+    what: str
+    began_s: float
+    ended_s: float
+
+    def touches(self, from_s: float, to_s: float) -> bool:
+        """Whether it may have to do with what happened between two moments."""
+        return self.began_s <= to_s and from_s <= self.ended_s + MENDED_WITHIN_S
+
+
+class Nemesis:
+    """Belongs to one round."""
+
+    def __init__(self, scene: Scene, ledger: Ledger) -> None:
+        self._scene = scene
+        self._began_s = time.monotonic()
+        self.began_ms = time.time_ns() // 1_000_000
+        self.periods: list[Period] = []
+        self._engine, self._machines = EngineFaults(scene), MachineFaults(scene, ledger)
+        self.kinds = {
+            **ProcessFaults(scene).kinds,
+            **Cuts(scene).kinds,
+            **self._machines.kinds,
+            **self._engine.kinds,
+        }
+
+    async def run(self, steps: Sequence[Step]) -> None:
+        """All of it; a backup of the engine is made first, for those that need one."""
+        await self.do(Act("back-up-engine", "", 0))
+        for step in steps:
+            await asyncio.sleep(step.pause_s)
+            await asyncio.gather(*(self.do(act) for act in step.acts))
+
+    async def do(self, act: Act) -> None:
+        """One fault, until it is mended."""
+        began_s = time.monotonic()
+        try:
+            await self.kinds[act.kind](act)
+        finally:
+            what = f"{act} at {began_s - self._began_s:.1f} (master {self._scene.observer.master})"
+            self.periods.append(Period(what, began_s, time.monotonic()))
+
+    def mend(self) -> None:
+        """Let everything run that was stopped or killed, and what is delayed come."""
+        self._engine.mend()
+        for replica in self._scene.replicas.replicas.values():
+            replica.signal(signal.SIGCONT)
+            replica.start()
+        self._machines.mend()
