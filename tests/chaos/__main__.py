@@ -57,6 +57,14 @@ def main(
     for name, reason in skipped.items():
         console.print(f"[bold yellow]SKIPPED {name}: {reason}[/]")
     chosen = [one for one in chosen if one.name not in skipped]
+    in_part = {
+        f"{one.name}: {part}": f"needs {what}"
+        for one in chosen
+        for part, what in one.lacking().items()
+    }
+    for part, reason in in_part.items():
+        console.print(f"[bold yellow]NOT MADE in {part}: {reason}[/]")
+    skipped |= in_part
     kept = ResultsFile(results)
     is_interrupted = True
     with contextlib.suppress(KeyboardInterrupt), Workshop.opened() as workshop:

@@ -1,12 +1,12 @@
 """Which faults there are, what each needs, and how much of the time it gets."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 
 from tests.chaos import bit_rot, clock_jumps, disk_errors, floods, full_disk, kills, power_cuts
 from tests.chaos.outcome import Outcome
+from tests.chaos.replicas import abilities, switching
 from tests.chaos.replicas import rounds as replicas
-from tests.chaos.replicas import switching
 from tests.chaos.workshop import Workshop
 
 Rounds = Callable[[Workshop, int], AsyncGenerator[Outcome]]
@@ -25,6 +25,8 @@ class Fault:
     needs: tuple[str, ...] = ()
     is_asked_for: bool = False
     """Whether it is made only when it is named."""
+    lacking: Callable[[], Mapping[str, str]] = dict
+    """Which parts of it cannot be made here -> what they need; the rest of it is made."""
     has_hosts: bool = False
     """Whether it makes hosts, which takes a network of its own where that can be had."""
 
@@ -37,7 +39,16 @@ FAULTS = (
     Fault("bit-rot", bit_rot.rounds, 1.5, 5000),
     Fault("flood", floods.rounds, 1, 500),
     Fault("clock-jump", clock_jumps.rounds, 1.5, 600, ("faketime",)),
-    Fault("replicas", replicas.rounds, 1, 200, ("etcd",), is_asked_for=True, has_hosts=True),
+    Fault(
+        "replicas",
+        replicas.rounds,
+        1,
+        200,
+        ("etcd",),
+        is_asked_for=True,
+        lacking=abilities.lacking,
+        has_hosts=True,
+    ),
     Fault("switches", switching.rounds, 1, 1000, ("etcd",), is_asked_for=True),
     Fault("java-switches", switching.java_rounds, 1, 100, ("etcd", "java"), is_asked_for=True),
 )

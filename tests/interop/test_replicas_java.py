@@ -65,7 +65,7 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def a_set(directory: Path, hosts: list[str], **settings: object) -> AsyncIterator[Scene]:
+async def a_set(directory: Path, hosts: list[str], **settings: Any) -> AsyncIterator[Scene]:
     network = Network(["e0"], is_cuttable=False)
     network.hosts |= {f"r{n}": Host(f"r{n}", host) for n, host in enumerate(hosts, 1)}
     async with running(directory, network, 1, **settings) as replicas:
@@ -150,7 +150,7 @@ async def test_with_a_stable_address_a_producer_needs_no_other_route_after_a_kil
 ) -> None:
     port = free_port((1, 2))
     hosts = ["127.0.0.101", "127.0.0.102", "127.0.0.103"]
-    settings = {"listen_port": port, "brokerIP1": STABLE}
+    settings: dict[str, Any] = {"listen_port": port, "brokerIP1": STABLE}
     async with a_set(tmp_path, hosts, **settings) as scene:
         server = await StableAddress(scene.observer, port).serve()
         async with server:

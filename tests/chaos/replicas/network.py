@@ -9,11 +9,14 @@ cannot be made, all hosts are 127.0.0.1 and nothing can be cut.
     10.77.0.<n>     the host number n
 """
 
+import ctypes
 import os
 import shutil
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,9 @@ BRIDGE = "hub"
 CLIENTS = "10.77.0.254"
 NAMES = Path("/run/netns")
 NOBODY = "02:00:00:00:00:01"
+TRIED_PORT = 9
+ARRIVES_WITHIN_S, IS_LOST_AFTER_S = 5.0, 0.1
+CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Network:
             run("ip", "link", "set", BRIDGE, "up")
             for host in self.hosts.values():
                 _make(host)
+            self._try()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,10 +94,49 @@ class Network:
         if self._cuts[sender, receiver] == 0:
             self._neighbour("del", sender, receiver)
 
+    def socket(self, name: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+        """A socket of a host, for whoever is to be on that side of a cut."""
+        if not self.is_cuttable:
+            return socket.socket(type=kind)
+        # A thread of its own goes there, and ends; a socket stays where it was made.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_socket_on, name, kind).result()
+
+    def _try(self) -> None:
+        """Cut two hosts off and let them through again; OSError when that does nothing."""
+        sender, receiver, *_ = self.hosts
+        self.cut(sender, receiver)
+        if self._arrives(sender, receiver, IS_LOST_AFTER_S):
+            raise OSError("a cut between hosts lets everything through: nothing can be cut here")
+        self.heal(sender, receiver)
+        if not self._arrives(sender, receiver, ARRIVES_WITHIN_S):
+            raise OSError("hosts do not reach each other: look at ip's and the firewall's rules")
+
+    def _arrives(self, sender: str, receiver: str, within_s: float) -> bool:
+        with (
+            self.socket(sender, socket.SOCK_DGRAM) as sending,
+            self.socket(receiver, socket.SOCK_DGRAM) as receiving,
+        ):
+            receiving.bind((self.hosts[receiver].address, TRIED_PORT))
+            receiving.settimeout(within_s)
+            sending.sendto(b"there?", receiving.getsockname())
+            try:
+                return bool(receiving.recv(8))
+            except TimeoutError:
+                return False
+
     def _neighbour(self, verb: str, sender: str, receiver: str, *rest: str) -> None:
         host = self.hosts.get(receiver)
         address = host.address if host else receiver
         run("ip", "-n", sender, "neigh", verb, address, *rest, "dev", "eth0")
+
+
+def _socket_on(name: str, kind: socket.SocketKind) -> socket.socket:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with (NAMES / name).open() as namespace:
+        if libc.setns(namespace.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"the host {name} cannot be entered")
+    return socket.socket(type=kind)
 
 
 def _make(host: Host) -> None:
