@@ -47,17 +47,24 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class RawPeer:
-    """One connection to *address*."""
+    """One connection to *address*; by a socket that somebody else has *opened*, if need be."""
 
-    def __init__(self, address: str, *, receive_buffer_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        receive_buffer_bytes: int = 0,
+        opened: socket.socket | None = None,
+    ) -> None:
         self._address = address
+        self._opened = opened
         self._receive_buffer_bytes = receive_buffer_bytes
         self._decoder = FrameDecoder()
         self._answers: list[Command] = []
 
     async def __aenter__(self) -> Self:
         host, _, port = self._address.rpartition(":")
-        opened = socket.socket()
+        opened = self._opened or socket.socket()
         opened.setblocking(False)
         if self._receive_buffer_bytes:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.chaos.ledger import Fact, Kind, Ledger, Placement
 from tests.chaos.replicas.clients.administering import Records
+from tests.chaos.replicas.clients.locking import Holding
 from tests.chaos.replicas.logs import ReadLog
 from tests.chaos.replicas.nemesis.nemesis import Period
 from tests.chaos.verdict import EXAMPLES, Verdict, describe
@@ -114,16 +115,34 @@ def may_pop_again(fact: Fact, periods: Sequence[Period]) -> bool:
 
 
 def forgotten_changes(records: Records, stores: Mapping[int, Path]) -> Iterator[str]:
-    """Topics and groups whose creation was answered, and that a replica does not have."""
+    """What was answered of topics and groups, and a replica does not know."""
     for replica, store in stores.items():
-        for file, field, names in (
-            ("topics.json", "topicConfigTable", records.topics),
-            ("subscriptionGroup.json", "subscriptionGroupTable", records.groups),
-        ):
-            table = json.loads((store / "config" / file).read_text())[field]
-            for name in names:
-                if name not in table:
-                    yield f"replica {replica} does not have {name} in {file}, which was created"
+        config = store / "config"
+        groups = json.loads((config / "subscriptionGroup.json").read_text())
+        for name in set(records.groups) - groups["subscriptionGroupTable"].keys():
+            yield f"replica {replica} does not have the group {name}, which was created"
+        table = json.loads((config / "topics.json").read_text())["topicConfigTable"]
+        for name, queues in records.topics.items():
+            known = table[name]["readQueueNums"] if name in table else None
+            if known != queues:
+                yield f"replica {replica} has topic {name} with {known} queues, not {queues}"
+
+
+def held_by_two(holdings: Collection[Holding]) -> Iterator[str]:
+    """Queues that two members held at a time."""
+    queues = defaultdict[int, list[Holding]](list)
+    for holding in holdings:
+        queues[holding.queue_id].append(holding)
+    for queue_id, ones in queues.items():
+        last: Holding | None = None
+        for one in sorted(ones, key=lambda each: each.from_s):
+            if last is not None and last.member != one.member and one.from_s < last.until_s:
+                yield (
+                    f"queue {queue_id} was held by {last.member} until {last.until_s:.3f} and by "
+                    f"{one.member} from {one.from_s:.3f} on"
+                )
+            if last is None or one.until_s > last.until_s:
+                last = one
 
 
 def second_leaders(leaders: Mapping[int, Collection[int]]) -> Iterator[str]:

@@ -133,10 +133,13 @@ class Observer:
     def note(self, number: int, status: Status) -> None:
         """Take in what a replica has said."""
         before = self.statuses.get(number)
-        if before is not None and before["promise"] > status["promise"]:
-            self.epoch_fell.append(
-                f"replica {number} promised {before['promise']} and then {status['promise']}"
-            )
+        if before is not None:
+            for what in ("promise", "epoch"):
+                if before[what] > status[what]:
+                    self.epoch_fell.append(
+                        f"the {what} of replica {number} was {before[what]} and then "
+                        f"{status[what]}, on one connection"
+                    )
         self.statuses[number] = status
         if status["role"] == "leading" and status["masterId"] == number:
             self.leaders[status["epoch"]].add(number)

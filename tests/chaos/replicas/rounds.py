@@ -15,6 +15,8 @@ from tests.chaos.outcome import Outcome, outcome_of
 from tests.chaos.reading import read_back
 from tests.chaos.replicas import abilities, checker
 from tests.chaos.replicas.clients.administering import Administering, Records
+from tests.chaos.replicas.clients.insiders import Insiders
+from tests.chaos.replicas.clients.locking import Lockers
 from tests.chaos.replicas.logs import differences, queue_problems, read_log
 from tests.chaos.replicas.machines import switched_on
 from tests.chaos.replicas.nemesis.nemesis import Nemesis
@@ -22,7 +24,13 @@ from tests.chaos.replicas.nemesis.scene import Scene
 from tests.chaos.replicas.nemesis.schedule import schedule
 from tests.chaos.replicas.network import Network
 from tests.chaos.replicas.observing import Observer
-from tests.chaos.replicas.set_of_replicas import REPLICAS, SetOfReplicas, host_names, running
+from tests.chaos.replicas.set_of_replicas import (
+    REPLICAS,
+    SetOfReplicas,
+    host_names,
+    leaders,
+    running,
+)
 from tests.chaos.verdict import Found, judge
 from tests.chaos.workshop import Workshop
 from tests.support.daemon import ROOT
@@ -53,7 +61,7 @@ class Round:
         self._has = abilities.chosen(dice, self._settings, self._lacking)
         self._steps = schedule(dice, dice.uniform(*DURATION_S), self._has)
         self._dice = dice
-        self._ledger = Ledger(random.Random(seed + 1))
+        self._ledger = Ledger(self._random(1))
         self._problems: list[str] = []
 
     async def run(self) -> Outcome:
@@ -74,6 +82,10 @@ class Round:
                 except TimeoutError as error:
                     return self._outcome_without(replicas, str(error))
 
+    def _random(self, number: int) -> random.Random:
+        """Dice of one's own, so that who comes in does not change the throws of others."""
+        return random.Random(self._seed + number)
+
     async def _run(self, replicas: SetOfReplicas) -> Outcome:
         addresses = {number: one.address for number, one in replicas.replicas.items()}
         ledger, nameserver = self._ledger, replicas.nameserver
@@ -81,18 +93,20 @@ class Round:
             await observer.until(observer.is_whole, "complete after the start")
             await topics.create_topics(nameserver)
             self._nemesis = nemesis = Nemesis(Scene(replicas, observer, self._dice), ledger)
-            administering = Administering(nameserver, ledger, random.Random(self._seed + 2))
+            administering = Administering(nameserver, ledger, self._random(2))
             load = Load(
                 lambda: observer.master_address,
                 nameserver,
                 ledger,
-                random.Random(self._seed + 3),
+                self._random(3),
                 pause_s=self._pause_s,
                 timeout_s=TIMEOUT_S,
                 session_s=SESSION_S,
                 is_clock_ours="clocks" not in self._has,
             )
-            async with load, administering:
+            lockers = Lockers(lambda: observer.master_address, ledger, self._random(4))
+            insiders = Insiders(replicas.network, addresses, ledger, self._random(5))
+            async with load, administering, lockers, insiders:
                 await asyncio.sleep(CALM_S)
                 await nemesis.run(self._steps)
                 nemesis.mend()
@@ -102,8 +116,11 @@ class Round:
             await observer.until(observer.is_whole, "equal in the end")
             confirmed = next(iter(observer.statuses.values()))["confirmedOffset"]
         replicas.kill()
-        records = administering.records
-        return self._judge(replicas, observer, records, found, confirmed)
+        for epoch, number in leaders(replicas.replicas.values()):
+            observer.leaders[epoch].add(number)
+        self._told_also = checker.held_by_two(lockers.holdings)
+        self._counts = f"{len(lockers.holdings)} locks, {insiders.acknowledged} from inside"
+        return self._judge(replicas, observer, administering.records, found, confirmed)
 
     def _judge(
         self,
@@ -134,6 +151,7 @@ class Round:
             checker.forgotten_commits(records, periods),
             checker.forgotten_changes(records, stores),
             checker.second_leaders(observer.leaders),
+            self._told_also,
             iter([*records.retractions, *observer.epoch_fell, *sorted(observer.alarms)]),
             self._said(replicas),
         ):
@@ -142,7 +160,8 @@ class Round:
         outcome.complaints += checker.in_short(checker.repeats(verdict, nemesis.began_ms))
         outcome.note = (
             f"{len(observer.leaders)} epochs, {len(records.topics)} topics, "
-            f"{len(records.groups)} groups, {len(records.commits)} commits, {self._told()}"
+            f"{len(records.groups)} groups, {len(records.commits)} commits, {self._counts}, "
+            f"{self._told()}"
         )
         return outcome
 

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +92,14 @@ class ReplicaProcess:
             except ValueError:
                 line = None
             yield line if isinstance(line, dict) else {"event": text}
+
+
+def leaders(replicas: Iterable[ReplicaProcess]) -> Iterator[tuple[int, int]]:
+    """Epoch and replica of each term, as those say who were elected."""
+    for replica in replicas:
+        for line in replica.lines():
+            if line.get("event") == "this replica leads":
+                yield int(line["epoch"]), replica.id
 
 
 class SetOfReplicas:

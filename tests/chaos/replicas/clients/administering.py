@@ -21,6 +21,7 @@ from tests.chaos.ledger import Commit, Ledger
 REQUEST_TIMEOUT_S = 4.0
 LOOKERS = "lookers"
 PAUSE_S = 0.1
+MOST_QUEUES = 2
 QUEUE = MessageQueue(topics.PLAIN, "broker-a", 0)
 
 
@@ -37,7 +38,11 @@ class Look:
 class Records:
     """What was acknowledged, and seen."""
 
-    topics: list[str] = field(default_factory=list)
+    topics: dict[str, int | None] = field(default_factory=dict)
+    """Name -> how many queues it was given last, None when it was deleted.
+
+    Without those of which a change was asked for and not answered.
+    """
     groups: list[str] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     """Of LOOKERS, in QUEUE."""
@@ -57,9 +62,15 @@ class Administering:
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
         admin = Admin(self._nameserver, request_timeout_s=REQUEST_TIMEOUT_S)
-        self._admin = await self._stack.enter_async_context(admin)
+        self.admin = await self._stack.enter_async_context(admin)
         await self._create_group(LOOKERS)
-        works = (self._create_topic, self._create_some_group, self._commit, self._look_at_end)
+        works = (
+            self.create_topic,
+            self.change_topic,
+            self._create_some_group,
+            self._commit,
+            self._look_at_end,
+        )
         self._tasks = [asyncio.create_task(self._repeat(work)) for work in works]
         return self
 
@@ -77,19 +88,32 @@ class Administering:
                 self._ledger.refused(error)
             await asyncio.sleep(self._dice.uniform(0, 2 * PAUSE_S))
 
-    async def _create_topic(self) -> None:
-        name = f"made-{len(self.records.topics)}-{self._dice.randrange(1 << 30)}"
-        if await self._admin.create_topic(name, queues=1):
-            self.records.topics.append(name)
+    async def create_topic(self) -> None:
+        """Create one more."""
+        name = f"made-{self._dice.randrange(1 << 30)}"
+        if await self.admin.create_topic(name, queues=1):
+            self.records.topics[name] = 1
+
+    async def change_topic(self) -> None:
+        """Give a topic more queues, or delete it."""
+        names = [name for name, queues in self.records.topics.items() if queues is not None]
+        if not names:
+            return
+        name = self._dice.choice(names)
+        before = self.records.topics.pop(name)
+        if before == MOST_QUEUES and await self.admin.delete_topic(name):
+            self.records.topics[name] = None
+        elif before and await self.admin.create_topic(name, queues=before + 1):
+            self.records.topics[name] = before + 1
 
     async def _create_some_group(self) -> None:
         await self._create_group(f"made-{self._dice.randrange(1 << 30)}")
 
     async def _create_group(self, name: str) -> None:
         body = json.dumps({"groupName": name}).encode()
-        for master in await self._admin.masters():
+        for master in await self.admin.masters():
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await self._admin.request(master.address, code, body=body)
+            await self.admin.request(master.address, code, body=body)
             self.records.groups.append(name)
 
     async def _commit(self) -> None:
@@ -98,17 +122,17 @@ class Administering:
         now_s = self._ledger.now_s()
         commit = Commit(0, commits[-1].offset + 1 if commits else 1, now_s)
         commits.append(commit)
-        await self._admin.offsets.commit(LOOKERS, QUEUE, commit.offset)
+        await self.admin.offsets.commit(LOOKERS, QUEUE, commit.offset)
         commit.acknowledged_s = self._ledger.now_s()
 
     async def look(self) -> None:
         """Ask for the committed offset, and note it. Raises ClientError."""
         asked_s = self._ledger.now_s()
-        offset = await self._admin.offsets.committed(LOOKERS, QUEUE)
+        offset = await self.admin.offsets.committed(LOOKERS, QUEUE)
         self.records.looks.append(Look(offset or 0, asked_s, self._ledger.now_s()))
 
     async def _look_at_end(self) -> None:
-        end = await self._admin.offsets.max_offset(QUEUE)
+        end = await self.admin.offsets.max_offset(QUEUE)
         if end < self._end_offset:
             self.records.retractions.append(
                 f"{QUEUE} ended at {self._end_offset} and later at {end}"

@@ -8,6 +8,7 @@ import pytest
 from tests.chaos.ledger import Commit, Fact, Kind, Ledger, Placement
 from tests.chaos.replicas import checker
 from tests.chaos.replicas.clients.administering import Look, Records
+from tests.chaos.replicas.clients.locking import Holding
 from tests.chaos.replicas.logs import ReadLog
 from tests.chaos.replicas.nemesis.nemesis import MENDED_WITHIN_S, Period
 
@@ -116,19 +117,39 @@ def test_a_settled_message_comes_again_only_near_a_fault(
 
 def test_what_was_created_is_on_every_replica(tmp_path: Path) -> None:
     stores = {}
-    for replica, names in ((1, ["made", "other"]), (2, ["other"])):
+    for replica, names in ((1, ["made", "other"]), (2, ["other", "gone"])):
         stores[replica] = tmp_path / str(replica)
         config = stores[replica] / "config"
         config.mkdir(parents=True)
-        (config / "topics.json").write_text(json.dumps({"topicConfigTable": dict.fromkeys(names)}))
+        table = {"topicConfigTable": {key: {"readQueueNums": 2} for key in names}}
+        (config / "topics.json").write_text(json.dumps(table))
         groups: dict[str, object] = {"subscriptionGroupTable": {"group": {}}}
         (config / "subscriptionGroup.json").write_text(json.dumps(groups))
-    records = Records(topics=["made"], groups=["group"])
+    records = Records(topics={"made": 2, "gone": None}, groups=["group"])
     assert list(checker.forgotten_changes(records, stores)) == [
-        "replica 2 does not have made in topics.json, which was created"
+        "replica 2 has topic made with None queues, not 2",
+        "replica 2 has topic gone with 2 queues, not None",
     ]
+    records = Records(topics={"other": 3})
+    assert len(list(checker.forgotten_changes(records, stores))) == 2
     records = Records(groups=["lost"])
     assert len(list(checker.forgotten_changes(records, stores))) == 2
+
+
+@pytest.mark.parametrize(
+    ("member", "from_s", "complaints"),
+    [("two", 1.9, 1), ("two", 2.0, 0), ("one", 1.5, 0), ("two", 0.5, 1)],
+)
+def test_a_queue_has_one_holder(member: str, from_s: float, complaints: int) -> None:
+    holdings = [Holding("one", 0, 1, 2), Holding("two", 1, 0, 9), Holding(member, 0, from_s, 3)]
+    assert len(list(checker.held_by_two(holdings))) == complaints
+
+
+def test_a_short_holding_does_not_hide_a_long_one() -> None:
+    holdings = [Holding("one", 0, 1, 9), Holding("one", 0, 2, 3), Holding("two", 0, 5, 6)]
+    assert list(checker.held_by_two(holdings)) == [
+        "queue 0 was held by one until 9.000 and by two from 5.000 on"
+    ]
 
 
 def test_an_epoch_has_one_master() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.chaos.replicas.observing import Observer
 
 ADDRESSES = {1: "10.0.0.1:1", 2: "10.0.0.2:1"}
@@ -44,10 +46,13 @@ def test_a_set_is_whole_when_all_are_in_sync_and_equally_far() -> None:
     assert not told(status(1, replicas=alone), status(2)).is_whole()
 
 
-def test_promises_do_not_fall() -> None:
-    observer = told(status(1, promise=3))
-    observer.note(1, status(1, promise=2))
-    assert observer.epoch_fell == ["replica 1 promised 3 and then 2"]
+@pytest.mark.parametrize("what", ["promise", "epoch"])
+def test_promises_and_epochs_do_not_fall_on_a_connection(what: str) -> None:
+    observer = told(status(1, **{what: 3}))
+    observer.note(1, status(1, **{what: 3}))
+    assert observer.epoch_fell == []
+    observer.note(1, status(1, **{what: 2}))
+    assert observer.epoch_fell == [f"the {what} of replica 1 was 3 and then 2, on one connection"]
 
 
 def test_alarms_are_kept() -> None:
