@@ -114,8 +114,9 @@ class Ledger:
     """Topic, queue id and queue offset -> the body that whoever looked first found there."""
     rewritten: list[str] = field(default_factory=list)
     """Where somebody found another body later."""
-    popped_again: list[tuple[Fact, float]] = field(default_factory=list)
-    """What was popped though its acknowledgement had been answered, and when."""
+    popped_again: list[tuple[Fact, float, float]] = field(default_factory=list)
+    """What was popped though its acknowledgement had been answered, when that was, and when the
+    pop: whoever pops it acknowledges it again."""
     problems: list[str] = field(default_factory=list)
     """What was seen to be wrong while the broker was under load."""
     refusals: dict[str, int] = field(default_factory=dict)

@@ -42,7 +42,7 @@ async def pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> N
             ledger.problems.append(f"a pop brought {message.body[:40]!r}, which nobody sent")
             continue
         if fact.settled_s is not None:
-            ledger.popped_again.append((fact, ledger.now_s()))
+            ledger.popped_again.append((fact, fact.settled_s, ledger.now_s()))
         if is_left:
             continue
         fact.settling_s = ledger.now_s()

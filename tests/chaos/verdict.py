@@ -61,14 +61,14 @@ def judge(
     *,
     pops_settle: bool = True,
     whole_batches: frozenset[Kind] = BATCHES,
-    may_come_again: Callable[[Fact, float], bool] = lambda _fact, _popped_s: False,
+    may_come_again: Callable[[float], bool] = lambda _settled_s: False,
 ) -> Verdict:
     """Hold what was found against what was acknowledged before *moment_s*.
 
     With *pops_settle* a message that a popping group acknowledged must not come again; without (a
     power cut) it may, and counts as repeated. Of a batch whose kind is not among *whole_batches*
-    some messages may be there without the others. *may_come_again* excuses what was popped at a
-    time though its acknowledgement had been answered.
+    some messages may be there without the others. *may_come_again* excuses what was popped again by
+    the time at which its acknowledgement had been answered.
     """
     verdict = Verdict(wrong=[*ledger.problems, *found.problems])
     sightings = defaultdict[tuple[str, bytes], list[Sighting]](list)
@@ -86,9 +86,9 @@ def judge(
     ]
     _judge_batches(in_batches, sightings, verdict)
     _judge_order(ledger, found.messages, verdict)
-    for fact, popped_s in ledger.popped_again:
-        if not may_come_again(fact, popped_s):
-            verdict.wrong.append(f"{describe(fact)} was acknowledged and popped again")
+    for fact, settled_s, popped_s in ledger.popped_again:
+        if not may_come_again(settled_s):
+            verdict.wrong.append(_popped_again(fact, settled_s, popped_s))
     _judge_pops(ledger, found, moment_s, pops_settle, may_come_again, verdict)
     _judge_commits(ledger, found, moment_s, verdict)
     _judge_sink(ledger, found, moment_s, verdict)
@@ -160,7 +160,7 @@ def _judge_pops(
     found: Found,
     moment_s: float,
     pops_settle: bool,
-    may_come_again: Callable[[Fact, float], bool],
+    may_come_again: Callable[[float], bool],
     verdict: Verdict,
 ) -> None:
     if found.popped is None:
@@ -175,10 +175,15 @@ def _judge_pops(
         if is_missing and fact not in verdict.lost:
             verdict.lost.append(fact)
         if times and fact.settled_s is not None and fact.settled_s < moment_s:
-            if pops_settle and not may_come_again(fact, ledger.now_s()):
-                verdict.wrong.append(f"{describe(fact)} was acknowledged and popped again")
+            if pops_settle and not may_come_again(fact.settled_s):
+                verdict.wrong.append(_popped_again(fact, fact.settled_s, ledger.now_s()))
             elif not pops_settle:
                 verdict.repeated.append((fact, []))
+
+
+def _popped_again(fact: Fact, settled_s: float, popped_s: float) -> str:
+    later_s = popped_s - settled_s
+    return f"{describe(fact)} was acknowledged and popped again {later_s:.1f} s later"
 
 
 def _judge_commits(ledger: Ledger, found: Found, moment_s: float, verdict: Verdict) -> None:

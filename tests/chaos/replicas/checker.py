@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.chaos.ledger import Fact, Kind, Ledger, Placement
+from tests.chaos.ledger import Kind, Ledger, Placement
 from tests.chaos.replicas.clients.administering import Records
 from tests.chaos.replicas.clients.locking import Holding
 from tests.chaos.replicas.logs import ReadLog
@@ -106,12 +106,9 @@ def forgotten_commits(records: Records, periods: Sequence[Period]) -> Iterator[s
                 break
 
 
-def may_pop_again(fact: Fact, periods: Sequence[Period]) -> bool:
-    """Whether its acknowledgement came so shortly before a fault that it may be forgotten."""
-    settled_s = fact.settled_s
-    return settled_s is not None and any(
-        period.touches(settled_s, settled_s + OFFSETS_WINDOW_S) for period in periods
-    )
+def may_pop_again(settled_s: float, periods: Sequence[Period]) -> bool:
+    """Whether an acknowledgement came so shortly before a fault that it may be forgotten."""
+    return any(period.touches(settled_s, settled_s + OFFSETS_WINDOW_S) for period in periods)
 
 
 def forgotten_changes(records: Records, stores: Mapping[int, Path]) -> Iterator[str]:

@@ -136,7 +136,7 @@ class Round:
             ledger,
             found,
             whole_batches=frozenset({Kind.SUNK}),
-            may_come_again=lambda fact, _popped_s: checker.may_pop_again(fact, periods),
+            may_come_again=lambda settled_s: checker.may_pop_again(settled_s, periods),
         )
         stores = {number: one.store for number, one in replicas.replicas.items()}
         logs = [read_log(number, store, confirmed) for number, store in stores.items()]

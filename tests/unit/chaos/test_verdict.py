@@ -139,7 +139,7 @@ def pop_a_stranger(store: Store) -> None:
 
 
 def pop_under_load_what_was_settled(store: Store) -> None:
-    store.ledger.popped_again.append((store.facts[Kind.POPPED], CUT_S - 1))
+    store.ledger.popped_again.append((store.facts[Kind.POPPED], 1.0, CUT_S - 1))
 
 
 def invent_an_offset(store: Store) -> None:
@@ -185,8 +185,19 @@ def test_what_is_excused_may_be_popped_again() -> None:
     store = Store()
     pop_under_load_what_was_settled(store)
     pop_again(store)
-    judged = judge(store.ledger, store.found, CUT_S, may_come_again=lambda _, at_s: at_s < CUT_S)
+    judged = judge(store.ledger, store.found, CUT_S, may_come_again=lambda at_s: at_s == 1)
     assert judged.wrong == []
+
+
+def test_an_acknowledgement_is_excused_by_its_own_time_and_not_by_that_of_a_later_one() -> None:
+    store = Store()
+    pop_under_load_what_was_settled(store)
+    store.facts[Kind.POPPED].settled_s = CUT_S
+    judged = judge(store.ledger, store.found, CUT_S, may_come_again=lambda at_s: at_s == 1)
+    assert judged.wrong == []
+    judged = judge(store.ledger, store.found, CUT_S, may_come_again=lambda at_s: at_s == CUT_S)
+    (wrong,) = judged.wrong
+    assert wrong.endswith(f"was acknowledged and popped again {CUT_S - 2:.1f} s later")
 
 
 def test_a_batch_that_nobody_answered_may_be_torn_and_one_that_was_refused_may_not() -> None:
