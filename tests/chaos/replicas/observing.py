@@ -12,7 +12,8 @@ from tests.support.raw_peer import RawPeer
 
 INTERVAL_S = 0.2
 ANSWER_TIMEOUT_S = 1.0
-SETTLED_WITHIN_S = 20.0
+SETTLED_WITHIN_S = 60.0
+"""Ten times what it takes on an idle machine."""
 SWITCHED_WITHIN_S = 10.0
 
 Status = dict[str, Any]

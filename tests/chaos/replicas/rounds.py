@@ -1,6 +1,7 @@
 """A replica set under the mixed load, and a nemesis; then all is mended and compared."""
 
 import asyncio
+import contextlib
 import random
 import shutil
 import signal
@@ -23,7 +24,7 @@ from tests.chaos.replicas.nemesis.nemesis import Nemesis
 from tests.chaos.replicas.nemesis.scene import Scene
 from tests.chaos.replicas.nemesis.schedule import schedule
 from tests.chaos.replicas.network import Network
-from tests.chaos.replicas.observing import Observer
+from tests.chaos.replicas.observing import SETTLED_WITHIN_S, Observer
 from tests.chaos.replicas.set_of_replicas import (
     REPLICAS,
     SetOfReplicas,
@@ -40,6 +41,8 @@ CALM_S = 1.0
 TIMEOUT_S = 4.0
 SESSION_S = 6.0
 KEPT = ROOT / "build" / "replicas"
+READ_BACK_ATTEMPTS = 3
+LOOK_AGAIN_S = 0.2
 """Where the logs of failed rounds are kept, by their seeds."""
 
 
@@ -79,7 +82,7 @@ class Round:
             ) as replicas:
                 try:
                     return await self._run(replicas)
-                except TimeoutError as error:
+                except OSError as error:  # a time-out among them
                     return self._outcome_without(replicas, str(error))
 
     def _random(self, number: int) -> random.Random:
@@ -112,7 +115,7 @@ class Round:
                 nemesis.mend()
                 await observer.until(observer.is_whole_set, "complete after the faults")
                 await asyncio.sleep(CALM_S)
-            found = await read_back(observer.master_address, ledger)
+            found = await self._read_back(observer)
             await observer.until(observer.is_whole, "equal in the end")
             confirmed = next(iter(observer.statuses.values()))["confirmedOffset"]
         replicas.kill()
@@ -128,6 +131,7 @@ class Round:
         observer: Observer,
         records: Records,
         found: Found,
+        await _until_dispatched(replicas, confirmed)
         confirmed: int,
     ) -> Outcome:
         ledger, nemesis = self._ledger, self._nemesis
@@ -135,6 +139,14 @@ class Round:
         verdict = judge(
             ledger,
             found,
+    async def _read_back(self, observer: Observer) -> Found:
+        """All that the master has, whoever that is: a slow machine brings elections of its own."""
+        for _ in range(READ_BACK_ATTEMPTS - 1):
+            with contextlib.suppress(OSError, EOFError):
+                return await read_back(observer.master_address, self._ledger)
+            await observer.until(observer.is_whole_set, "complete after an election")
+        return await read_back(observer.master_address, self._ledger)
+
             whole_batches=frozenset({Kind.SUNK}),
             may_come_again=lambda settled_s: checker.may_pop_again(settled_s, periods),
         )
@@ -214,3 +226,18 @@ def keep(directory: Path, name: str) -> None:
         shutil.copy(path, kept)
     for path in directory.glob("etcd/*/log"):
         shutil.copy(path, kept / f"{path.parent.name}.log")
+async def _until_dispatched(replicas: SetOfReplicas, confirmed: int) -> None:
+    """Wait until the queues of all replicas have what their logs have; what lacks is told later."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SETTLED_WITHIN_S):
+            for number, replica in replicas.replicas.items():
+                await _until_told(number, replica.store, confirmed)
+
+
+async def _until_told(number: int, store: Path, confirmed: int) -> None:
+    while True:
+        if not any(queue_problems(read_log(number, store, confirmed), store)):
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
