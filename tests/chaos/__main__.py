@@ -6,6 +6,8 @@ in whatever way, the kernel ends every broker and unmounts every disk of it.
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import logging
 import os
 import shutil
@@ -20,12 +22,15 @@ from rich.console import Console
 
 from tests.chaos.outcome import Outcome, ResultsFile, print_table
 from tests.chaos.registry import FAULTS, Fault
+from tests.chaos.replicas.nemesis.scripts import SCRIPTS
 from tests.chaos.replicas.network import can_cut
+from tests.chaos.replicas.rounds import script_rounds
 from tests.chaos.watchdog import Watchdog
 from tests.chaos.workshop import Workshop, missing, run
 from tests.support.process_tree import descendants
 
 INSIDE = "ROCKHOPPER_CHAOS_INSIDE"
+SCRIPTED = "replica-scripts"
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 BUDGET_S = float(os.environ.get("CHAOS_BUDGET_S", "120"))
 
@@ -38,6 +43,9 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 @click.option("--rounds", type=int, help="of each fault, instead of a budget of time")
 @click.option("--budget-s", default=BUDGET_S, show_default=True, help="for all faults together")
 @click.option("--long", "is_long", is_flag=True, help="as many rounds as the long form has")
+@click.option(
+    "--script", "scripts", multiple=True, type=click.Choice(list(SCRIPTS)), help="of replica sets"
+)
 @click.option("--results", type=click.Path(path_type=Path), help="a file to go on with")
 def main(
     names: tuple[str, ...],
@@ -45,13 +53,17 @@ def main(
     rounds: int | None,
     budget_s: float,
     is_long: bool,
+    scripts: tuple[str, ...],
     results: Path | None,
 ) -> None:
     """Make faults, and hold what is left of the messages against what was acknowledged."""
+    if scripts:
+        names = (*names, SCRIPTED)
     chosen = [one for one in FAULTS if one.name in names or not (names or one.is_asked_for)]
     _enter_namespaces(has_network=any(one.has_hosts for one in chosen) and can_cut())
     # That brokers go away is what the clients are here for.
     logging.getLogger("rockhopper.client").setLevel(logging.CRITICAL)
+    chosen = [_only(scripts, one) if one.name == SCRIPTED else one for one in chosen]
     lacking = {one.name: missing(one.needs) for one in chosen}
     skipped = {name: f"needs {what}" for name, what in lacking.items() if what}
     for name, reason in skipped.items():
@@ -70,7 +82,8 @@ def main(
     with contextlib.suppress(KeyboardInterrupt), Workshop.opened() as workshop:
         shares = sum(one.share for one in chosen)
         for one in chosen:
-            wanted = one.long_rounds if is_long else rounds
+            wanted = one.long_rounds if is_long and rounds is None else rounds
+            wanted = 1 if one.is_made_once else wanted
             end_s = time.monotonic() + budget_s * one.share / shares
             asyncio.run(_run(one, workshop, kept, seed, wanted, end_s))
         is_interrupted = False
@@ -80,6 +93,12 @@ def main(
         console.print("[bold red]CHAOS_REQUIRED=1 forbids skipping: install what is needed[/]")
     is_bad = is_forbidden or any(not one.is_good for one in kept.outcomes)
     sys.exit(130 if is_interrupted else is_bad)
+
+
+def _only(scripts: tuple[str, ...], fault: Fault) -> Fault:
+    """The fault of scripts, of some of them if some were named."""
+    some = functools.partial(script_rounds, names=scripts)
+    return dataclasses.replace(fault, rounds=some) if scripts else fault
 
 
 async def _run(
@@ -117,7 +136,8 @@ def _tell(fault: Fault, outcome: Outcome) -> None:
     for complaint in outcome.complaints:
         console.print(f"   {complaint}", style="red", highlight=False, markup=False)
     if not outcome.is_good:
-        again = f"--fault {fault.name} --seed {outcome.seed} --rounds 1"
+        which = f"--script {outcome.variant}" if fault.is_made_once else f"--fault {fault.name}"
+        again = f"{which} --seed {outcome.seed} --rounds 1"
         console.print(f"   again: .venv/bin/python -m tests.chaos {again}", highlight=False)
 
 

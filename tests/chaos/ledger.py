@@ -122,6 +122,9 @@ class Ledger:
     refusals: dict[str, int] = field(default_factory=dict)
     clock_set_s: float = float("-inf")
     """When the broker's wall clock was last set: what it had promised by it is over then."""
+    about_to: Callable[[str], object] = lambda _: None
+    """Called when somebody asks for what may take several steps: ``publish``, ``delivery``
+    (when its time has come), ``transaction-end``."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def body(self, text: str) -> bytes:

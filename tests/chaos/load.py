@@ -190,6 +190,8 @@ class Load:
 
     def _expect_later(self, topic: str, kind: Kind, delay_ms: int) -> Fact:
         due_ms = time.time_ns() // 1_000_000 + delay_ms if self._is_clock_ours else 0
+        come = asyncio.get_running_loop().call_later
+        come(delay_ms / 1000, lambda: self._ledger.about_to("delivery"))
         return self._ledger.expect(
             topic, kind, due_ms=due_ms, asked_s=self._ledger.now_s(), delay_s=delay_ms / 1000
         )
@@ -199,6 +201,7 @@ class Load:
         fact = self._ledger.expect(topics.PAID, kind)
 
         async def decide(_: Transaction) -> TransactionState:
+            self._ledger.about_to("transaction-end")
             return _state(fact)
 
         transaction = await self._payer.send_in_transaction(Message(fact.topic, fact.body), decide)

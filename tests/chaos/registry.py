@@ -7,6 +7,7 @@ from tests.chaos import bit_rot, clock_jumps, disk_errors, floods, full_disk, ki
 from tests.chaos.outcome import Outcome
 from tests.chaos.replicas import abilities, switching
 from tests.chaos.replicas import rounds as replicas
+from tests.chaos.replicas.nemesis.scripts import SCRIPTS
 from tests.chaos.workshop import Workshop
 
 Rounds = Callable[[Workshop, int], AsyncGenerator[Outcome]]
@@ -27,6 +28,8 @@ class Fault:
     """Whether it is made only when it is named."""
     lacking: Callable[[], Mapping[str, str]] = dict
     """Which parts of it cannot be made here -> what they need; the rest of it is made."""
+    is_made_once: bool = False
+    """Whether one pass of it is all, however many rounds others make."""
     has_hosts: bool = False
     """Whether it makes hosts, which takes a network of its own where that can be had."""
 
@@ -47,6 +50,17 @@ FAULTS = (
         ("etcd",),
         is_asked_for=True,
         lacking=abilities.lacking,
+        has_hosts=True,
+    ),
+    Fault(
+        "replica-scripts",
+        replicas.script_rounds,
+        1,
+        len(SCRIPTS),
+        ("etcd",),
+        is_asked_for=True,
+        lacking=abilities.lacking,
+        is_made_once=True,
         has_hosts=True,
     ),
     Fault("switches", switching.rounds, 1, 1000, ("etcd",), is_asked_for=True),

@@ -64,6 +64,7 @@ async def _publish(peer: RawPeer, ledger: Ledger, dice: random.Random, batch_id:
             part=part,
             sequence=0,
         )
+    ledger.about_to("publish")
     answer = await ask_sink(peer, RequestCode.SINK_PUBLISH, _parts(parts), batchId=batch_id)
     if (answer.ext or {}).get("repeated") == "true":
         return  # what an earlier session staged was published after all, and not these

@@ -5,7 +5,7 @@ import contextlib
 import random
 import shutil
 import signal
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from pathlib import Path
 
 from tests.chaos import topics
@@ -23,6 +23,7 @@ from tests.chaos.replicas.machines import switched_on
 from tests.chaos.replicas.nemesis.nemesis import Nemesis
 from tests.chaos.replicas.nemesis.scene import Scene
 from tests.chaos.replicas.nemesis.schedule import schedule
+from tests.chaos.replicas.nemesis.scripts import SCRIPTS, Script
 from tests.chaos.replicas.network import Network
 from tests.chaos.replicas.observing import SETTLED_WITHIN_S, Observer
 from tests.chaos.replicas.set_of_replicas import (
@@ -40,21 +41,21 @@ DURATION_S = (6.0, 15.0)
 CALM_S = 1.0
 TIMEOUT_S = 4.0
 SESSION_S = 6.0
-KEPT = ROOT / "build" / "replicas"
 READ_BACK_ATTEMPTS = 3
 LOOK_AGAIN_S = 0.2
+KEPT = ROOT / "build" / "replicas"
 """Where the logs of failed rounds are kept, by their seeds."""
 
 
 class Round:
     """One set, from its first start to the comparison of what its replicas hold."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        self._directory, self._seed = directory, seed
+    def __init__(self, directory: Path, seed: int, script: Script | None = None) -> None:
+        self._directory, self._seed, self._script = directory, seed, script
         dice = random.Random(seed)
         self._lacking = abilities.lacking()
         self._etcd_size = dice.choice([1, 3])
-        self._settings = {
+        self._settings: dict[str, object] = {
             "flushDiskType": dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]),
             "minInSyncReplicas": dice.choice([2, 2, 2, 1]),
             # A full disk is noticed, and room on it, while the fault lasts.
@@ -63,9 +64,21 @@ class Round:
         self._pause_s = dice.choice([0.005, 0.01, 0.03])
         self._has = abilities.chosen(dice, self._settings, self._lacking)
         self._steps = schedule(dice, dice.uniform(*DURATION_S), self._has)
+        if script is not None:
+            self._etcd_size, self._steps = script.etcd_size, script.steps
+            self._settings |= script.settings
+            self._has = script.needs
         self._dice = dice
         self._ledger = Ledger(self._random(1))
         self._problems: list[str] = []
+
+    @property
+    def _fault(self) -> str:
+        return "replica-scripts" if self._script else "replicas"
+
+    @property
+    def _variant(self) -> str:
+        return self._script.name if self._script else "replicas"
 
     async def run(self) -> Outcome:
         """All of it."""
@@ -118,6 +131,7 @@ class Round:
             found = await self._read_back(observer)
             await observer.until(observer.is_whole, "equal in the end")
             confirmed = next(iter(observer.statuses.values()))["confirmedOffset"]
+        await _until_dispatched(replicas, confirmed)
         replicas.kill()
         for epoch, number in leaders(replicas.replicas.values()):
             observer.leaders[epoch].add(number)
@@ -125,20 +139,6 @@ class Round:
         self._counts = f"{len(lockers.holdings)} locks, {insiders.acknowledged} from inside"
         return self._judge(replicas, observer, administering.records, found, confirmed)
 
-    def _judge(
-        self,
-        replicas: SetOfReplicas,
-        observer: Observer,
-        records: Records,
-        found: Found,
-        await _until_dispatched(replicas, confirmed)
-        confirmed: int,
-    ) -> Outcome:
-        ledger, nemesis = self._ledger, self._nemesis
-        periods = nemesis.periods
-        verdict = judge(
-            ledger,
-            found,
     async def _read_back(self, observer: Observer) -> Found:
         """All that the master has, whoever that is: a slow machine brings elections of its own."""
         for _ in range(READ_BACK_ATTEMPTS - 1):
@@ -147,6 +147,19 @@ class Round:
             await observer.until(observer.is_whole_set, "complete after an election")
         return await read_back(observer.master_address, self._ledger)
 
+    def _judge(
+        self,
+        replicas: SetOfReplicas,
+        observer: Observer,
+        records: Records,
+        found: Found,
+        confirmed: int,
+    ) -> Outcome:
+        ledger, nemesis = self._ledger, self._nemesis
+        periods = nemesis.periods
+        verdict = judge(
+            ledger,
+            found,
             whole_batches=frozenset({Kind.SUNK}),
             may_come_again=lambda settled_s: checker.may_pop_again(settled_s, periods),
         )
@@ -166,9 +179,12 @@ class Round:
             self._told_also,
             iter([*records.retractions, *observer.epoch_fell, *sorted(observer.alarms)]),
             self._said(replicas),
+            self._unsaid(replicas),
         ):
             verdict.wrong += checker.in_short(complaints)
-        outcome = outcome_of("replicas", self._seed, verdict, may_repeat=False)
+        outcome = outcome_of(
+            self._fault, self._seed, verdict, variant=self._variant, may_repeat=False
+        )
         outcome.complaints += checker.in_short(checker.repeats(verdict, nemesis.began_ms))
         outcome.note = (
             f"{len(observer.leaders)} epochs, {len(records.topics)} topics, "
@@ -186,11 +202,17 @@ class Round:
                 if code not in (0, -signal.SIGTERM):
                     yield f"replica {replica.id} ended by itself with {code}"
 
+    def _unsaid(self, replicas: SetOfReplicas) -> Iterator[str]:
+        wanted = self._script.says if self._script else ""
+        lines = (line for each in replicas.replicas.values() for line in each.lines())
+        if not any(wanted in str(line) for line in lines):
+            yield f"no replica said {wanted!r}"
+
     def _outcome_without(self, replicas: SetOfReplicas, problem: str) -> Outcome:
         complaints = [problem, *checker.in_short(self._said(replicas))]
         return Outcome(
-            fault="replicas",
-            variant="replicas",
+            fault=self._fault,
+            variant=self._variant,
             seed=self._seed,
             wrong=len(complaints),
             acknowledged=self._ledger.acknowledged_count(),
@@ -208,24 +230,6 @@ class Round:
         )
 
 
-async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One set."""
-    with workshop.scratch("replicas") as directory:
-        outcome = await Round(directory, seed).run()
-        if not outcome.is_good:
-            keep(directory, str(seed))
-        yield outcome
-
-
-def keep(directory: Path, name: str) -> None:
-    """Keep what the processes of a failed round said, and what an operator would look at."""
-    kept = KEPT / name
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir(parents=True)
-    for path in directory.glob("*.log"):
-        shutil.copy(path, kept)
-    for path in directory.glob("etcd/*/log"):
-        shutil.copy(path, kept / f"{path.parent.name}.log")
 async def _until_dispatched(replicas: SetOfReplicas, confirmed: int) -> None:
     """Wait until the queues of all replicas have what their logs have; what lacks is told later."""
     with contextlib.suppress(TimeoutError):
@@ -241,3 +245,34 @@ async def _until_told(number: int, store: Path, confirmed: int) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
+async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
+    """One set."""
+    yield await _round(workshop, seed)
+
+
+async def script_rounds(
+    workshop: Workshop, seed: int, names: Collection[str] = tuple(SCRIPTS)
+) -> AsyncGenerator[Outcome]:
+    """A set for each script that can be followed here."""
+    for script in (SCRIPTS[name] for name in names):
+        if not set(script.needs) & set(abilities.lacking()):
+            yield await _round(workshop, seed, script)
+
+
+async def _round(workshop: Workshop, seed: int, script: Script | None = None) -> Outcome:
+    with workshop.scratch("replicas") as directory:
+        outcome = await Round(directory, seed, script).run()
+        if not outcome.is_good:
+            _keep(directory, f"{seed}-{script.name}" if script else str(seed))
+        return outcome
+
+
+def _keep(directory: Path, name: str) -> None:
+    """Keep what the processes of a failed round said, and what an operator would look at."""
+    kept = KEPT / name
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for path in directory.glob("*.log"):
+        shutil.copy(path, kept)
+    for path in directory.glob("etcd/*/log"):
+        shutil.copy(path, kept / f"{path.parent.name}.log")

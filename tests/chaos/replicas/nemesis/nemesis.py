@@ -10,6 +10,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.replicas.nemesis.cuts import Cuts
 from tests.chaos.replicas.nemesis.engine_faults import EngineFaults
 from tests.chaos.replicas.nemesis.machine_faults import MachineFaults
+from tests.chaos.replicas.nemesis.moments import Moments
 from tests.chaos.replicas.nemesis.process_faults import ProcessFaults
 from tests.chaos.replicas.nemesis.scene import Scene
 from tests.chaos.replicas.nemesis.schedule import Act, Step
@@ -39,9 +40,11 @@ class Nemesis:
         self._began_s = time.monotonic()
         self.began_ms = time.time_ns() // 1_000_000
         self.periods: list[Period] = []
+        processes = ProcessFaults(scene)
         self._engine, self._machines = EngineFaults(scene), MachineFaults(scene, ledger)
         self.kinds = {
-            **ProcessFaults(scene).kinds,
+            **processes.kinds,
+            **Moments(scene, ledger, processes).kinds,
             **Cuts(scene).kinds,
             **self._machines.kinds,
             **self._engine.kinds,
@@ -49,6 +52,7 @@ class Nemesis:
 
     async def run(self, steps: Sequence[Step]) -> None:
         """All of it; a backup of the engine is made first, for those that need one."""
+        self._scene.begin()
         await self.do(Act("back-up-engine", "", 0))
         for step in steps:
             await asyncio.sleep(step.pause_s)
@@ -56,6 +60,7 @@ class Nemesis:
 
     async def do(self, act: Act) -> None:
         """One fault, until it is mended."""
+        await asyncio.sleep(act.after_s)
         began_s = time.monotonic()
         try:
             await self.kinds[act.kind](act)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.chaos.replicas.nemesis.schedule import Act
 from tests.chaos.replicas.observing import Observer
@@ -19,9 +19,19 @@ class Scene:
     replicas: SetOfReplicas
     observer: Observer
     dice: random.Random
+    cast: dict[str, int] = field(default_factory=dict)
+    """Who was meant by names that stay; see ``begin``."""
+
+    def begin(self) -> None:
+        """Give out the names *then-master*, *first* and *second*."""
+        master = self.observer.master or REPLICAS[0]
+        others = [number for number in REPLICAS if number != master]
+        self.cast.update(zip(("then-master", "first", "second"), (master, *others), strict=True))
 
     def target(self, act: Act) -> int:
         """Which replica an act is about."""
+        if act.target in self.cast:
+            return self.cast[act.target]
         master = self.observer.master or self.dice.choice(REPLICAS)
         if act.target == "master":
             return master

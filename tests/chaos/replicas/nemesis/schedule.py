@@ -42,6 +42,8 @@ class Act:
     target: str
     lasting_s: float
     """From its beginning until what it broke is mended."""
+    after_s: float = 0.0
+    """From the beginning of its step."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.target} {self.lasting_s:.1f}"

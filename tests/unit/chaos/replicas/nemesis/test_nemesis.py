@@ -13,6 +13,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.replicas.nemesis.nemesis import MENDED_WITHIN_S, Nemesis, Period
 from tests.chaos.replicas.nemesis.scene import Scene
 from tests.chaos.replicas.nemesis.schedule import KINDS, Act, Step
+from tests.support.raw_peer import until
 
 
 class Rig:
@@ -81,7 +82,7 @@ async def test_a_power_cut_takes_a_killed_replica(rig: Rig) -> None:
 
 async def test_a_disk_is_freed_even_when_the_round_is_given_up(rig: Rig) -> None:
     doing = asyncio.create_task(rig.nemesis.do(Act("fill-disk", "master", 1e9)))
-    await asyncio.sleep(0)
+    await until(lambda: bool(rig.done))
     doing.cancel()
     await asyncio.gather(doing, return_exceptions=True)
     assert [what for what, *_ in rig.done] == ["fill", "free"]
