@@ -78,6 +78,8 @@ class Network:
     def __exit__(self, *_: object) -> None:
         if self.is_cuttable:
             for name in self.hosts:
+                # The namespace outlives its name while a socket of it does, and so would this.
+                run("ip", "link", "del", f"to-{name}")
                 run("ip", "netns", "del", name)
             run("ip", "link", "del", BRIDGE)
             run("umount", NAMES)

@@ -43,6 +43,15 @@ def test_a_cut_is_a_neighbour_that_is_nobody_until_the_last_one_heals(told: Told
     assert told[1:] == [("ip", "-n", "r1", "neigh", "del", "10.77.0.2", "dev", "eth0")]
 
 
+def test_the_next_network_may_have_the_names_of_the_last_one(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Network, "_try", lambda _: None)
+    with Network(["r1"], is_cuttable=True):
+        del told[:]
+    assert told[:2] == [("ip", "link", "del", "to-r1"), ("ip", "netns", "del", "r1")]
+
+
 def test_clients_are_cut_off_by_their_address(told: Told) -> None:
     Network(["r1"], is_cuttable=True).cut("r1", CLIENTS)
     assert told[0][4:6] == ("replace", CLIENTS)
