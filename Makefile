@@ -63,9 +63,9 @@ chaos-long: $(VENV)/.installed-test  ## 1,000 power cuts and more of the rest; g
 	$(BIN)/python -m tests.chaos --long --results $(CHAOS_RESULTS)
 
 HA_RESULTS ?= build/ha-results.jsonl
-ha-test: $(VENV)/.installed-test  ## kill, freeze and cut off replicas for two minutes (ROUNDS=n: so many, goes on where stopped)
+ha-test: $(VENV)/.installed-test  ## kill, freeze and cut off replicas for two minutes (ROUNDS=n: scripts, then so many, Java clients too)
 	@mkdir -p $(dir $(HA_RESULTS))
-	$(BIN)/python -m tests.chaos --fault replicas $(if $(ROUNDS),--rounds $(ROUNDS) --results $(HA_RESULTS))
+	$(BIN)/python -m tests.chaos --fault replicas $(if $(ROUNDS),--fault replica-scripts --long --rounds $(ROUNDS) --results $(HA_RESULTS))
 
 test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py

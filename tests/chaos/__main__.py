@@ -22,15 +22,17 @@ from rich.console import Console
 
 from tests.chaos.outcome import Outcome, ResultsFile, print_table
 from tests.chaos.registry import FAULTS, Fault
+from tests.chaos.replicas.clients import java
 from tests.chaos.replicas.nemesis.scripts import SCRIPTS
 from tests.chaos.replicas.network import can_cut
+from tests.chaos.replicas.rounds import rounds as replica_rounds
 from tests.chaos.replicas.rounds import script_rounds
 from tests.chaos.watchdog import Watchdog
 from tests.chaos.workshop import Workshop, missing, run
 from tests.support.process_tree import descendants
 
 INSIDE = "ROCKHOPPER_CHAOS_INSIDE"
-SCRIPTED = "replica-scripts"
+SCRIPTED, USED_BY_JAVA = "replica-scripts", "replicas"
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 BUDGET_S = float(os.environ.get("CHAOS_BUDGET_S", "120"))
 
@@ -46,6 +48,12 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 @click.option(
     "--script", "scripts", multiple=True, type=click.Choice(list(SCRIPTS)), help="of replica sets"
 )
+@click.option(
+    "--java/--no-java",
+    "has_java",
+    default=None,
+    help="RocketMQ's own clients among those of replica sets; on in the long form",
+)
 @click.option("--results", type=click.Path(path_type=Path), help="a file to go on with")
 def main(
     names: tuple[str, ...],
@@ -54,6 +62,7 @@ def main(
     budget_s: float,
     is_long: bool,
     scripts: tuple[str, ...],
+    has_java: bool | None,
     results: Path | None,
 ) -> None:
     """Make faults, and hold what is left of the messages against what was acknowledged."""
@@ -74,6 +83,9 @@ def main(
         for one in chosen
         for part, what in one.lacking().items()
     }
+    if is_long if has_java is None else has_java:
+        chosen, without_java = _with_java(chosen)
+        in_part |= without_java
     for part, reason in in_part.items():
         console.print(f"[bold yellow]NOT MADE in {part}: {reason}[/]")
     skipped |= in_part
@@ -101,6 +113,17 @@ def _only(scripts: tuple[str, ...], fault: Fault) -> Fault:
     return dataclasses.replace(fault, rounds=some) if scripts else fault
 
 
+def _with_java(chosen: list[Fault]) -> tuple[list[Fault], dict[str, str]]:
+    """The faults, those of replica sets with Java clients; else why they have none."""
+    names = {one.name for one in chosen} & {USED_BY_JAVA}
+    if names and (what := java.lacking()):
+        return chosen, {f"{USED_BY_JAVA}: Java": f"needs {what}"}
+    with_java = functools.partial(replica_rounds, has_java=True)
+    return [
+        dataclasses.replace(one, rounds=with_java) if one.name in names else one for one in chosen
+    ], {}
+
+
 async def _run(
     fault: Fault, workshop: Workshop, kept: ResultsFile, seed: int, wanted: int | None, end_s: float
 ) -> None:
@@ -110,6 +133,8 @@ async def _run(
     """
     first = kept.next_seed(fault.name, seed)
     made = kept.rounds(fault.name)
+    if fault.is_made_once and made >= fault.long_rounds:
+        return
     for number in range(first, 1 << 62):
         async with (
             Watchdog(f"{fault.name} seed {number}") as watchdog,

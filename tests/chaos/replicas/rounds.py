@@ -17,6 +17,7 @@ from tests.chaos.reading import read_back
 from tests.chaos.replicas import abilities, checker
 from tests.chaos.replicas.clients.administering import Administering, Records
 from tests.chaos.replicas.clients.insiders import Insiders
+from tests.chaos.replicas.clients.java import JavaClients
 from tests.chaos.replicas.clients.locking import Lockers
 from tests.chaos.replicas.logs import differences, queue_problems, read_log
 from tests.chaos.replicas.machines import switched_on
@@ -50,8 +51,11 @@ KEPT = ROOT / "build" / "replicas"
 class Round:
     """One set, from its first start to the comparison of what its replicas hold."""
 
-    def __init__(self, directory: Path, seed: int, script: Script | None = None) -> None:
+    def __init__(
+        self, directory: Path, seed: int, script: Script | None = None, *, has_java: bool = False
+    ) -> None:
         self._directory, self._seed, self._script = directory, seed, script
+        self._has_java = has_java
         dice = random.Random(seed)
         self._lacking = abilities.lacking()
         self._etcd_size = dice.choice([1, 3])
@@ -122,7 +126,8 @@ class Round:
             )
             lockers = Lockers(lambda: observer.master_address, ledger, self._random(4))
             insiders = Insiders(replicas.network, addresses, ledger, self._random(5))
-            async with load, administering, lockers, insiders:
+            java = JavaClients(nameserver, ledger, self._directory / "java", wanted=self._has_java)
+            async with java, load, administering, lockers, insiders:
                 await asyncio.sleep(CALM_S)
                 await nemesis.run(self._steps)
                 nemesis.mend()
@@ -137,6 +142,8 @@ class Round:
             observer.leaders[epoch].add(number)
         self._told_also = checker.held_by_two(lockers.holdings)
         self._counts = f"{len(lockers.holdings)} locks, {insiders.acknowledged} from inside"
+        if self._has_java:
+            self._counts += f", Java sent {java.acknowledged} and was shown {java.consumed}"
         return self._judge(replicas, observer, administering.records, found, confirmed)
 
     async def _read_back(self, observer: Observer) -> Found:
@@ -245,9 +252,11 @@ async def _until_told(number: int, store: Path, confirmed: int) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One set."""
-    yield await _round(workshop, seed)
+async def rounds(
+    workshop: Workshop, seed: int, *, has_java: bool = False
+) -> AsyncGenerator[Outcome]:
+    """One set; with *has_java* RocketMQ's own clients are among those who use it."""
+    yield await _round(workshop, seed, has_java=has_java)
 
 
 async def script_rounds(
@@ -259,15 +268,17 @@ async def script_rounds(
             yield await _round(workshop, seed, script)
 
 
-async def _round(workshop: Workshop, seed: int, script: Script | None = None) -> Outcome:
+async def _round(
+    workshop: Workshop, seed: int, script: Script | None = None, *, has_java: bool = False
+) -> Outcome:
     with workshop.scratch("replicas") as directory:
-        outcome = await Round(directory, seed, script).run()
+        outcome = await Round(directory, seed, script, has_java=has_java).run()
         if not outcome.is_good:
-            _keep(directory, f"{seed}-{script.name}" if script else str(seed))
+            keep(directory, f"{seed}-{script.name}" if script else str(seed))
         return outcome
 
 
-def _keep(directory: Path, name: str) -> None:
+def keep(directory: Path, name: str) -> None:
     """Keep what the processes of a failed round said, and what an operator would look at."""
     kept = KEPT / name
     shutil.rmtree(kept, ignore_errors=True)
