@@ -420,14 +420,15 @@ class Broker(ServingParts):
         """See Doors."""
         return Handover(self.server)
 
-    async def pass_on(self, guests: Handover, address: str) -> None:
+    async def pass_on(self, guests: Handover, address_of: Callable[[], str]) -> None:
         """See Doors."""
         self._end_splicing()
         self._guests = guests
+        address = address_of()
         try:
             async with asyncio.timeout(PASS_ON_TIMEOUT_S):
                 await serves(address)
-                await guests.splice(address)
+                await guests.splice(address_of)
         except (TimeoutError, OSError) as error:
             log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
             self._end_splicing()

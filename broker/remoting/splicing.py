@@ -10,6 +10,7 @@ asked the other master is answered over the way that it went.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import structlog
@@ -27,6 +28,8 @@ log = structlog.get_logger("broker.splicing")
 
 HEARTBEAT = "heartbeat"
 WAITING_BYTES_MAX = 8 << 20
+CONNECT_TIMEOUT_S = 3.0
+CONNECT_AGAIN_S = 0.02
 
 
 def remembering(processor: Processor) -> Processor:
@@ -47,8 +50,14 @@ class Handover:
         self._server = server
         self._held: dict[Connection, list[Frame]] = {}
         self._splices: set[_Splice] = set()
-        self._address = ""
+        self._address_of: Callable[[], str] = str
+        self._is_recalled = False
         server.handle_with(self._hold)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether anybody has asked for what is held until it is passed on."""
+        return bool(self._held)
 
     def _hold(self, connection: Connection, frames: list[Frame]) -> int:
         self._held.setdefault(connection, []).extend(frames)
@@ -61,9 +70,9 @@ class Handover:
 
     def recall(self, server: Server) -> None:
         """Pass nobody on any more, but hold; and hold the clients of *server*, which may close."""
-        self._address = ""
+        self._is_recalled = True
         for splice in self._splices:
-            splice.is_over = True
+            splice.end_when_answered()
         self._take_from(server)
         self._server.handle_with(self._hold)
 
@@ -88,37 +97,48 @@ class Handover:
             frames = FrameDecoder().feed(heartbeat) if heartbeat else []
             connection.serve_held(frames + self._held.pop(connection, []))
 
-    async def splice(self, address: str) -> None:
-        """Pass everything on to the broker at *address*.
+    async def splice(self, address_of: Callable[[], str]) -> None:
+        """Pass everything on to the broker at the address that *address_of* gives when it is asked.
 
-        Connections that cannot be passed on are closed.
+        It is asked again for whoever comes later, and while nobody listens there; blank means that
+        nobody leads. Connections that cannot be passed on for three seconds are closed.
         """
-        self._address = address
+        self._address_of = address_of
         waiting = list(self._server.connections)
         await asyncio.gather(*(self._pass_on(each) for each in waiting))
-        log.info("clients are passed on", to=address, connections=len(self._splices))
+        log.info("clients are passed on", to=address_of(), connections=len(self._splices))
 
     async def _pass_on(self, connection: Connection) -> None:
-        if connection.closed:
-            return
-        host, port = split_address(self._address)
-        assert port is not None
-        loop = asyncio.get_running_loop()
-        try:
-            _, splice = await loop.create_connection(lambda: _Splice(connection), host, port)
-        except OSError as error:
-            if self._address:
-                connection.abort(f"the new master at {self._address} cannot be reached: {error}")
-            return
-        if not self._address:
-            splice.is_over = True
-            splice.close()
+        splice = await self._connected(connection)
+        if splice is None:
             return
         self._splices.add(splice)
+        splice.on_end = self._splices.discard
         splice.write(_last_heartbeat(connection))
         held = self._held.pop(connection, [])
         splice.pass_on(connection, held)
         connection.handler = splice.pass_on
+
+    async def _connected(self, connection: Connection) -> "_Splice | None":
+        """A connection to the master for that one; None if it needs none any more."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CONNECT_TIMEOUT_S
+        while not (connection.closed or self._is_recalled):
+            host, port = split_address(self._address_of())
+            try:
+                if port is None:
+                    raise ConnectionRefusedError("no other replica leads")
+                _, splice = await loop.create_connection(lambda: _Splice(connection), host, port)
+            except OSError as error:
+                if loop.time() >= deadline_s:
+                    connection.abort(f"the new master cannot be reached: {error}")
+                    return None
+                await asyncio.sleep(CONNECT_AGAIN_S)
+                continue
+            if not self._is_recalled:
+                return splice
+            splice.end_when_answered()
+        return None
 
     def take(self, connection: Connection, frames: list[Frame]) -> int:
         """A handler for connections that come later: hold, and pass on."""
@@ -148,10 +168,12 @@ class _Splice(asyncio.Protocol):
     """The other end of one client's connection."""
 
     def __init__(self, client: Connection) -> None:
-        self.is_over = False
-        """Whether the client is served by this broker again, and only answers come here."""
+        self.on_end: Callable[[_Splice], None] = lambda _splice: None
+        self._is_over = False
         self._client = client
         self._decoder = FrameDecoder()
+        self._asked: set[int] = set()
+        """Opaque numbers of what has not been answered yet."""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -160,11 +182,24 @@ class _Splice(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         # Whole frames only: the client may get answers of this broker in between.
-        self._client.write(b"".join(encode_frame(*frame) for frame in self._decoder.feed(data)))
+        frames = self._decoder.feed(data)
+        self._client.write(b"".join(encode_frame(*frame) for frame in frames))
+        self._asked -= {command.opaque for command in map(_header, frames) if command.is_response}
+        self._end_if_answered()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.is_over:
+        self.on_end(self)
+        if not self._is_over:
             self._client.close()
+
+    def end_when_answered(self) -> None:
+        """Pass nothing on any more, and end without the client when all is answered."""
+        self._is_over = True
+        self._end_if_answered()
+
+    def _end_if_answered(self) -> None:
+        if self._is_over and not self._asked and self._transport is not None:
+            self._transport.close()
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
@@ -174,6 +209,9 @@ class _Splice(asyncio.Protocol):
     def pass_on(self, connection: Connection, frames: list[Frame]) -> int:
         """A handler of the client's frames."""
         assert self._transport is not None
+        self._asked |= {
+            command.opaque for command in map(_header, frames) if not command.flag & FLAG_ONEWAY
+        }
         self.write(b"".join(encode_frame(*frame) for frame in frames))
         if self._transport.get_write_buffer_size() > WAITING_BYTES_MAX:
             connection.abort("the new master does not read what this client sends")
@@ -202,8 +240,13 @@ def passed_on_unless(
 
 
 def _is_for_us(frame: Frame, codes: frozenset[int]) -> bool:
-    try:
-        command = decode_header(*frame)
-    except MalformedHeaderError:
-        return False
+    command = _header(frame)
     return command.code in codes or PROBE_FIELD in (command.ext or {})
+
+
+def _header(frame: Frame) -> Command:
+    """A header; of one that cannot be read nothing is known, and no answer is waited for."""
+    try:
+        return decode_header(*frame)
+    except MalformedHeaderError:
+        return Command(code=-1, flag=FLAG_ONEWAY)

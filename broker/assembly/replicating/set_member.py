@@ -17,7 +17,7 @@ event loop.
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -98,8 +98,11 @@ class Doors(Protocol):
     def hold_clients(self) -> Guests:
         """Let no request of clients in, until they are passed on."""
 
-    async def pass_on(self, guests: Any, address: str) -> None:
-        """Pass them on to the broker at *address* as soon as it serves, and whoever comes."""
+    async def pass_on(self, guests: Any, address_of: Callable[[], str]) -> None:
+        """Pass them on to the master as soon as it serves, and whoever comes, to who leads then.
+
+        *address_of* gives where that is; blank if it is this replica, or nobody is known.
+        """
 
     def standing_changed(self) -> None:
         """Have name services told."""
@@ -462,7 +465,7 @@ class SetMember:
         guests, self._guests = self._guests, None
         if guests is not None:
             guests.leave()
-            await self._doors.pass_on(guests, self._master_address())
+            await self._doors.pass_on(guests, self._master_address)
         else:
             self._doors.hold_clients()
         await self._close_period()
@@ -470,7 +473,10 @@ class SetMember:
 
     def _master_address(self) -> str:
         view = self.replica.machine.view
-        master = view.members.get(view.state.master.id) if view and view.state else None
+        state = view.state if view else None
+        if view is None or state is None or state.master.id == self._config.replica_id:
+            return ""
+        master = view.members.get(state.master.id)
         return master.address if master else ""
 
     # The store.

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rockhopper.broker.remoting import splicing
 from rockhopper.broker.remoting.server import Connection, Server
 from rockhopper.broker.remoting.splicing import HEARTBEAT, Handover, passed_on_unless
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
@@ -92,10 +93,10 @@ async def test_what_was_held_and_what_follows_is_answered_by_the_other(
     handover = Handover(old.server)
     client.ask(2)
     await client.writer.drain()
-    await until(lambda: bool(handover._held))
+    await until(lambda: handover.is_holding)
     handover.leave()
     await old.server.close()
-    await handover.splice(f"127.0.0.1:{new.server.port}")
+    await handover.splice(lambda: f"127.0.0.1:{new.server.port}")
     assert await client.answer() == (2, "new")
     client.ask(3)
     assert await client.answer() == (3, "new")
@@ -112,7 +113,7 @@ async def test_the_last_heartbeat_goes_ahead(old: Answering, new: Answering) -> 
     connection.attributes[HEARTBEAT] = Command(code=RequestCode.HEART_BEAT, opaque=9)
     handover = Handover(old.server)
     handover.leave()
-    await handover.splice(f"127.0.0.1:{new.server.port}")
+    await handover.splice(lambda: f"127.0.0.1:{new.server.port}")
     client.ask(2)
     assert await client.answer() == (2, "new")
     assert [command.code for command in new.got] == [
@@ -128,7 +129,7 @@ async def test_clients_that_come_later_are_passed_on_but_for_what_is_served_here
 ) -> None:
     handover = Handover(old.server)
     handover.leave()
-    await handover.splice(f"127.0.0.1:{new.server.port}")
+    await handover.splice(lambda: f"127.0.0.1:{new.server.port}")
     own = frozenset({int(RequestCode.GET_REPLICA_SET)})
     old.server.handler = passed_on_unless(old.handle, handover, own)
     client, operator = await Client.to(old.server), await Client.to(old.server)
@@ -145,13 +146,16 @@ async def test_clients_that_come_later_are_passed_on_but_for_what_is_served_here
         each.writer.close()
 
 
-async def test_a_client_is_closed_when_the_other_cannot_be_reached(old: Answering) -> None:
+async def test_a_client_is_closed_when_the_other_cannot_be_reached(
+    old: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splicing, "CONNECT_TIMEOUT_S", 0)
     client = await Client.to(old.server)
     client.ask(1)
     await client.answer()
     handover = Handover(old.server)
     handover.leave()
-    await handover.splice("127.0.0.1:1")
+    await handover.splice(lambda: "127.0.0.1:1")
     assert await client.answer() == (-1, "closed")
     client.writer.close()
 
@@ -166,18 +170,18 @@ async def test_clients_come_home_to_a_broker_that_leads_again(
     handover = Handover(old.server)
     handover.leave()
     new.is_slow = True
-    await handover.splice(f"127.0.0.1:{new.server.port}")
+    await handover.splice(lambda: f"127.0.0.1:{new.server.port}")
     client.ask(2)
     await until(lambda: bool(new.slow))
     handover.recall(old.server)
     client.ask(3)
-    await until(lambda: bool(handover._held))
+    await until(lambda: handover.is_holding)
     home = Answering("home")
     handover.come_home(home.server)
     assert await client.answer() == (3, "home")
     new.answer_slow()
     assert await client.answer() == (2, "new")
-    await new.server.close()
+    await until(lambda: not new.server.connections)
     client.ask(4)
     assert await client.answer() == (4, "home")
     for each in (client, early):
@@ -206,3 +210,23 @@ async def test_clients_of_a_follower_stay_when_it_leads(old: Answering) -> None:
     assert connection.attributes == {}
     client.writer.close()
     await home.server.close()
+
+
+async def test_clients_wait_for_who_is_found_to_lead_then(old: Answering, new: Answering) -> None:
+    client = await Client.to(old.server)
+    client.ask(1)
+    await client.answer()
+    asked: list[str] = []
+
+    def address_of() -> str:
+        asked.append("")
+        return f"127.0.0.1:{new.server.port}" if len(asked) > 2 else ""
+
+    handover = Handover(old.server)
+    client.ask(2)
+    await until(lambda: handover.is_holding)
+    handover.leave()
+    await handover.splice(address_of)
+    assert await client.answer() == (2, "new")
+    handover.close()
+    client.writer.close()
