@@ -31,7 +31,6 @@ TOPIC, QUEUES = "Switched", 4
 BETWEEN = 50
 """How many sends are answered between two switches at least."""
 GOAL_MS = 300
-NEVER_MS = 3_600_000
 
 
 class Session:
@@ -91,11 +90,15 @@ async def _session(
     directory: Path, fault: str, seed: int, sender_of: Callable[[str], Sender]
 ) -> Outcome:
     network = Network(host_names(1), is_cuttable=can_cut())
-    with network:
-        outcome = await _session_on(network, directory, fault, seed, sender_of)
-    if not outcome.is_good:
-        keep(directory, f"{fault}-{seed}")
-    return outcome
+    is_good = False
+    try:
+        with network:
+            outcome = await _session_on(network, directory, fault, seed, sender_of)
+        is_good = outcome.is_good
+        return outcome
+    finally:
+        if not is_good:
+            keep(directory, f"{fault}-{seed}")
 
 
 async def _session_on(
@@ -124,7 +127,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 
 
 async def java_rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One session under Apache's client, which repeats nothing and never asks for the route."""
+    """One session under Apache's client, which repeats nothing: it is passed on, or fails."""
     with workshop.scratch("java-switches") as directory:
         java = JavaClient(directory / "java")
         try:
@@ -132,7 +135,7 @@ async def java_rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
                 directory,
                 "java-switches",
                 seed,
-                lambda nameserver: JavaSender(java, nameserver, TOPIC, retries=0, pollMs=NEVER_MS),
+                lambda nameserver: JavaSender(java, nameserver, TOPIC, retries=0),
             )
         finally:
             java.close()
