@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
-	bench-client bench-ha bench-cores bench-spark bench-stalls \
+	bench-client bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
 	spark-demo spark-test wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
@@ -133,6 +133,9 @@ bench-recovery: $(VENV)/.installed-test  ## measure a start that derives everyth
 
 bench-ha: $(VENV)/.installed  ## what a replica set costs, and how long a failover takes (needs etcd)
 	$(BIN)/python -m benchmarks.ha --save build/ha.json
+
+bench-ha-beside: $(VENV)/.installed-test  ## the same faults on a set of ours and on Apache's controller mode (JDK, Maven, etcd)
+	$(BIN)/python -m benchmarks.ha_beside_apache --save build/ha-beside.json
 
 bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large requests, many topics and clients
 	$(BIN)/python -m benchmarks.stalls

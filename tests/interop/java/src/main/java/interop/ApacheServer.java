@@ -8,10 +8,12 @@ import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.ControllerConfig;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.controller.ControllerManager;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -23,7 +25,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  *
  * <p>The one argument names a properties file in the form of broker.conf. Beside RocketMQ's own keys:
  * {@code namesrvPort} starts a name service there (absent: none; the broker then needs
- * {@code namesrvAddr}), {@code listenPort} starts a broker (absent: none), {@code topics} lists
+ * {@code namesrvAddr}), {@code controllerDLegerPeers} a controller at the port of
+ * {@code controllerDLegerSelfId}, {@code listenPort} a broker (absent: none); {@code topics} lists
  * topics to create, as {@code name:queues} or {@code name:queues:attribute=value}, separated by
  * commas.
  *
@@ -34,6 +37,7 @@ public final class ApacheServer {
     private final Properties settings;
     private NamesrvController namesrv;
     private BrokerController broker;
+    private ControllerManager controller;
 
     private ApacheServer(Properties settings) {
         this.settings = settings;
@@ -65,6 +69,9 @@ public final class ApacheServer {
         if (settings.containsKey("namesrvPort")) {
             startNamesrv();
         }
+        if (settings.containsKey("controllerDLegerPeers")) {
+            startController();
+        }
         if (settings.containsKey("listenPort")) {
             startBroker();
             createTopics();
@@ -84,6 +91,18 @@ public final class ApacheServer {
         namesrv = new NamesrvController(config, netty);
         require(namesrv.initialize(), "the name service did not initialise");
         namesrv.start();
+    }
+
+    private void startController() {
+        ControllerConfig config = new ControllerConfig();
+        MixAll.properties2Object(settings, config);
+        NettyServerConfig netty = new NettyServerConfig();
+        netty.setBindAddress("127.0.0.1");
+        String address = config.getDLedgerAddress();
+        netty.setListenPort(Integer.parseInt(address.substring(address.lastIndexOf(':') + 1)));
+        controller = new ControllerManager(config, netty, new NettyClientConfig());
+        require(controller.initialize(), "the controller did not initialise");
+        controller.start();
     }
 
     private void startBroker() throws Exception {

@@ -1,0 +1,389 @@
+"""The same faults on a replica set of ours and on Apache's controller mode, under the same sends.
+
+    master-killed     kill -9 of the master, which is started again later
+    master-frozen     SIGSTOP of the master for ten seconds
+    follower-killed   kill -9 of a broker that does not lead
+    engine-killed     kill -9 of the leader of the controllers, or of the etcd
+    planned           ours: `rockhopper ha switch`; Apache's: the master is shut down (SIGTERM)
+    all-killed        kill -9 of every process, then all are started
+
+Three brokers each, an answer needs two of them; three controllers of Apache's, three nodes of etcd.
+Of each fault: the pause (last answer to next), failed sends, acknowledged messages that are lost,
+and places of queues that hold another message than before. Java's client with its defaults, or the
+bundled one. Findings go to *--save* as they come; those that are there are not measured again.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.errors import BenchError
+from benchmarks.load import BUILD
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.errors import ClientError
+from tests.chaos.replicas.network import Network
+from tests.chaos.replicas.observing import Observer
+from tests.chaos.replicas.set_of_replicas import SetOfReplicas, host_names, running
+from tests.interop.apache_set import ApacheSet
+from tests.interop.java_client import JavaClient
+from tests.support.steady_sends import (
+    JavaSender,
+    OurSender,
+    Sender,
+    Sent,
+    answered_since,
+    read_numbers,
+    wall_ms,
+)
+
+TOPIC, QUEUES = "Compared", 4
+WHOLE_WITHIN_S = 240.0
+FROZEN_S = 10.0
+AWAY_S = 15.0
+"""How long what was killed is away."""
+BEFORE, AFTER = 100, 100
+Places = dict[tuple[int, int], int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one fault came to."""
+
+    pause_ms: float
+    failed: int
+    acknowledged: int
+    lost: int
+    rewritten: int
+    repeated: int
+
+
+class System(Protocol):
+    """A set of brokers that faults happen to."""
+
+    nameserver: str
+
+    async def is_whole(self) -> bool:
+        """Whether all three are in sync."""
+
+    async def master(self) -> str:
+        """Where it answers clients."""
+
+    async def kill_master(self) -> None: ...
+
+    async def freeze_master(self) -> None: ...
+
+    async def kill_follower(self) -> None: ...
+
+    async def kill_engine(self) -> None: ...
+
+    async def hand_over(self) -> None: ...
+
+    async def kill_all(self) -> None: ...
+
+    async def mend(self) -> None:
+        """Start what does not run, and let go on what is frozen."""
+
+
+class Ours:
+    """Three replicas and three nodes of etcd."""
+
+    def __init__(self, replicas: SetOfReplicas, observer: Observer) -> None:
+        self._set, self._observer = replicas, observer
+        self.nameserver = replicas.nameserver
+
+    async def is_whole(self) -> bool:
+        """See System."""
+        return len(self._observer.statuses) == 3 and self._observer.is_whole_set()
+
+    async def master(self) -> str:
+        """See System."""
+        return self._observer.master_address
+
+    def _leading(self) -> int:
+        assert self._observer.master is not None
+        return self._observer.master
+
+    async def kill_master(self) -> None:
+        """See System."""
+        self._set.replicas[self._leading()].kill()
+
+    async def freeze_master(self) -> None:
+        """See System."""
+        self._set.replicas[self._leading()].signal(signal.SIGSTOP)
+
+    async def kill_follower(self) -> None:
+        """See System."""
+        leading = self._leading()
+        next(each for each in self._set.replicas.values() if each.id != leading).kill()
+
+    async def kill_engine(self) -> None:
+        """See System."""
+        (await self._set.etcd.leader()).kill()
+
+    async def hand_over(self) -> None:
+        """See System."""
+        await self._observer.switch()
+
+    async def kill_all(self) -> None:
+        """See System."""
+        self._set.kill()
+
+    async def mend(self) -> None:
+        """See System."""
+        await self._set.etcd.start()
+        for replica in self._set.replicas.values():
+            replica.signal(signal.SIGCONT)
+            replica.start()
+
+
+class Theirs:
+    """Apache's controllers and brokers."""
+
+    def __init__(self, found: ApacheSet) -> None:
+        self._set = found
+        self.nameserver = found.nameserver
+
+    async def is_whole(self) -> bool:
+        """See System."""
+        return bool(await self.master()) and await self._set.in_sync() == 3
+
+    async def master(self) -> str:
+        """See System."""
+        return await self._set.master()
+
+    async def kill_master(self) -> None:
+        """See System."""
+        self._set.brokers[await self.master()].kill()
+
+    async def freeze_master(self) -> None:
+        """See System."""
+        self._set.brokers[await self.master()].signal(signal.SIGSTOP)
+
+    async def kill_follower(self) -> None:
+        """See System."""
+        master = await self.master()
+        next(each for address, each in self._set.brokers.items() if address != master).kill()
+
+    async def kill_engine(self) -> None:
+        """See System."""
+        self._set.controllers[await self._set.leader()].kill()
+
+    async def hand_over(self) -> None:
+        """See System."""
+        await self._set.brokers[await self.master()].stop()
+
+    async def kill_all(self) -> None:
+        """See System."""
+        self._set.kill()
+
+    async def mend(self) -> None:
+        """See System."""
+        for each in self._set.brokers.values():
+            each.signal(signal.SIGCONT)
+        await self._set.start()
+
+
+async def _master_killed(system: System) -> None:
+    await system.kill_master()
+    await asyncio.sleep(AWAY_S)
+
+
+async def _master_frozen(system: System) -> None:
+    await system.freeze_master()
+    await asyncio.sleep(FROZEN_S)
+
+
+async def _follower_killed(system: System) -> None:
+    await system.kill_follower()
+    await asyncio.sleep(AWAY_S)
+
+
+async def _engine_killed(system: System) -> None:
+    await system.kill_engine()
+    await asyncio.sleep(AWAY_S)
+
+
+async def _planned(system: System) -> None:
+    await system.hand_over()
+    await asyncio.sleep(AWAY_S)
+
+
+async def _all_killed(system: System) -> None:
+    await system.kill_all()
+
+
+FAULTS: dict[str, Callable[[System], Awaitable[None]]] = {
+    "planned": _planned,
+    "follower-killed": _follower_killed,
+    "engine-killed": _engine_killed,
+    "master-killed": _master_killed,
+    "master-frozen": _master_frozen,
+    "all-killed": _all_killed,
+}
+
+
+async def _until_whole(system: System) -> None:
+    deadline_s = time.monotonic() + WHOLE_WITHIN_S
+    while not await system.is_whole():
+        if time.monotonic() > deadline_s:
+            raise BenchError(f"not whole after {WHOLE_WITHIN_S:.0f} s")
+        await asyncio.sleep(0.2)
+
+
+async def _create_topic(system: System) -> None:
+    deadline_s = time.monotonic() + WHOLE_WITHIN_S
+    while True:
+        try:
+            async with Admin(system.nameserver) as admin:
+                await admin.create_topic(TOPIC, queues=QUEUES)
+                return
+        except ClientError:
+            if time.monotonic() > deadline_s:
+                raise
+            await asyncio.sleep(0.5)
+
+
+async def measure(system: System, fault: str, sender: Sender) -> Finding:
+    """Make one fault under sends that run, mend it, and compare."""
+    await answered_since(sender, wall_ms(), BEFORE)
+    before = await read_numbers(await system.master(), TOPIC, QUEUES)
+    began_ms = wall_ms()
+    await FAULTS[fault](system)
+    await system.mend()
+    await answered_since(sender, wall_ms(), AFTER)
+    await _until_whole(system)
+    sent = await answered_since(sender, wall_ms(), AFTER)
+    acknowledged, pause_ms = sent.numbers(), sent.pause_ms(began_ms)
+    found = await read_numbers(await system.master(), TOPIC, QUEUES)
+    return judged(before, found, acknowledged, sent, pause_ms)
+
+
+def judged(
+    before: Places, found: Places, acknowledged: set[int], sent: Sent, pause_ms: float
+) -> Finding:
+    """Hold what queues have now against what they had, and against what was *acknowledged*."""
+    held = list(found.values())
+    return Finding(
+        pause_ms=round(pause_ms),
+        failed=len(sent.failures),
+        acknowledged=len(acknowledged),
+        lost=len(acknowledged - set(held)),
+        rewritten=sum(found.get(place, number) != number for place, number in before.items()),
+        repeated=len(held) - len(set(held)),
+    )
+
+
+@contextlib.asynccontextmanager
+async def ours(directory: Path) -> AsyncIterator[System]:
+    """Our set, started."""
+    network = Network(host_names(3), is_cuttable=False)
+    async with running(directory, network, 3) as replicas:
+        addresses = {number: each.address for number, each in replicas.replicas.items()}
+        async with Observer(addresses) as observer:
+            yield Ours(replicas, observer)
+
+
+@contextlib.asynccontextmanager
+async def apache(directory: Path) -> AsyncIterator[System]:
+    """Apache's, started."""
+    found = ApacheSet(directory)
+    try:
+        await found.start()
+        yield Theirs(found)
+    finally:
+        found.kill()
+
+
+SYSTEMS = {"ours": ours, "apache": apache}
+
+
+async def compare(
+    name: str, client: str, faults: Sequence[str]
+) -> AsyncIterator[tuple[str, Finding]]:
+    """Findings of one system, as they come."""
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="beside-", dir=BUILD) as directory:
+        for fault in faults:
+            home = Path(directory) / fault
+            home.mkdir()
+            async with SYSTEMS[name](home) as system:
+                await _until_whole(system)
+                await _create_topic(system)
+                yield fault, await _under_sends(system, client, fault, home)
+
+
+async def _under_sends(system: System, client: str, fault: str, home: Path) -> Finding:
+    if client == "ours":
+        async with OurSender(system.nameserver, TOPIC) as sender:
+            return await measure(system, fault, sender)
+    java = JavaClient(home / "java")
+    try:
+        async with JavaSender(java, system.nameserver, TOPIC) as steady:
+            return await measure(system, fault, steady)
+    finally:
+        java.close()
+
+
+def table(done: dict[str, dict[str, float]]) -> str:
+    """Markdown: a line for each fault and client."""
+    lines = [
+        "| fault | client | pause, ms | failed sends | acknowledged, lost | rewritten places |",
+        "|---|---|---|---|---|---|",
+    ]
+    for fault in FAULTS:
+        for client in ("java", "ours"):
+            pair = [done.get(f"{name} {client} {fault}") for name in SYSTEMS]
+            if not any(pair):
+                continue
+            columns = [
+                " / ".join(f"{each[key]:,.0f}" if each else "–" for each in pair)
+                for key in ("pause_ms", "failed", "lost", "rewritten")
+            ]
+            lines.append(f"| {fault} | {client} | {' | '.join(columns)} |")
+    return "\n".join(lines)
+
+
+async def _run(options: argparse.Namespace, done: dict[str, dict[str, float]]) -> None:
+    for client in options.clients.split(","):
+        for name in options.systems.split(","):
+            todo = [
+                fault
+                for fault in options.faults.split(",")
+                if f"{name} {client} {fault}" not in done
+            ]
+            async for fault, finding in compare(name, client, todo):
+                done[f"{name} {client} {fault}"] = asdict(finding)
+                print(name, client, fault, finding, flush=True)
+                if options.save:
+                    options.save.write_text(json.dumps(done, indent=2) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; returns 2 if it could not be done."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", default=",".join(FAULTS), help="some of: %(default)s")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of: %(default)s")
+    parser.add_argument("--clients", default="java,ours", help="some of: %(default)s")
+    parser.add_argument("--save", type=Path, help="a JSON file: what it has is not done again")
+    options = parser.parse_args(arguments)
+    done = json.loads(options.save.read_text()) if options.save and options.save.exists() else {}
+    try:
+        asyncio.run(_run(options, done))
+    except (BenchError, TimeoutError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(done))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
