@@ -405,11 +405,12 @@ class Broker(ServingParts):
         self._cancel_timers()
         self._build(self._store_host, self._levels)
 
-    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
+    async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
         """See Doors."""
         self._make_server(self._store_host, self._shares[0])
         undo.push_async_callback(self.parts.close)
         await self.parts.open()
+        begin()
         self._ports.take_again("listenPort")
         await self._open_broker_port(undo)
         returning, self._returning = self._returning, None

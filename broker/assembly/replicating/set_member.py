@@ -4,8 +4,9 @@
                 not in the log is applied, up to the confirmed offset; clients are refused
     promotion   1  all of the log is confirmed: nobody is shown less than the last master showed
                 2  dispatched, and the state applied: the files are as of a broker that was killed
-                3  the store writes; the parts are opened over it, and clients are let in
+                3  the store writes, and the parts are opened over it
                 4  a snapshot of the state is written, and each change from now on
+                5  clients are let in
     serving     an answer waits until the log is confirmed
     demotion    at once nothing more is written, and what waits is told so; then the store is closed
                 as by a kill, and opened as a follower's
@@ -92,8 +93,8 @@ class Doors(Protocol):
     async def build_parts(self) -> None:
         """Refuse clients no more, and build the parts."""
 
-    async def serve(self, undo: contextlib.AsyncExitStack) -> None:
-        """Open the parts, and let clients in, until *undo*."""
+    async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
+        """Open the parts, *begin*, and only then act and let clients in, until *undo*."""
 
     def hold_clients(self) -> Guests:
         """Let no request of clients in, until they are passed on."""
@@ -136,6 +137,7 @@ class SetMember:
         self._period = contextlib.AsyncExitStack()
         self._applier: StateApplier | None = None
         self._writer: StateWriter | None = None
+        self._is_serving = False
         self._confirmed_offset = 0
         self._confirmed = asyncio.Event()
         self._elected_in = 0
@@ -173,7 +175,7 @@ class SetMember:
     @property
     def is_serving(self) -> bool:
         """Whether clients are served as a master's."""
-        return self._leads_in > 0 and self._writer is not None
+        return self._leads_in > 0 and self._is_serving
 
     async def open(self, membership: Membership) -> None:
         """Open the store as a follower's, and take part in the set.
@@ -449,13 +451,16 @@ class SetMember:
         await self._doors.build_parts()
         if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
             self.parts.locks.lead(applier.locks)
-        await self._doors.serve(self._period)
-        self._writer = writer = StateWriter(
-            self.parts, self._values, interval_ms=self._config.state_interval_ms
-        )
-        writer.begin()
+        await self._doors.serve(self._period, self._begin_telling)
+        self._is_serving = True
         self._doors.standing_changed()
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
+
+    def _begin_telling(self) -> None:
+        self._writer = StateWriter(
+            self.parts, self._values, interval_ms=self._config.state_interval_ms
+        )
+        self._writer.begin()
 
     def _known_safe(self) -> int:
         return self._confirmed_offset if self._is_sync_mode else sys.maxsize
@@ -511,6 +516,7 @@ class SetMember:
         self._flushed()
 
     async def _close_period(self) -> None:
+        self._is_serving = False
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.drop()

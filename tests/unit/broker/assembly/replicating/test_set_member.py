@@ -10,6 +10,7 @@ import pytest
 
 from rockhopper.broker.assembly.replicating import set_member
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
+from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.ha.engine import MemoryEngine
 from rockhopper.broker.ha.running.replica import now_ms
@@ -17,6 +18,7 @@ from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError
+from rockhopper.protocol.names import STATE_TOPIC
 from tests.support.hang import HANG_S
 from tests.support.replica_set import ReplicaSet
 from tests.support.turns import until
@@ -100,6 +102,23 @@ async def test_topics_groups_and_offsets_are_there_after_a_switch(three: Replica
     broker = three.brokers[second]
     assert broker.topics.configs["made"].write_queue_nums == 3
     assert broker.offsets.get("made", "readers", 0) == 1
+
+
+async def test_no_client_comes_in_before_its_changes_are_told_to_the_others(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, told = await three.master(in_sync=3), list[bool]()
+    open_port = Broker._open_broker_port
+
+    async def opening(broker: Broker, undo: AsyncExitStack) -> None:
+        told.append(broker.store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset > before)
+        await open_port(broker, undo)
+
+    before = three.brokers[first].store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+    monkeypatch.setattr(Broker, "_open_broker_port", opening)
+    await three.member(first).switch(None)
+    await three.master(but=first)
+    assert told == [True]
 
 
 class Sends:
