@@ -26,9 +26,10 @@ class Timing:
     read_interval_ms: int = 10_000
     """How often a replica without a view of less than this age reads the engine: the watch tells
     it of every change, unless the connection died without a word."""
-    power_cut_ms: int = 5000
+    power_cut_ms: int = 20_000
     """For how long all must be there, and unclean, before one of them leads although it may lack
-    something: longer than it takes until a replica that became clean has told so."""
+    something: longer than an engine keeps what a replica has announced, so that all of it was
+    announced since."""
 
     @property
     def renew_interval_ms(self) -> int:
