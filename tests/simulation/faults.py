@@ -10,9 +10,9 @@ from tests.simulation.rules import Violation
 from tests.simulation.world import World
 
 FAULTS_MS = 12_000
-HEALED_MS = 40_000
+HEALED_MS = 60_000
 STEP_MS = 1_000
-ALONE_MS = 15_000
+ALONE_MS = 30_000
 
 
 def run(seed: int) -> World:

@@ -28,6 +28,8 @@ class Truth:
         self.is_known = before is None
         """Whether somebody led already, whose log says what is left."""
         self.by_operator = by_operator
+        self.is_apart = False
+        """Whether its first master's log had been given up before: it cannot be compared."""
         self._before = before
         self._seen_epoch = 0
         self._seen_offset = 0
@@ -56,6 +58,7 @@ class Truth:
         self._queue = {entry.queue_offset: entry.id for entry in self.entries}
         self._seen_epoch, self._seen_offset = self.epoch, min(before._seen_offset, end)
         self.is_known = True
+        self.is_apart = node.disk.epochs[0].number >= self.epoch
         return len(before.entries) - end
 
     def extend(self, entries: list[Entry]) -> None:
@@ -133,7 +136,7 @@ class Rules:
         After a power cut of all nobody has what the one with the longest log has not.
         """
         if not any(truth.by_operator for truth in self.truths) or not any(
-            truth.is_known and truth.differs_from(node, 0, confirmed_offset)
+            truth.is_known and (truth.is_apart or truth.differs_from(node, 0, confirmed_offset))
             for truth in self.truths
         ):
             raise Violation(text)

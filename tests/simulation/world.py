@@ -369,7 +369,8 @@ class World:
         confirmed = min(machine.standing.confirmed_offset, len(node.disk.log))
         if action.seed:
             truth = self.rules.truth_of(action.epochs[-1].number)
-            if not node.is_given_up and truth.differs_from(node, 0, confirmed):
+            is_given_up = node.is_given_up or not machine.standing.epochs
+            if not is_given_up and truth.differs_from(node, 0, confirmed):
                 raise Violation(f"replica {node.id} replaces a log that was confirmed")
         elif action.end_offset < confirmed:
             raise Violation(f"replica {node.id} cuts what was confirmed")
