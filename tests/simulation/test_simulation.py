@@ -40,7 +40,7 @@ def test_an_operator_achieves_something_and_at_times_loses_something() -> None:
         world = faults.run(seed)
         done += world.done
         lost += world.rules.lost
-    assert set(done) == {"switch", "elect", "reseed", "forget"}
+    assert {"switch", "elect", "reseed", "forget"} <= set(done)
     assert lost
 
 
