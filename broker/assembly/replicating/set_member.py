@@ -147,6 +147,7 @@ class SetMember:
         self._looking: asyncio.TimerHandle | None = None
         self._is_telling = False
         self._is_deposed = False
+        self._is_closing = False
         self._deposed = asyncio.Event()
         self._guests: Guests | None = None
         self._changing = asyncio.Lock()
@@ -209,9 +210,7 @@ class SetMember:
         """Hand over, leave, and close the store. Raises OSError if a table could not be saved."""
         if self._looking is not None:
             self._looking.cancel()
-        if self._roles is not None:
-            self._roles.cancel()
-            await asyncio.gather(self._roles, return_exceptions=True)
+        await self._end_roles()
         if self._replica is not None and self._writer is not None:
             # What changes from now on would be told to nobody.
             self._doors.hold_clients()
@@ -224,6 +223,16 @@ class SetMember:
         finally:
             if self._replica is not None:
                 await self._replica.close()
+
+    async def _end_roles(self) -> None:
+        """Let what is being opened or closed come to its end, and begin nothing more."""
+        self._is_closing = True
+        self._confirmed.set()
+        async with self._changing:
+            if self._roles is not None:
+                self._roles.cancel()
+        if self._roles is not None:
+            await asyncio.gather(self._roles, return_exceptions=True)
 
     async def _leave_the_lead(self, replica: RunningReplica) -> None:
         """Have what waits for the others answered, and the best of them lead, if that is quick."""
@@ -422,6 +431,8 @@ class SetMember:
                     self._changed.set()
 
     async def _take_role(self) -> None:
+        if self._is_closing:
+            return
         if self._is_deposed:
             await self._demote()
         if self._elected_in and self._elected_in != self._leads_in:
@@ -431,10 +442,10 @@ class SetMember:
         store, applier = self.parts.store, self._applier
         assert applier is not None
         end = store.max_commit_log_offset
-        while self._is_sync_mode and self._confirmed_offset < end and self._elected_in == epoch:
+        while self._is_sync_mode and self._confirmed_offset < end and self._goes_on(epoch):
             self._confirmed.clear()
             await self._confirmed.wait()
-        if self._elected_in != epoch:
+        if not self._goes_on(epoch):
             return
         store.follow_to(end)
         while store.catch_up():  # noqa: ASYNC110 - it works; it does not wait
@@ -455,6 +466,10 @@ class SetMember:
         self._is_serving = True
         self._doors.standing_changed()
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
+
+    def _goes_on(self, epoch: int) -> bool:
+        """Whether a promotion still leads to something."""
+        return self._elected_in == epoch and not self._is_closing
 
     def _begin_telling(self) -> None:
         self._writer = StateWriter(
@@ -530,18 +545,25 @@ class SetMember:
     async def _reopen(self, cut_at: int | None, between: Between | None) -> None:
         """See ReplicaStore."""
         async with self._changing:
-            self._replica_store.is_following = False
-            self._leads_in = 0
-            self.parts.store.depose(DeposedError("the log of this replica is being cut"))
-            await self._close_period()
-            if cut_at is not None:
-                self._watch.cut(self._replica_store.end_offset - cut_at)
-                self._confirmed_offset = min(self._confirmed_offset, cut_at)
-            if between is not None:
-                self._watch.seeded()
-                self._confirmed_offset = 0
-                await asyncio.get_running_loop().run_in_executor(None, between)
-            await self._open_period(cut_at)
+            if not self._is_closing:
+                await self._reopen_now(cut_at, between)
+                return
+        # Who asked ends with this replica; the next start is told to ask again.
+        await asyncio.get_running_loop().create_future()
+
+    async def _reopen_now(self, cut_at: int | None, between: Between | None) -> None:
+        self._replica_store.is_following = False
+        self._leads_in = 0
+        self.parts.store.depose(DeposedError("the log of this replica is being cut"))
+        await self._close_period()
+        if cut_at is not None:
+            self._watch.cut(self._replica_store.end_offset - cut_at)
+            self._confirmed_offset = min(self._confirmed_offset, cut_at)
+        if between is not None:
+            self._watch.seeded()
+            self._confirmed_offset = 0
+            await asyncio.get_running_loop().run_in_executor(None, between)
+        await self._open_period(cut_at)
 
     def _flushed(self) -> None:
         if self.has_started:

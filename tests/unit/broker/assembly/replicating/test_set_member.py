@@ -1,12 +1,15 @@
 """Brokers as replicas of a set: following, promotion, switches, and what operators may ask."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 
 from rockhopper.broker.assembly.replicating import set_member
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
@@ -218,6 +221,31 @@ async def test_a_replica_is_seeded_anew_when_an_operator_says_so(three: ReplicaS
     await three.master(but=master)
     assert "orders" in three.brokers[number].topics.configs
     assert await read_all(three.nameserver, "orders", 1) == [b"kept"]
+
+
+async def test_a_replica_that_stops_while_its_store_is_opened_closes_what_was_opened(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = await three.master(in_sync=3)
+    number = next(each for each in three.brokers if each != master)
+    opening, may_open = threading.Event(), threading.Event()
+    open_store = Broker.open_store
+
+    def slowly(broker: Broker, *arguments: Any) -> None:
+        opening.set()
+        assert may_open.wait(HANG_S)
+        open_store(broker, *arguments)
+
+    monkeypatch.setattr(Broker, "open_store", slowly)
+    await three.member(number).reseed()
+    await until(opening.is_set)
+    with structlog.testing.capture_logs() as logs:
+        asyncio.get_running_loop().call_later(0.3, may_open.set)
+        await three.stop(number)
+        assert may_open.is_set()
+        await three.start(number)
+    assert not [each for each in logs if each["event"] == "replication has stopped"]
+    await three.master(in_sync=3)
 
 
 async def test_a_replica_that_is_starting_says_so(three: ReplicaSet) -> None:
