@@ -55,6 +55,8 @@ class MasterTerm:
         self.asked: SetState | None = None
         """The alteration that is on its way, or whose outcome is unknown."""
         self.is_asking = False
+        self._waited_for: tuple[Replica, ...] = ()
+        self._waited_for_by: tuple[SetState, SetState | None] | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -71,7 +73,7 @@ class MasterTerm:
         if not self.state.is_complete:
             return False
         confirmed = self.held_offset
-        for replica in self.required - {self.me}:
+        for replica in self._others():
             follower = self.followers.get(replica)
             if follower is None:
                 return False
@@ -80,6 +82,14 @@ class MasterTerm:
             return False
         self.confirmed_offset = confirmed
         return True
+
+    def _others(self) -> tuple[Replica, ...]:
+        """Whose word it takes besides this replica's; asked for with every frame."""
+        by = self._waited_for_by
+        if by is None or by[0] is not self.state or by[1] is not self.asked:
+            self._waited_for_by = self.state, self.asked
+            self._waited_for = tuple(self.required - {self.me})
+        return self._waited_for
 
     def all_heard_within(self, age_ms: int, now_ms: int) -> bool:
         """Whether all whose word it takes have spoken so lately: nobody else can be elected."""

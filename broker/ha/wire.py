@@ -38,6 +38,7 @@ PROOF_SIZE_BYTES = 32
 JSON_SIZE_BYTES_MAX = 1 << 18
 DATA_SIZE_BYTES_MAX = 4 << 20
 CLEAN = 1
+ACK = 5
 
 _HELLO = struct.Struct(">4sHHI")
 _SIZED = struct.Struct(">BxxxI")
@@ -46,7 +47,7 @@ _ACK = struct.Struct(">BBxxqq")
 _CHALLENGE = struct.Struct(f">Bxxx{NONCE_SIZE_BYTES}s{PROOF_SIZE_BYTES}s")
 _PROOF = struct.Struct(f">Bxxx{PROOF_SIZE_BYTES}s")
 _TAKE_OVER = struct.Struct(">Bxxxq")
-_TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, 5: _ACK, 6: _SIZED, 7: _TAKE_OVER}
+_TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, ACK: _ACK, 6: _SIZED, 7: _TAKE_OVER}
 
 
 class WireError(Exception):
@@ -122,7 +123,7 @@ def encode(message: Message) -> bytes:
     match message:
         case Ack():
             flags = CLEAN if message.is_clean else 0
-            return _ACK.pack(5, flags, message.epoch, message.held_offset)
+            return _ACK.pack(ACK, flags, message.epoch, message.held_offset)
         case Beat():
             return data_head(message, 0, 0, 0)
         case Welcome():
@@ -155,6 +156,9 @@ class Decoder:
             WireError: what came is no frame.
         """
         buffer = self._buffer
+        if not buffer and len(data) == _ACK.size and data[0] == ACK:
+            yield _ack_of(*_ACK.unpack(data))
+            return
         if buffer:
             buffer += data
         source = buffer or data
@@ -232,11 +236,15 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
                 raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
             return Data(beat, log_offset, body)
         case (5, flags, epoch, held_offset):
-            return Ack(epoch, held_offset, bool(flags & CLEAN))
+            return _ack_of(ACK, flags, epoch, held_offset)
         case (7, epoch):
             return TakeOver(epoch)
         case _:
             return _refused_of(body)
+
+
+def _ack_of(_: int, flags: int, epoch: int, held_offset: int) -> Ack:
+    return Ack(epoch, held_offset, bool(flags & CLEAN))
 
 
 def _json(document: Any) -> bytes:

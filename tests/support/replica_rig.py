@@ -50,6 +50,8 @@ class MemoryLog:
     def read(self, offset: int, size_bytes_max: int) -> bytes:
         of_file = FILE_SIZE_BYTES - offset % FILE_SIZE_BYTES
         position = offset - self.start_offset
+        if position < 0:
+            return b""
         return bytes(self.data[position : position + min(size_bytes_max, of_file)])
 
     def append(self, offset: int, data: bytes) -> None:

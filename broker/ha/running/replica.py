@@ -104,7 +104,7 @@ class RunningReplica:
         self._now_ms = now
         self._links = Links(membership.facts)
         self._open: dict[int, Link] = {}
-        self._streams = Streams(replica_log)
+        self._streams = Streams(replica_log, self._beat)
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: dict[asyncio.Task[Any], Link] = {}
         self._disk = ThreadPoolExecutor(1, "replica-disk")
@@ -418,7 +418,8 @@ class RunningReplica:
             taken, todo[:] = list(todo), []
             for action in taken:
                 self._do(action)
-        self._role_log.look()
+        if self.machine.term is None:
+            self._role_log.look()
 
     def _do(self, action: actions.Action) -> None:
         match action:
@@ -536,14 +537,12 @@ class RunningReplica:
         await self._in_thread(keeping.note_epochs, epochs)
 
     async def _stream(self, action: actions.Stream) -> None:
-        def beat() -> Beat | None:
-            term = self.machine.term
-            if term is None or term.epoch != action.epoch:
-                return None
-            return Beat(term.epoch, term.confirmed_offset)
-
         if link := self._open.get(action.link):
-            await self._streams.serve(link, action.start_offset, beat)
+            await self._streams.serve(link, action.start_offset, action.epoch)
+
+    def _beat(self) -> Beat | None:
+        term = self.machine.term
+        return Beat(term.epoch, term.confirmed_offset) if term else None
 
     # Tasks.
 

@@ -25,10 +25,10 @@ NOTHING = 0, b"", 0
 class Stream:
     """How far a follower was sent the log."""
 
-    def __init__(self, link: Link, offset: int, beat: Callable[[], Beat | None]) -> None:
+    def __init__(self, link: Link, offset: int, epoch: int) -> None:
         self.link = link
         self.offset = offset
-        self.beat = beat
+        self.epoch = epoch
         self.more = asyncio.Event()
         self.is_waiting = False
         """For more of the log."""
@@ -37,22 +37,21 @@ class Stream:
 class Streams:
     """Those of one replica, while it leads."""
 
-    def __init__(self, replica_log: ReplicaLog) -> None:
+    def __init__(self, replica_log: ReplicaLog, beat: Callable[[], Beat | None]) -> None:
+        """*beat* is what the head of the next frame says; None while this replica does not lead."""
         self._log = replica_log
+        self._beat = beat
         self._streams: dict[int, Stream] = {}
         self._piece = NOTHING
 
-    async def serve(self, link: Link, start_offset: int, beat: Callable[[], Beat | None]) -> None:
-        """Send the log from an offset on, until the link closes or *beat* gives None.
-
-        *beat* is what the head of the next frame says.
-        """
+    async def serve(self, link: Link, start_offset: int, epoch: int) -> None:
+        """Send the log from an offset on, until the link closes or the epoch is over."""
         self._piece = NOTHING
-        stream = self._streams[link.number] = Stream(link, start_offset, beat)
+        stream = self._streams[link.number] = Stream(link, start_offset, epoch)
         try:
-            while not self._is_over(stream):
+            while (beat := self._beat()) and not self._is_over(stream, beat):
                 stream.more.clear()
-                if self._send_next(stream):
+                if self._send_next(stream, beat):
                     await link.drain()
                 else:
                     stream.is_waiting = True
@@ -63,40 +62,47 @@ class Streams:
 
     def wrote(self) -> None:
         """Send what is new."""
+        if not self._streams:
+            return
+        beat, end = self._beat(), self._log.end_offset
         for stream in self._streams.values():
-            if stream.is_waiting and not stream.more.is_set():
-                is_over = self._is_over(stream) or stream.link.is_full
-                if is_over or (self._send_next(stream) and stream.offset < self._log.end_offset):
-                    stream.more.set()
-            else:
+            if not self._is_served(stream, beat, end):
                 stream.more.set()
+
+    def _is_served(self, stream: Stream, beat: Beat | None, end_offset: int) -> bool:
+        """Whether a stream has all there is, without its task; send it what is new for that."""
+        is_ready = stream.is_waiting and not stream.more.is_set() and not stream.link.is_full
+        if not is_ready or beat is None or self._is_over(stream, beat):
+            return False
+        return not self._send_next(stream, beat) or stream.offset >= end_offset
 
     def closed(self, link_number: int) -> None:
         """End the stream on a link, if there is one."""
         if stream := self._streams.get(link_number):
             stream.more.set()
 
-    def _is_over(self, stream: Stream) -> bool:
-        return stream.link.is_closing or stream.beat() is None
+    def _is_over(self, stream: Stream, beat: Beat) -> bool:
+        return stream.epoch != beat.epoch or stream.link.is_closing
 
-    def _send_next(self, stream: Stream) -> bool:
+    def _send_next(self, stream: Stream, beat: Beat) -> bool:
         """Send the next frame, if there is anything to send."""
-        beat, start_offset = stream.beat(), self._log.start_offset
-        if stream.offset < start_offset:
-            log.warning(
-                "a follower was outrun by retention and is seeded anew",
-                peer=stream.link.peer,
-                follower_end=stream.offset,
-                log_start=start_offset,
-            )
-            stream.link.close()
-            return False
         data, crc = self._next_piece(stream.offset)
-        if not data or beat is None:
+        if not data:
+            if stream.offset < self._log.start_offset:
+                self._let_go(stream)
             return False
         stream.link.send(wire.data_head(beat, stream.offset, len(data), crc), data)
         stream.offset += len(data)
         return True
+
+    def _let_go(self, stream: Stream) -> None:
+        log.warning(
+            "a follower was outrun by retention and is seeded anew",
+            peer=stream.link.peer,
+            follower_end=stream.offset,
+            log_start=self._log.start_offset,
+        )
+        stream.link.close()
 
     def _next_piece(self, offset: int) -> tuple[bytes, int]:
         known, data, crc = self._piece

@@ -30,7 +30,7 @@ class Log:
 
     def read(self, offset: int, size_bytes_max: int) -> bytes:
         self.reads += 1
-        return self.data[offset : offset + size_bytes_max]
+        return self.data[offset : offset + size_bytes_max] if offset >= self.start_offset else b""
 
 
 class Follower(Link):
@@ -61,8 +61,9 @@ class Follower(Link):
 class Rig:
     def __init__(self) -> None:
         self.log = Log()
-        self.streams = Streams(self.log)  # type: ignore[arg-type]
         self.beat: Beat | None = Beat(5, 0)
+        self.streams = Streams(self.log, lambda: self.beat)  # type: ignore[arg-type]
+        self.epoch = 5
         self.followers = [Follower(1), Follower(2)]
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -70,7 +71,7 @@ class Rig:
     async def serving(self) -> AsyncIterator[list[Follower]]:
         for each in self.followers:
             self.tasks.append(
-                asyncio.ensure_future(self.streams.serve(each, len(each.data), lambda: self.beat))
+                asyncio.ensure_future(self.streams.serve(each, len(each.data), self.epoch))
             )
         await asyncio.sleep(0)
         yield self.followers
@@ -133,7 +134,7 @@ async def test_a_stream_ends_with_its_link_and_with_the_term(rig: Rig, what: str
             rig.beat = None
             rig.streams.wrote()
         await rig.tasks[0]
-        rig.beat = Beat(6, 0)
+        rig.beat = rig.beat or Beat(6, 0)
         rig.write(b"new")
         assert one.data == b""
         if what == "link":
