@@ -94,7 +94,7 @@ class Machine:
         self._links: dict[int, Replica] = {}
         self._early: dict[int, Hello] = {}
         """Who greeted a candidate: answered when it leads, or does not."""
-        self._read_at_ms = now_ms
+        self._read_ms = now_ms - timing.seek_interval_ms
         self._try_at_ms = now_ms
         self._renew_at_ms = now_ms
         self._is_renewing = False
@@ -104,7 +104,7 @@ class Machine:
 
     def saw(self, view: View, now_ms: int) -> None:
         """Take note of the set as the engine has it; an older view than the last is no news."""
-        self._read_at_ms = now_ms + self._timing.read_interval_ms
+        self._read_ms = now_ms
         if self.view and view.version < self.view.version:
             return
         self.view = view
@@ -425,8 +425,8 @@ class Machine:
 
     def tick(self, now_ms: int) -> None:
         """Do what is due; to be called several times in each interval of ``Timing``."""
-        if now_ms >= self._read_at_ms:
-            self._read_at_ms = now_ms + self._timing.read_interval_ms
+        if now_ms - self._read_ms >= self._read_interval_ms():
+            self._read_ms = now_ms
             self.actions.append(Read())
         if self.term:
             self._tick_as_master(self.term, now_ms)
@@ -435,6 +435,10 @@ class Machine:
                 self._ask(self._request)
         elif not self.standing.is_fenced:
             self._tick_as_follower(now_ms)
+
+    def _read_interval_ms(self) -> int:
+        is_settled = self.term is not None or self.following.link is not None
+        return self._timing.read_interval_ms if is_settled else self._timing.seek_interval_ms
 
     def takes_sends(self, now_ms: int) -> bool:
         """Whether new messages may be stored: it leads, and what is stored can be confirmed."""

@@ -26,6 +26,8 @@ class Timing:
     read_interval_ms: int = 10_000
     """How often a replica without a view of less than this age reads the engine: the watch tells
     it of every change, unless the connection died without a word."""
+    seek_interval_ms: int = 1000
+    """The same while it neither leads nor is connected to a master."""
     power_cut_ms: int = 20_000
     """For how long all must be there, and unclean, before one of them leads although it may lack
     something: longer than an engine keeps what a replica has announced, so that all of it was

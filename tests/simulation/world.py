@@ -48,7 +48,8 @@ class World:
         goes_on_unclean: bool = False,
     ) -> None:
         self.random = Random(seed)
-        self.timing = Timing(first_start_ms=1000)
+        # Its watches lose changes, which those of real engines do not.
+        self.timing = Timing(first_start_ms=1000, read_interval_ms=1000)
         self.min_in_sync = min_in_sync
         self.sync_flush = sync_flush
         self.replicas_after_power_cut = replicas if goes_on_unclean else 0

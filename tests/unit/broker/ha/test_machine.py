@@ -289,3 +289,16 @@ def test_a_log_is_not_given_up_while_its_replica_asks_to_lead() -> None:
     rig = asked_to_lead()
     with pytest.raises(ValueError, match="leads, or nobody does"):
         rig.machine.reseed()
+
+
+def test_who_is_connected_seldom_reads_what_the_watch_tells() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SetState(2, B, frozenset({B}), 1), 5, None), 0)
+    rig.machine.tick(TIMING.seek_interval_ms)
+    assert actions.Read() in rig.taken()
+    rig.machine.following.link = 7
+    rig.machine.tick(2 * TIMING.seek_interval_ms)
+    rig.machine.tick(TIMING.read_interval_ms)
+    assert actions.Read() not in rig.taken()
+    rig.machine.tick(TIMING.seek_interval_ms + TIMING.read_interval_ms)
+    assert actions.Read() in rig.taken()
