@@ -42,7 +42,8 @@ class Ports:
         """
         number = self._numbers.get(key)
         if number is not None:
-            self._bound.pop(key).close()
+            if key in self._bound:
+                self._bound.pop(key).close()
             self.bind(key, number)
 
     def adopt(self, key: str, bound: socket.socket) -> None:

@@ -86,3 +86,17 @@ async def test_who_listened_first_is_named(ports: Ports) -> None:
 
     with pytest.raises(StartError, match="in use"):
         await ports.listen("listenPort", start)
+
+
+def test_a_port_that_somebody_else_had_meanwhile_is_taken_again_when_it_is_free(
+    ports: Ports,
+) -> None:
+    ports.bind("listenPort", 0)
+    number = ports.number("listenPort")
+    ports.close()
+    with socket.create_server(("127.0.0.1", number)):
+        for _ in range(2):
+            with pytest.raises(StartError):
+                ports.take_again("listenPort")
+    ports.take_again("listenPort")
+    assert ports.number("listenPort") == number
