@@ -384,8 +384,11 @@ class Broker(ServingParts):
         undo.callback(self._cancel_timers)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         undo.push_async_callback(self._close_server)
-        self._ports.take_again("listenPort")
-        await self._ports.listen("listenPort", self.server.start_on)
+        if self._guests is not None:
+            self._guests.let_in_by(self.server)
+        if not self.server.listens_on(self._ports.number("listenPort")):
+            self._ports.take_again("listenPort")
+            await self._ports.listen("listenPort", self.server.start_on)
 
     async def _close_server(self) -> None:
         await self.server.close()
@@ -411,14 +414,11 @@ class Broker(ServingParts):
         undo.push_async_callback(self.parts.close)
         await self.parts.open()
         begin()
-        self._ports.take_again("listenPort")
         await self._open_broker_port(undo)
-        returning, self._returning = self._returning, None
-        if returning is not None:
-            returning.come_home(self.server)
 
     def hold_clients(self) -> Handover:
         """See Doors."""
+        self._send_away()
         return Handover(self.server)
 
     async def pass_on(self, guests: Handover, address_of: Callable[[], str]) -> None:
@@ -429,7 +429,7 @@ class Broker(ServingParts):
         try:
             async with asyncio.timeout(PASS_ON_TIMEOUT_S):
                 await serves(address)
-                await guests.splice(address_of)
+                await guests.splice(address_of, frozenset(self._replica_rows()))
         except (TimeoutError, OSError) as error:
             log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
             self._end_splicing()
@@ -553,7 +553,11 @@ class Broker(ServingParts):
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         undo.push_async_callback(self._stop_serving)
-        await self._ports.listen("listenPort", self.server.start_on)
+        returning, self._returning = self._returning, None
+        if returning is not None:
+            returning.come_home(self.server)
+        else:
+            await self._ports.listen("listenPort", self.server.start_on)
         wants_vips = config.vip_channel_enabled or self.master is not None
         if wants_vips and config.listen_port > VIP_PORTS_BELOW:
             await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
@@ -566,7 +570,10 @@ class Broker(ServingParts):
         await self._ports.listen("httpPort", health.start_on)
 
     async def _listen_for_vips(self, port: int) -> None:
+        if self.server.listens_on(port):
+            return
         try:
+            self._ports.take_again("vipChannelEnabled")
             self._ports.bind("vipChannelEnabled", port)
             await self._ports.listen("vipChannelEnabled", self.server.start_on)
         except StartError as error:

@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         self.principal = Principal(self.peer_host)
         self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
         self.born_host = host_bytes(self.peer_host, self.peer_port)
-        if not self.server.admit(self):
+        if not self.server.let_in(self):
             self.closed = True
             transport.abort()
 
@@ -376,15 +376,36 @@ class Connection(asyncio.Protocol):
             call.set_result(command)
 
 
+class _Door:
+    """A port that listens, for one server after the other."""
+
+    def __init__(self, server: "Server") -> None:
+        self.server = server
+        self.listener: asyncio.Server | None = None
+
+    def make_connection(self) -> Connection:
+        return self.server.make_connection()
+
+    @property
+    def port(self) -> int:
+        assert self.listener is not None
+        return int(self.listener.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        if self.listener is not None:
+            self.listener.close()
+
+
 class Server:
     """One or more listening ports and their connections."""
 
     def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
         self._name = name
         self.handler = handler
-        self._connections_max = connections_max
+        self.connections_max = connections_max
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
-        self._listeners: list[asyncio.Server] = []
+        self._doors: list[_Door] = []
+        self._heir: Server | None = None
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unread_bytes_since_look = 0
         self.connections: set[Connection] = set()
@@ -394,16 +415,18 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 picks a free one, which ``port`` then names. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._listening(await loop.create_server(self.make_connection, host, port, backlog=1024))
+        door, loop = _Door(self), asyncio.get_running_loop()
+        door.listener = await loop.create_server(door.make_connection, host, port, backlog=1024)
+        self._listen_at([door])
 
     async def start_on(self, bound: socket.socket) -> None:
         """Listen on a socket that is bound already, and is this server's from now on.
 
         Called again it listens there too; ``port`` remains the first one's.
         """
-        loop = asyncio.get_running_loop()
-        self._listening(await loop.create_server(self.make_connection, sock=bound, backlog=1024))
+        door, loop = _Door(self), asyncio.get_running_loop()
+        door.listener = await loop.create_server(door.make_connection, sock=bound, backlog=1024)
+        self._listen_at([door])
 
     def make_connection(self) -> Connection:
         return Connection(self, self.handler)
@@ -420,26 +443,45 @@ class Server:
             connection.server = self
             self.connections.add(connection)
 
-    def _listening(self, listener: asyncio.Server) -> None:
-        if not self._listeners:
-            self.port = listener.sockets[0].getsockname()[1]
+    def _listen_at(self, doors: list[_Door]) -> None:
+        if doors and not self._doors:
+            self.port = doors[0].port
             loop = asyncio.get_running_loop()
             self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
-        self._listeners.append(listener)
+        self._doors += doors
+
+    def listens_on(self, port: int) -> bool:
+        """Whether who connects to *port* is served here."""
+        return any(door.port == port for door in self._doors)
+
+    def give_way_to(self, heir: "Server") -> None:
+        """Have *heir* serve whoever connects from now on: no port is closed in between."""
+        doors, self._doors = self._doors, []
+        for door in doors:
+            door.server = heir
+        heir._listen_at(doors)
+        # Who is on the way in was made for this server.
+        self._heir, heir._heir = heir, None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
 
     def stop_listening(self) -> None:
         """Take no more connections; those that are open stay."""
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        for door in self._doors:
+            door.close()
+        self._doors.clear()
 
-    async def close(self) -> None:
-        """Stop listening and close every connection, sending what is queued first."""
+    def begin_to_close(self) -> None:
+        """Stop listening, and close every connection when what is queued is sent."""
         self.stop_listening()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self.connections):
             connection.close()
+
+    async def close(self) -> None:
+        """Stop listening and close every connection, sending what is queued first."""
+        self.begin_to_close()
         if self.connections:
             self._all_closed = asyncio.Event()
             with contextlib.suppress(TimeoutError):
@@ -449,9 +491,18 @@ class Server:
             with contextlib.suppress(RuntimeError):
                 connection.abort("the server stops")
 
+    def let_in(self, connection: Connection) -> bool:
+        """``admit`` a new connection, or have the server do so that this one gave way to."""
+        server = self
+        while server._heir is not None:
+            server = server._heir
+        if server is not self:
+            connection.server, connection.handler = server, server.handler
+        return server.admit(connection)
+
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, unless there are too many for the file descriptors left."""
-        if len(self.connections) >= self._connections_max:
+        if len(self.connections) >= self.connections_max:
             if self.refused_count == 0:
                 log.error(
                     f"connections refused: {RAISE_OPEN_FILES_MAX}",

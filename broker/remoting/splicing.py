@@ -1,9 +1,10 @@
 """Splicing: clients of a broker that hands over go on, over it, with the broker that takes over.
 
 Java clients learn of another master by their routes, each 30 s, and take a refusal for a failure.
-So their requests are held while the other begins, and then passed on, frame by frame, with the
-answers coming back as they are: opaque numbers are the client's own. The last heartbeat of a
-connection goes ahead of its requests, so that the new master knows its groups.
+So the port goes on listening whoever is about to serve behind it, their requests are held while the
+other begins, and then passed on, frame by frame, with the answers coming back as they are: opaque
+numbers are the client's own. The last heartbeat of a connection goes ahead of its requests, so that
+the new master knows its groups.
 
 A replica that leads again while it passes clients on serves them itself from then on; what they had
 asked the other master is answered over the way that it went.
@@ -51,6 +52,7 @@ class Handover:
         self._held: dict[Connection, list[Frame]] = {}
         self._splices: set[_Splice] = set()
         self._address_of: Callable[[], str] = str
+        self._codes: frozenset[int] = frozenset()
         self._is_recalled = False
         server.handle_with(self._hold)
 
@@ -64,9 +66,20 @@ class Handover:
         return len(frames)
 
     def leave(self) -> None:
-        """Take the connections away from the server, which may close then."""
-        left, self._server = self._server, Server("splicing", self._hold, connections_max=0)
+        """Take connections and ports away from the server, which may close then.
+
+        Whoever connects is held as well, until ``let_in_by`` or ``come_home``.
+        """
+        left = self._server
+        self._server = Server("splicing", self._hold, connections_max=left.connections_max)
         self._take_from(left)
+
+    def let_in_by(self, server: Server) -> None:
+        """Have *server* take whoever connects, and those that have asked only what it serves."""
+        self._server.give_way_to(server)
+        for connection in list(self._server.connections):
+            if connection.handler == self._receive:
+                self._give(connection, server, self._held.pop(connection, []))
 
     def recall(self, server: Server) -> None:
         """Pass nobody on any more, but hold; and hold the clients of *server*, which may close."""
@@ -77,6 +90,7 @@ class Handover:
         self._server.handle_with(self._hold)
 
     def _take_from(self, server: Server) -> None:
+        server.give_way_to(self._server)
         for connection in list(server.connections):
             self._adopt(connection)
 
@@ -87,26 +101,39 @@ class Handover:
         self._server.adopt(connection)
 
     def come_home(self, server: Server) -> None:
-        """Have *server* serve all of them, beginning with what was held."""
+        """Have *server* serve all of them, beginning with what was held, and whoever connects."""
+        self._server.give_way_to(server)
         for connection in list(self._server.connections):
-            self._server.connections.discard(connection)
-            server.adopt(connection)
-            connection.handler = server.handler
             heartbeat = _last_heartbeat(connection)
             connection.attributes.clear()
             frames = FrameDecoder().feed(heartbeat) if heartbeat else []
-            connection.serve_held(frames + self._held.pop(connection, []))
+            self._give(connection, server, frames + self._held.pop(connection, []))
 
-    async def splice(self, address_of: Callable[[], str]) -> None:
+    def _give(self, connection: Connection, server: Server, held: list[Frame]) -> None:
+        self._server.connections.discard(connection)
+        server.adopt(connection)
+        connection.handler = server.handler
+        connection.serve_held(held)
+
+    async def splice(
+        self, address_of: Callable[[], str], codes: frozenset[int] = frozenset()
+    ) -> None:
         """Pass everything on to the broker at the address that *address_of* gives when it is asked.
 
         It is asked again for whoever comes later, and while nobody listens there; blank means that
-        nobody leads. Connections that cannot be passed on for three seconds are closed.
+        nobody leads. Connections that cannot be passed on for three seconds are closed. Who comes
+        later and asks only what is of *codes* waits for ``let_in_by``, as a replica that probes.
         """
-        self._address_of = address_of
+        self._address_of, self._codes = address_of, codes
         waiting = list(self._server.connections)
+        self._server.handler = self._receive
         await asyncio.gather(*(self._pass_on(each) for each in waiting))
         log.info("clients are passed on", to=address_of(), connections=len(self._splices))
+
+    def _receive(self, connection: Connection, frames: list[Frame]) -> int:
+        if all(_is_for_us(frame, self._codes) for frame in frames):
+            return self._hold(connection, frames)
+        return self.take(connection, frames)
 
     async def _pass_on(self, connection: Connection) -> None:
         splice = await self._connected(connection)
@@ -148,12 +175,14 @@ class Handover:
         return self._hold(connection, frames)
 
     def close(self) -> None:
-        """Close every connection that is passed on: its client looks for the master anew."""
+        """Close every connection that is passed on: its client looks for the master anew.
+
+        A port on which nobody else listens by now is closed.
+        """
         splices, self._splices = self._splices, set()
         for splice in splices:
             splice.close()
-        for connection in list(self._server.connections):
-            connection.close()
+        self._server.begin_to_close()
 
 
 def _last_heartbeat(connection: Connection) -> bytes:

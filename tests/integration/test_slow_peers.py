@@ -79,7 +79,7 @@ async def test_t3_a_thousand_idle_connections_cost_little_and_are_closed(
         pytest.skip("this machine does not allow 3,000 open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3000), hard))
     at = unharmed.broker.server
-    at._connections_max = max(at._connections_max, 1100)
+    at.connections_max = max(at.connections_max, 1100)
     writers = []
     try:
         for _ in range(1000):

@@ -131,19 +131,59 @@ async def test_clients_that_come_later_are_passed_on_but_for_what_is_served_here
     handover.leave()
     await handover.splice(lambda: f"127.0.0.1:{new.server.port}")
     own = frozenset({int(RequestCode.GET_REPLICA_SET)})
-    old.server.handler = passed_on_unless(old.handle, handover, own)
+    following = Answering("following")
+    following.server.handler = passed_on_unless(following.handle, handover, own)
+    handover.let_in_by(following.server)
     client, operator = await Client.to(old.server), await Client.to(old.server)
     client.ask(1)
     operator.ask(2, RequestCode.GET_REPLICA_SET)
     assert await client.answer() == (1, "new")
-    assert await operator.answer() == (2, "old")
+    assert await operator.answer() == (2, "following")
     replica = await Client.to(old.server)
     probe = Command(code=RequestCode.GET_MAX_OFFSET, opaque=3, ext={PROBE_FIELD: "true"})
     replica.writer.write(encode_command(probe))
-    assert await replica.answer() == (3, "old")
+    assert await replica.answer() == (3, "following")
     handover.close()
     for each in (client, operator, replica):
         each.writer.close()
+    await following.server.close()
+
+
+async def test_who_connects_before_there_is_a_follower_is_passed_on_and_others_wait_for_it(
+    old: Answering, new: Answering
+) -> None:
+    handover = Handover(old.server)
+    handover.leave()
+    await old.server.close()
+    early = await Client.to(old.server)
+    early.ask(1)
+    await until(lambda: handover.is_holding)
+    own = frozenset({int(RequestCode.GET_REPLICA_SET)})
+    await handover.splice(lambda: f"127.0.0.1:{new.server.port}", own)
+    assert await early.answer() == (1, "new")
+    client, operator = await Client.to(old.server), await Client.to(old.server)
+    operator.ask(2, RequestCode.GET_REPLICA_SET)
+    await until(lambda: handover.is_holding)
+    client.ask(3)
+    assert await client.answer() == (3, "new")
+    following = Answering("following")
+    handover.let_in_by(following.server)
+    assert await operator.answer() == (2, "following")
+    handover.close()
+    late = await Client.to(old.server)
+    late.ask(4)
+    assert await late.answer() == (4, "following")
+    for each in (early, client, operator, late):
+        each.writer.close()
+    await following.server.close()
+
+
+async def test_a_port_that_nobody_took_over_is_closed_with_the_clients(old: Answering) -> None:
+    handover = Handover(old.server)
+    handover.leave()
+    handover.close()
+    with pytest.raises(ConnectionRefusedError):
+        await Client.to(old.server)
 
 
 async def test_a_client_is_closed_when_the_other_cannot_be_reached(
@@ -157,6 +197,7 @@ async def test_a_client_is_closed_when_the_other_cannot_be_reached(
     handover.leave()
     await handover.splice(lambda: "127.0.0.1:1")
     assert await client.answer() == (-1, "closed")
+    handover.close()
     client.writer.close()
 
 

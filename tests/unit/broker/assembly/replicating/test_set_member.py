@@ -1,8 +1,9 @@
 """Brokers as replicas of a set: following, promotion, switches, and what operators may ask."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -17,14 +18,19 @@ from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.ha.engine import MemoryEngine
 from rockhopper.broker.ha.running.replica import now_ms
+from rockhopper.broker.remoting.splicing import Handover
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
 from rockhopper.protocol.names import STATE_TOPIC
+from tests.support.direct import send_fields
 from tests.support.hang import HANG_S
 from tests.support.replica_set import ReplicaSet
 from tests.support.turns import until
+from tests.support.wire import WireClient
 
 
 @pytest.fixture
@@ -172,6 +178,70 @@ async def test_no_send_fails_during_a_switch(three: ReplicaSet) -> None:
             await three.member(first).switch(None)
             await three.master(but=first)
     await sends.all_are_there()
+
+
+class Newcomer:
+    """A client that sends one message over a connection that it opens then."""
+
+    def __init__(self, address: str) -> None:
+        self._client = WireClient(address)
+        self.answered: asyncio.Task[Command] | None = None
+
+    async def connect(self) -> None:
+        with contextlib.suppress(ConnectionRefusedError):
+            await self._client.__aenter__()
+            asking = self._client.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"new")
+            self.answered = asyncio.create_task(asking)
+
+    async def code(self) -> int | None:
+        """What it was answered; None if it was refused, or hung up on."""
+        if self.answered is None:
+            return None
+        ends = (self.answered, self._client.task)
+        await asyncio.wait(ends, timeout=HANG_S, return_when=asyncio.FIRST_COMPLETED)
+        await self._client.close()
+        return self.answered.result().code if self.answered.done() else None
+
+
+async def test_who_connects_to_either_master_during_a_switch_is_answered(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await three.master(in_sync=3)
+    second = three.member(first).replica.machine.best_successor()
+    assert second is not None
+    old, new = three.brokers[first].address, three.brokers[second].address
+    left, promoting, reopening = Newcomer(old), Newcomer(new), Newcomer(old)
+    loop, is_reopening, may_open = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    pass_on, build_parts, open_store = Broker.pass_on, Broker.build_parts, Broker.open_store
+
+    async def passing(broker: Broker, guests: Handover, address_of: Callable[[], str]) -> None:
+        await left.connect()
+        await until(lambda: left.answered is None or guests.is_holding)
+        await pass_on(broker, guests, address_of)
+
+    async def building(broker: Broker) -> None:
+        await build_parts(broker)
+        await promoting.connect()
+
+    def opening(broker: Broker, *arguments: Any) -> None:
+        loop.call_soon_threadsafe(is_reopening.set)
+        may_open.wait(HANG_S)
+        open_store(broker, *arguments)
+
+    monkeypatch.setattr(Broker, "pass_on", passing)
+    monkeypatch.setattr(Broker, "build_parts", building)
+    monkeypatch.setattr(Broker, "open_store", opening)
+    await three.member(first).switch(second)
+    await is_reopening.wait()
+    await reopening.connect()
+    try:
+        assert [await each.code() for each in (left, promoting, reopening)] == [0, 0, 0]
+    finally:
+        may_open.set()
+    await three.master(in_sync=3, but=first)
+    late = Newcomer(old)
+    await late.connect()
+    assert await late.code() == 0
 
 
 async def test_every_replica_is_restarted_without_a_failed_send(three: ReplicaSet) -> None:
