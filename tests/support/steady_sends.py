@@ -95,11 +95,18 @@ class OurSender:
     """The bundled client."""
 
     def __init__(
-        self, nameserver: str, topic: str, *, senders: int = 4, pause_s: float = 0.002
+        self,
+        nameserver: str,
+        topic: str,
+        *,
+        senders: int = 4,
+        pause_s: float = 0.002,
+        timeout_s: float | None = None,
     ) -> None:
+        """*timeout_s* of each send; None: the client's default."""
         self.sent = Sent()
         self._nameserver, self._topic = nameserver, topic
-        self._senders, self._pause_s = senders, pause_s
+        self._senders, self._pause_s, self._timeout_s = senders, pause_s, timeout_s
         self._next = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -126,7 +133,9 @@ class OurSender:
             number, invoked_ms = self._next, wall_ms()
             self._next += 1
             try:
-                receipt = await self._producer.send(self._topic, b"%d" % number)
+                receipt = await self._producer.send(
+                    self._topic, b"%d" % number, timeout_s=self._timeout_s
+                )
                 why = "" if receipt.status is SendStatus.OK else receipt.status.name
             except ClientError as error:
                 why = str(error)

@@ -40,6 +40,9 @@ class ReplicaProcess:
     log: Path
     address: str
     nameserver: str
+    http: str = ""
+    tree: Path = ROOT
+    """The release that it is started from."""
     process: subprocess.Popen[bytes] | None = None
     exits: list[int] = field(default_factory=list)
     """What it ended with by itself."""
@@ -60,7 +63,7 @@ class ReplicaProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
-                cwd=ROOT,
+                cwd=self.tree,
                 env={**environment, **self.machine.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -83,6 +86,13 @@ class ReplicaProcess:
         else:
             process.kill()
             process.wait()
+
+    async def stop(self) -> None:
+        """End it with SIGTERM, as an operator does, if it runs."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.terminate()
+            await asyncio.to_thread(process.wait)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """All that it has said."""
@@ -163,7 +173,9 @@ class SetOfReplicas:
             "remoteAdmin": "true",
         }
         options = topics.options(**(own | settings))
-        ports = ["--listen-port", str(listen), "--namesrv-port", str(names), "--http-port", "-1"]
+        http = free_port()
+        ports = ["--listen-port", str(listen), "--namesrv-port", str(names)]
+        ports += ["--http-port", str(http)]
         broker = [sys.executable, "-m", "rockhopper.broker", "--store", str(store)]
         return ReplicaProcess(
             number,
@@ -173,6 +185,7 @@ class SetOfReplicas:
             self.directory / f"replica-{number}.log",
             f"{host.address}:{listen}",
             f"{host.address}:{names}",
+            f"{host.address}:{http}",
         )
 
     async def start(self) -> None:
