@@ -9,8 +9,11 @@
 
 Three brokers each, an answer needs two of them; three controllers of Apache's, three nodes of etcd.
 Of each fault: the pause (last answer to next), failed sends, acknowledged messages that are lost,
-and places of queues that hold another message than before. Java's client with its defaults, or the
-bundled one. Findings go to *--save* as they come; those that are there are not measured again.
+and places of queues that hold another message than before. A fault after which sends do not go on
+within 90 s is written down as such. The topic is known to all brokers before a fault: Apache's
+slaves copy topics every few seconds, and one that its new master lacks is gone with its messages.
+Clients: Java's with its defaults, the same that polls the route every 5 s, and the bundled one.
+Findings go to *--save* as they come; those that are there are not measured again.
 """
 
 import argparse
@@ -22,9 +25,9 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks.errors import BenchError
 from benchmarks.load import BUILD
@@ -36,6 +39,7 @@ from tests.chaos.replicas.set_of_replicas import SetOfReplicas, host_names, runn
 from tests.interop.apache_set import ApacheSet
 from tests.interop.java_client import JavaClient
 from tests.support.steady_sends import (
+    TIMEOUT_S,
     JavaSender,
     OurSender,
     Sender,
@@ -51,6 +55,7 @@ FROZEN_S = 10.0
 AWAY_S = 15.0
 """How long what was killed is away."""
 BEFORE, AFTER = 100, 100
+JAVA: dict[str, dict[str, object]] = {"java": {}, "java-poll-5s": {"pollMs": 5000}}
 Places = dict[tuple[int, int], int]
 
 
@@ -58,12 +63,15 @@ Places = dict[tuple[int, int], int]
 class Finding:
     """What one fault came to."""
 
-    pause_ms: float
+    pause_ms: float | None
+    """None: sends did not go on within TIMEOUT_S."""
     failed: int
     acknowledged: int
-    lost: int
-    rewritten: int
-    repeated: int
+    lost: int | None = None
+    """None, as of those below: no master was left to be read."""
+    rewritten: int | None = None
+    repeated: int | None = None
+    last_failure: str = ""
 
 
 class System(Protocol):
@@ -76,6 +84,9 @@ class System(Protocol):
 
     async def master(self) -> str:
         """Where it answers clients."""
+
+    async def all_know_the_topic(self) -> bool:
+        """Whether the topic is there at whoever may lead next."""
 
     async def kill_master(self) -> None: ...
 
@@ -107,6 +118,10 @@ class Ours:
     async def master(self) -> str:
         """See System."""
         return self._observer.master_address
+
+    async def all_know_the_topic(self) -> bool:
+        """See System: it is in the log, as messages are."""
+        return True
 
     def _leading(self) -> int:
         assert self._observer.master is not None
@@ -159,6 +174,10 @@ class Theirs:
     async def master(self) -> str:
         """See System."""
         return await self._set.master()
+
+    async def all_know_the_topic(self) -> bool:
+        """See System: slaves ask for topics each few seconds, and what they lack is gone."""
+        return await self._set.all_have(TOPIC)
 
     async def kill_master(self) -> None:
         """See System."""
@@ -231,11 +250,11 @@ FAULTS: dict[str, Callable[[System], Awaitable[None]]] = {
 }
 
 
-async def _until_whole(system: System) -> None:
+async def _until(what: str, is_so: Callable[[], Awaitable[bool]]) -> None:
     deadline_s = time.monotonic() + WHOLE_WITHIN_S
-    while not await system.is_whole():
+    while not await is_so():
         if time.monotonic() > deadline_s:
-            raise BenchError(f"not whole after {WHOLE_WITHIN_S:.0f} s")
+            raise BenchError(f"{what}: not after {WHOLE_WITHIN_S:.0f} s")
         await asyncio.sleep(0.2)
 
 
@@ -259,23 +278,49 @@ async def measure(system: System, fault: str, sender: Sender) -> Finding:
     began_ms = wall_ms()
     await FAULTS[fault](system)
     await system.mend()
-    await answered_since(sender, wall_ms(), AFTER)
-    await _until_whole(system)
-    sent = await answered_since(sender, wall_ms(), AFTER)
-    acknowledged, pause_ms = sent.numbers(), sent.pause_ms(began_ms)
-    found = await read_numbers(await system.master(), TOPIC, QUEUES)
+    pause_ms = None
+    try:
+        sent = await answered_since(sender, wall_ms(), AFTER)
+        pause_ms = sent.pause_ms(began_ms)
+        await _until("all in sync again", system.is_whole)
+        sent = await answered_since(sender, wall_ms(), AFTER)
+        pause_ms = sent.pause_ms(began_ms)
+    except (TimeoutError, BenchError) as error:
+        print(fault, error, file=sys.stderr, flush=True)
+        sent = await sender.look()
+    acknowledged = sent.numbers()
+    found = await _read(system)
     return judged(before, found, acknowledged, sent, pause_ms)
 
 
+async def _read(system: System) -> Places | None:
+    """What queues have; None if there is no master that says it."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await read_numbers(await system.master(), TOPIC, QUEUES)
+    except (OSError, EOFError, ValueError):
+        return None
+
+
 def judged(
-    before: Places, found: Places, acknowledged: set[int], sent: Sent, pause_ms: float
+    before: Places,
+    found: Places | None,
+    acknowledged: set[int],
+    sent: Sent,
+    pause_ms: float | None,
 ) -> Finding:
     """Hold what queues have now against what they had, and against what was *acknowledged*."""
-    held = list(found.values())
-    return Finding(
-        pause_ms=round(pause_ms),
+    finding = Finding(
+        pause_ms=None if pause_ms is None else round(pause_ms),
         failed=len(sent.failures),
         acknowledged=len(acknowledged),
+        last_failure=sent.failures[-1].why if sent.failures else "",
+    )
+    if found is None:
+        return finding
+    held = list(found.values())
+    return replace(
+        finding,
         lost=len(acknowledged - set(held)),
         rewritten=sum(found.get(place, number) != number for place, number in before.items()),
         repeated=len(held) - len(set(held)),
@@ -316,8 +361,9 @@ async def compare(
             home = Path(directory) / fault
             home.mkdir()
             async with SYSTEMS[name](home) as system:
-                await _until_whole(system)
+                await _until("all in sync", system.is_whole)
                 await _create_topic(system)
+                await _until("the topic is known to all", system.all_know_the_topic)
                 yield fault, await _under_sends(system, client, fault, home)
 
 
@@ -327,32 +373,44 @@ async def _under_sends(system: System, client: str, fault: str, home: Path) -> F
             return await measure(system, fault, sender)
     java = JavaClient(home / "java")
     try:
-        async with JavaSender(java, system.nameserver, TOPIC) as steady:
+        async with JavaSender(java, system.nameserver, TOPIC, **JAVA[client]) as steady:
             return await measure(system, fault, steady)
     finally:
         java.close()
 
 
-def table(done: dict[str, dict[str, float]]) -> str:
+Done = dict[str, dict[str, Any]]
+"""Findings by system, client and fault."""
+
+
+def _shown(found: dict[str, Any] | None, key: str) -> str:
+    if found is None:
+        return "–"
+    if found[key] is None:
+        return f"not within {TIMEOUT_S:.0f} s" if key == "pause_ms" else "?"
+    return f"{found[key]:,.0f}"
+
+
+def table(done: Done) -> str:
     """Markdown: a line for each fault and client."""
     lines = [
         "| fault | client | pause, ms | failed sends | acknowledged, lost | rewritten places |",
         "|---|---|---|---|---|---|",
     ]
     for fault in FAULTS:
-        for client in ("java", "ours"):
+        for client in (*JAVA, "ours"):
             pair = [done.get(f"{name} {client} {fault}") for name in SYSTEMS]
             if not any(pair):
                 continue
             columns = [
-                " / ".join(f"{each[key]:,.0f}" if each else "–" for each in pair)
+                " / ".join(_shown(each, key) for each in pair)
                 for key in ("pause_ms", "failed", "lost", "rewritten")
             ]
             lines.append(f"| {fault} | {client} | {' | '.join(columns)} |")
     return "\n".join(lines)
 
 
-async def _run(options: argparse.Namespace, done: dict[str, dict[str, float]]) -> None:
+async def _run(options: argparse.Namespace, done: Done) -> None:
     for client in options.clients.split(","):
         for name in options.systems.split(","):
             todo = [
@@ -372,7 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", default=",".join(FAULTS), help="some of: %(default)s")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of: %(default)s")
-    parser.add_argument("--clients", default="java,ours", help="some of: %(default)s")
+    parser.add_argument("--clients", default="java,java-poll-5s,ours", help="some of: %(default)s")
     parser.add_argument("--save", type=Path, help="a JSON file: what it has is not done again")
     options = parser.parse_args(arguments)
     done = json.loads(options.save.read_text()) if options.save and options.save.exists() else {}

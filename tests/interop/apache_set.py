@@ -140,6 +140,15 @@ class ApacheSet:
         found: dict[str, Any] = fastjson.loads(told.body)
         return len(found.get("syncStateSet") or ())
 
+    async def all_have(self, topic: str) -> bool:
+        """Whether each broker has *topic*: slaves copy what the master has each few seconds."""
+        wanted = fastjson.dumps(topic).encode()
+        for address in self.brokers:
+            answer = await ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, {})
+            if wanted not in answer.body:
+                return False
+        return True
+
     async def _told(self, code: RequestCode, fields: dict[str, str]) -> Command | None:
         """What the first controller says that leads."""
         for address, process in self.controllers.items():

@@ -11,8 +11,16 @@ def test_a_finding_counts_what_is_lost_repeated_rewritten_and_refused() -> None:
     before = {(0, 0): 1, (0, 1): 2}
     found = {(0, 0): 1, (0, 1): 3, (1, 0): 3}
     assert judged(before, found, {1, 2, 3}, sent, 12.4) == Finding(
-        pause_ms=12, failed=1, acknowledged=3, lost=1, rewritten=1, repeated=1
+        12, 1, acknowledged=3, lost=1, rewritten=1, repeated=1, last_failure="timed out"
     )
+
+
+def test_what_does_not_go_on_is_a_finding_too() -> None:
+    sent = Sent([Answer(1, 0, 1)], [Failure(5, 0, 3000, "timed out")])
+    finding = judged({(0, 0): 1}, None, {1}, sent, None)
+    assert (finding.pause_ms, finding.failed, finding.lost) == (None, 1, None)
+    line = table({"apache java planned": asdict(finding)}).splitlines()[2]
+    assert line == "| planned | java | – / not within 90 s | – / 1 | – / ? | – / ? |"
 
 
 def test_a_place_that_is_gone_is_lost_and_not_rewritten() -> None:
