@@ -496,8 +496,8 @@ class Server:
         server = self
         while server._heir is not None:
             server = server._heir
-        if server is not self:
-            connection.server, connection.handler = server, server.handler
+        # It was made a moment ago, and may have been for what the server did before.
+        connection.server, connection.handler = server, server.handler
         return server.admit(connection)
 
     def admit(self, connection: Connection) -> bool:

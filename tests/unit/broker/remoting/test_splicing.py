@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.names import PROBE_FIELD
+from tests.support.piped_peer import PipedPeer
 from tests.support.turns import until
 
 
@@ -176,6 +178,21 @@ async def test_who_connects_before_there_is_a_follower_is_passed_on_and_others_w
     for each in (early, client, operator, late):
         each.writer.close()
     await following.server.close()
+
+
+async def test_who_was_accepted_for_another_handler_or_server_is_let_in_by_what_there_is_now(
+    old: Answering, new: Answering
+) -> None:
+    before_holding, before_leaving = old.server.make_connection(), old.server.make_connection()
+    handover = Handover(old.server)
+    transport = PipedPeer(old.server)
+    before_holding.connection_made(cast("asyncio.Transport", transport))
+    assert before_holding.handler == transport.connection.handler == old.server.handler
+    handover.leave()
+    handover.let_in_by(new.server)
+    before_leaving.connection_made(cast("asyncio.Transport", transport))
+    assert (before_leaving.server, before_leaving.handler) == (new.server, new.server.handler)
+    handover.close()
 
 
 async def test_a_port_that_nobody_took_over_is_closed_with_the_clients(old: Answering) -> None:
