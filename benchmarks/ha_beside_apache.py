@@ -4,7 +4,7 @@
     master-frozen     SIGSTOP of the master for ten seconds
     follower-killed   kill -9 of a broker that does not lead
     engine-killed     kill -9 of the leader of the controllers, or of the etcd
-    planned           ours: `rockhopper ha switch`; Apache's: the master is shut down (SIGTERM)
+    planned           ours: `rockhopper ha switch`; Apache's: `mqadmin electMaster` of another
     all-killed        kill -9 of every process, then all are started
 
 Three brokers each, an answer needs two of them; three controllers of Apache's, three nodes of etcd.
@@ -198,7 +198,7 @@ class Theirs:
 
     async def hand_over(self) -> None:
         """See System."""
-        await self._set.brokers[await self.master()].stop()
+        await self._set.elect_another()
 
     async def kill_all(self) -> None:
         """See System."""

@@ -140,6 +140,26 @@ class ApacheSet:
         found: dict[str, Any] = fastjson.loads(told.body)
         return len(found.get("syncStateSet") or ())
 
+    async def elect_another(self) -> None:
+        """Have the controllers make another in-sync broker the master, as `mqadmin electMaster`.
+
+        Raises:
+            RuntimeError: they refuse.
+        """
+        told = await self._told(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": NAME})
+        assert told is not None
+        master = int((told.ext or {})["masterBrokerId"])
+        members = fastjson.loads(told.body)["syncStateSet"]
+        fields = {
+            "clusterName": "DefaultCluster",
+            "brokerName": NAME,
+            "brokerId": str(next(each for each in members if each != master)),
+            "designateElect": "true",
+        }
+        answer = await ask(await self.leader(), RequestCode.CONTROLLER_ELECT_MASTER, fields)
+        if answer.code != 0:
+            raise RuntimeError(f"no other master: code {answer.code}, {answer.remark}")
+
     async def all_have(self, topic: str) -> bool:
         """Whether each broker has *topic*: slaves copy what the master has each few seconds."""
         wanted = fastjson.dumps(topic).encode()
