@@ -41,6 +41,8 @@ from rockhopper.broker.store.files import checked_line, disk
 
 SLOT_SIZE_BYTES = 64 << 10
 LOCK_PAUSE_S = 0.01
+# A file system that hangs is given up so long after a lock would be.
+ANSWER_MARGIN_S = 1.0
 _MEMBER = "member."
 
 _Result = TypeVar("_Result")
@@ -160,10 +162,10 @@ class SetDirectory:
             raise UnavailableError("the engine is closed", may_be_done=False)
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._timeout_s * 2):
+            async with asyncio.timeout(self._timeout_s + ANSWER_MARGIN_S):
                 return await loop.run_in_executor(self._thread, function)
         except TimeoutError:
-            reason = f"{self.name}: no answer within {self._timeout_s * 2:g} s"
+            reason = f"{self.name}: no answer within {self._timeout_s + ANSWER_MARGIN_S:g} s"
             raise UnavailableError(reason, may_be_done=True) from None
         except OSError as error:
             reason = (

@@ -28,7 +28,7 @@ from tests.support.engine_contract import (
     over,
     won,
 )
-from tests.support.fake_etcd import LOST, FakeEtcd, Json, refused
+from tests.support.fake_etcd import LOST, PATIENT_MS, FakeEtcd, Json, refused
 
 PREFIX = "/rockhopper/cluster/broker/"
 
@@ -39,8 +39,12 @@ class FakePair:
     def __init__(self, etcd: FakeEtcd, endpoint: str) -> None:
         self.etcd = etcd
         self.endpoint = endpoint
-        self.one: Engine = EtcdEngine(EtcdGateway(Access([endpoint])), PREFIX, retry_ms=1)
-        self.two: Engine = EtcdEngine(EtcdGateway(Access([endpoint])), PREFIX, retry_ms=1)
+        self.one: Engine = EtcdEngine(
+            EtcdGateway(Access([endpoint]), timeout_ms=PATIENT_MS), PREFIX, retry_ms=1
+        )
+        self.two: Engine = EtcdEngine(
+            EtcdGateway(Access([endpoint]), timeout_ms=PATIENT_MS), PREFIX, retry_ms=1
+        )
 
     async def lose_leases(self) -> None:
         """End them."""
@@ -84,7 +88,10 @@ async def test_a_lost_answer_of_a_campaign_is_unknown_and_asked_once(pair: FakeP
 
 
 async def test_a_swap_is_not_made_again_elsewhere(pair: FakePair) -> None:
-    one = EtcdEngine(EtcdGateway(Access([pair.endpoint, await pair.etcd.listen()])), PREFIX)
+    one = EtcdEngine(
+        EtcdGateway(Access([pair.endpoint, await pair.etcd.listen()]), timeout_ms=PATIENT_MS),
+        PREFIX,
+    )
     pair.etcd.fail("/v3/kv/txn", LOST, is_done=False)
     assert await one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
     assert pair.etcd.asked("/v3/kv/txn") == 1
