@@ -1,7 +1,8 @@
 """What a replica set costs, and how long it is without a master: figures as ratios of one run.
 
-    sends       a master with 0, 1 and 2 followers in sync, interleaved: messages/s, and CPU time of
-                the master per message, which is what counts where all share two cores
+    sends       a master with 0, 1 and 2 followers in sync, interleaved, on a core of its own:
+                messages/s, and CPU time of the master per message, which is what counts where
+                the followers share the other core with the load
     failover    the master killed with -9, under sends of the bundled client: last answer to next
     switch      `rockhopper ha switch` under the same sends
     seeding     a follower that gets the whole log anew, beside cp and fsync of the same files
@@ -187,6 +188,7 @@ async def sends(etcd: str, rounds: int) -> dict[str, Any]:
         for followers in (0, 1, 2):
             with a_set(followers + 1, etcd, alone=not followers) as replicas:
                 master = await _ready(replicas, followers + 1)
+                _place(replicas, master)
                 topics.prepare(master.port)
                 for case in (BASE, BATCH):
                     sample = load.run(case, master.port, master.pid, 3.0)
@@ -207,6 +209,14 @@ async def sends(etcd: str, rounds: int) -> dict[str, Any]:
                 "cpu_ratio": round(none["us"] / mine["us"], 3),
             }
     return result
+
+
+def _place(replicas: Set, master: Replica) -> None:
+    """Give the master a core of its own, as it has where its followers are other machines."""
+    masters, others = load.cores()
+    for replica in replicas.replicas:
+        for task in Path(f"/proc/{replica.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {masters if replica is master else others})
 
 
 async def _ready(replicas: Set, count: int) -> Replica:
