@@ -89,6 +89,7 @@ class Machine:
         self._request: Campaign | None = None
         """Of a candidate: what it asked for, once its promise is on disk."""
         self._is_asked = False
+        self._asked_at_ms = now_ms
         self._epoch = 0
         """Of a candidate: the one that it asks for."""
         self._links: dict[int, Replica] = {}
@@ -150,6 +151,7 @@ class Machine:
             return
         if outcome is Outcome.DONE and view:
             self.view = view
+            self.lease_until_ms = self._asked_at_ms + self._timing.lease_usable_ms
             self._take_office(view)
         elif outcome is Outcome.REFUSED:
             self._stand_back(now_ms)
@@ -183,7 +185,7 @@ class Machine:
             self.following.promised(epoch)
         elif epoch == self._epoch and self.view:
             if self._campaigning.may_ask(self.view, epoch):
-                self._ask(self._campaigning.request(self.view, epoch))
+                self._ask(self._campaigning.request(self.view, epoch), now_ms)
             else:
                 self._stand_back(now_ms)
 
@@ -207,7 +209,7 @@ class Machine:
             now_ms,
             self._timing,
         )
-        self.lease_until_ms, self._renew_at_ms, self._is_renewing = now_ms, now_ms, False
+        self._renew_at_ms, self._is_renewing = now_ms, False
         self._try_at_ms = now_ms
         self.actions.append(Lead(view.state.epoch))
         self._confirm(self.term)
@@ -432,7 +434,7 @@ class Machine:
             self._tick_as_master(self.term, now_ms)
         elif self.role is Role.CANDIDATE:
             if self._request and not self._is_asked and now_ms >= self._try_at_ms:
-                self._ask(self._request)
+                self._ask(self._request, now_ms)
         elif not self.standing.is_fenced:
             self._tick_as_follower(now_ms)
 
@@ -500,8 +502,9 @@ class Machine:
         self.standing.promise = self._epoch
         self.actions.append(Promise(self._epoch))
 
-    def _ask(self, request: Campaign) -> None:
+    def _ask(self, request: Campaign, now_ms: int) -> None:
         self._request, self._is_asked = request, True
+        self._asked_at_ms, self.lease_until_ms = now_ms, now_ms
         self.actions.append(request)
 
     def _take_office(self, view: View) -> None:

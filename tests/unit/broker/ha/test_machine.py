@@ -156,12 +156,20 @@ def test_an_older_view_is_no_news() -> None:
 
 def test_a_master_without_a_lease_goes_on_while_all_others_answer() -> None:
     rig = Rig().lead(frozenset({A, B}))
+    over_ms = TIMING.silence_ms + TIMING.lease_usable_ms
     rig.greet()
-    rig.machine.received(7, Ack(2, 100, True), 1000)
-    assert rig.machine.takes_sends(1000 + TIMING.silence_ms)
-    assert not rig.machine.takes_sends(1001 + TIMING.silence_ms)
-    rig.machine.renewed(Outcome.DONE, 2000)
-    assert rig.machine.takes_sends(2000 + TIMING.lease_usable_ms - 1)
+    rig.machine.received(7, Ack(2, 100, True), over_ms)
+    assert rig.machine.takes_sends(over_ms + TIMING.silence_ms)
+    assert not rig.machine.takes_sends(over_ms + TIMING.silence_ms + 1)
+    rig.machine.renewed(Outcome.DONE, over_ms + 2000)
+    assert rig.machine.takes_sends(over_ms + 2000 + TIMING.lease_usable_ms - 1)
+
+
+def test_a_new_master_has_the_lease_that_came_with_its_election() -> None:
+    rig = Rig().lead(frozenset({A, B}))
+    over_ms = TIMING.silence_ms + TIMING.lease_usable_ms
+    assert rig.machine.takes_sends(over_ms - 1)
+    assert not rig.machine.takes_sends(over_ms)
 
 
 def test_a_replica_that_is_not_the_master_says_so() -> None:
