@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.messages import Message
-from rockhopper.broker.ha.replica_set import Leader, SetState
+from rockhopper.broker.ha.replica_set import Leader, SetState, Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,13 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteSight:
+    """Put on disk which state of the set was seen; nothing waits for it."""
+
+    sight: Sight
+
+
+@dataclass(frozen=True, slots=True)
 class EnterEpoch:
     """Put the table of epochs on disk, synced, before anything is written: ``entered``."""
 
@@ -72,7 +79,10 @@ class NoteClean:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Put on disk, synced, that the replica is unclean, and that its log stands in no epoch."""
+    """Put on disk, synced, that the replica is unclean, and that its log stands in no epoch.
+
+    What it saw of the set's state is forgotten: it takes whatever the engine has now.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,7 @@ Action = (
     | Send
     | Stream
     | Promise
+    | NoteSight
     | EnterEpoch
     | Cut
     | NoteClean

@@ -91,13 +91,18 @@ class Campaigning:
     def request(self, view: View, epoch: int) -> Campaign:
         """What to ask the engine for, to lead under *epoch*."""
         me, state = self.standing.me, view.state
+        seen = (self.standing.sight, *(each.sight for each in view.members.values()))
+        number_min = max(seen).changes + 1
         if state is None:
             first = SetState(0, me, frozenset({me}), self._min_in_sync)
-            return Campaign(first.elected(me, epoch, FIRST_START, without_old=False), 0, None)
+            state = first.elected(me, epoch, FIRST_START, without_old=False, number_min=number_min)
+            return Campaign(state, 0, None)
         why = self.why or self._cause(view.leader)
         if self.may_lose:
             state = replace(state, in_sync=frozenset({me}))
-        state = state.elected(me, epoch, why, without_old=True)
+        if why == BY_OPERATOR:
+            state = replace(state, trail=())
+        state = state.elected(me, epoch, why, without_old=True, number_min=number_min)
         return Campaign(state, view.version, None if self.may_lose else view.leader)
 
     def _cause(self, displaced: Leader | None) -> str:
@@ -110,6 +115,8 @@ class Campaigning:
         if view.state is None:
             return True
         if self.may_lose and view.leader:
+            return False
+        if self.why != BY_OPERATOR and view.is_behind(self.standing.sight):
             return False
         if self.why == POWER_CUT and not self._is_best_after_power_cut(view):
             return False
@@ -128,7 +135,7 @@ class Campaigning:
         if view.state is None:
             waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
             return waited and not self.standing.is_fenced and not self._better(view)
-        if not self.is_electable(view.state):
+        if view.is_behind(self.standing.sight) or not self.is_electable(view.state):
             return False
         if view.leader is None:
             return now_ms - heard_at_ms >= self._timing.silence_ms
@@ -142,6 +149,8 @@ class Campaigning:
         """
         state, mine, members = view.state, self.standing, view.members
         if not self._replicas_after_power_cut or not state or view.leader or mine.is_fenced:
+            return False
+        if view.is_behind(mine.sight):
             return False
         if len(members) < self._replicas_after_power_cut:
             return False

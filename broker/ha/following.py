@@ -68,6 +68,11 @@ class Following:
         self.link, self.epoch, self._welcome = None, 0, None
         self.is_noting_clean = False
 
+    def forget_master(self) -> None:
+        """Follow nobody, also whom a connection is being made to."""
+        self.leave()
+        self.master = None
+
     def opened(self, link: int, replica_id: int, now_ms: int) -> None:
         """Greet."""
         self._is_opening = False

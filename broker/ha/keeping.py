@@ -6,6 +6,7 @@
     unclean.json    {"log_end": n, "why": ...}: something that was acknowledged may be missing
     cutting.json    {"end": n}: the log is being cut there; a start that finds it does it again
     confirmed.json  {"confirmed": n}: as of some moment, for comparison
+    sight.json      {"changes": n, "mark": n}: the newest state of the set that was seen
 
 Each is a line of JSON and a line with its CRC-32 (checked_line.py), synced before whoever asked
 goes on. One that is damaged is no reason to guess: who has forgotten what it promised may follow a
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.ha.replica_set import Sight
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 
@@ -46,6 +48,7 @@ class Keeping:
         self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
         self.cutting: int | None = self._value("cutting.json", "end", None)
         self.epochs = tuple(Epoch(*entry) for entry in self._value("epochs.json", "epochs", []))
+        self.sight = Sight(*(self._value("sight.json", name, 0) for name in Sight._fields))
         unclean = self._read("unclean.json") or {}
         self.unclean_because: str = str(unclean.get("why", ""))
 
@@ -101,6 +104,11 @@ class Keeping:
         """Remember it for comparison with a master that knows another log."""
         self._write("confirmed.json", {"confirmed": offset})
         self.confirmed_offset = offset
+
+    def note_sight(self, sight: Sight) -> None:
+        """Remember which state of the set was seen."""
+        self._write("sight.json", sight._asdict())
+        self.sight = sight
 
     def _remove(self, name: str) -> None:
         (self._directory / name).unlink(missing_ok=True)

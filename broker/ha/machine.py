@@ -16,6 +16,7 @@ be done in ``actions``, in order.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from rockhopper.broker.ha.actions import (
@@ -28,6 +29,7 @@ from rockhopper.broker.ha.actions import (
     GiveUp,
     Lead,
     NoteClean,
+    NoteSight,
     Promise,
     Read,
     Renew,
@@ -40,7 +42,7 @@ from rockhopper.broker.ha.epochs import common_end, entered
 from rockhopper.broker.ha.following import Following
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, TakeOver, Welcome
-from rockhopper.broker.ha.replica_set import Outcome, Replica, View
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Outcome, Replica, SetState, View
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -112,6 +114,7 @@ class Machine:
         if view.state is None:
             return
         self.following.elected_epoch = max(self.following.elected_epoch, view.state.epoch)
+        self._remember(view.state)
         if self.term:
             self._saw_as_master(self.term, view, now_ms)
         elif self.role is Role.CANDIDATE:
@@ -121,6 +124,20 @@ class Machine:
         else:
             self.role = Role.FOLLOWING
             self._follow(view, now_ms)
+
+    @property
+    def is_engine_behind(self) -> bool:
+        """Whether the engine was put back from a backup: nobody is elected or followed by that."""
+        view = self.view
+        if view and self.term:  # Its own changes are known to it before it sees them.
+            view = replace(view, state=self.term.state)
+        return view is not None and view.is_behind(self.standing.sight)
+
+    def _remember(self, state: SetState) -> None:
+        mine = self.standing
+        if state.sight != mine.sight and not state.contradicts(mine.sight):
+            mine.sight = state.sight
+            self.actions.append(NoteSight(state.sight))
 
     def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
         assert view.state is not None
@@ -152,6 +169,8 @@ class Machine:
         if outcome is Outcome.DONE and view:
             self.view = view
             self.lease_until_ms = self._asked_at_ms + self._timing.lease_usable_ms
+            if view.state:
+                self._remember(view.state)
             self._take_office(view)
         elif outcome is Outcome.REFUSED:
             self._stand_back(now_ms)
@@ -164,7 +183,9 @@ class Machine:
         if not self.term:
             return
         self.term.answered(outcome, version)
-        if outcome is not Outcome.DONE:
+        if outcome is Outcome.DONE:
+            self._remember(self.term.state)
+        else:
             self._try_at_ms = now_ms + RETRY_MS
             self.actions.append(Read())
         self._confirm(self.term)
@@ -330,6 +351,7 @@ class Machine:
         self.following.leave()
         self.following.is_noting_clean = False
         mine.epochs, mine.is_fenced, mine.is_clean = (), False, False
+        mine.sight = NOTHING_SEEN
         self.actions.append(GiveUp())
 
     def closed(self, link: int, now_ms: int) -> None:
@@ -487,6 +509,9 @@ class Machine:
         """Be connected to the master; not while it could only count on bytes that cannot come."""
         mine, state = self.standing, view.state
         is_needed = state is not None and mine.me in state.in_sync
+        if state is not None and state.contradicts(mine.sight):
+            self.following.forget_master()
+            return
         if mine.is_fenced or (mine.is_away and not is_needed):
             return
         if state is not None and state.master != mine.me:
@@ -497,7 +522,9 @@ class Machine:
     def _campaign(self, view: View) -> None:
         self.following.leave()
         known = view.state.epoch if view.state else 0
-        self._epoch = max(known, self.standing.promise, self.following.larger_epoch) + 1
+        held = max((each.last_epoch for each in view.members.values()), default=0)
+        mine, larger = self.standing, self.following.larger_epoch
+        self._epoch = max(known, held, mine.promise, larger) + 1
         self.role, self._request, self._is_asked = Role.CANDIDATE, None, False
         self.standing.promise = self._epoch
         self.actions.append(Promise(self._epoch))

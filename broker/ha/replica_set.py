@@ -4,12 +4,14 @@ The state of a set is one value that is only ever changed by compare-and-swap on
 master and in-sync set change together. Everything here is a plain value without I/O.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 HISTORY_MAX = 8
+TRAIL_MAX = 16
 
 
 class Replica(NamedTuple):
@@ -29,6 +31,22 @@ class Term:
     why: str
 
 
+class Sight(NamedTuple):
+    """Which state of a set that was: as a replica remembers it longer than its process lives.
+
+    An engine that was put back from a backup has an older one, in which replicas count as in sync
+    that have left since. By itself it looks as good as any.
+    """
+
+    changes: int = 0
+    """How often the set was changed by then: each change has a larger number than the last."""
+    mark: int = 0
+    """Of what was changed, this time and before: two changes of one state have different ones."""
+
+
+NOTHING_SEEN = Sight()
+
+
 @dataclass(frozen=True, slots=True)
 class SetState:
     """The stored state of a set.
@@ -41,19 +59,46 @@ class SetState:
     in_sync: frozenset[Replica]
     min_in_sync: int
     history: tuple[Term, ...] = ()
+    trail: tuple[Sight, ...] = ()
+    """What this state and some before it are known by; the last is its own."""
+
+    @property
+    def sight(self) -> Sight:
+        """What to remember of it."""
+        return self.trail[-1] if self.trail else NOTHING_SEEN
+
+    def contradicts(self, sight: Sight) -> bool:
+        """Whether this is from before a state that was seen, or has forgotten that and gone on."""
+        if sight.changes > self.sight.changes:
+            return True
+        is_kept = bool(self.trail) and sight.changes >= self.trail[0].changes
+        return is_kept and sight not in self.trail
+
+    def followed_by(self, state: "SetState", number_min: int = 0) -> "SetState":
+        """A state that comes after this one, with what it is known by."""
+        before = self.sight
+        content = f"{before.mark} {state.epoch} {state.master} {sorted(state.in_sync)}"
+        sight = Sight(max(before.changes + 1, number_min), zlib.crc32(content.encode()))
+        return replace(state, trail=(*self.trail, sight)[-TRAIL_MAX:])
 
     @property
     def is_complete(self) -> bool:
         """Whether enough replicas are in sync for messages to be acknowledged."""
         return len(self.in_sync) >= self.min_in_sync
 
-    def elected(self, master: Replica, epoch: int, why: str, *, without_old: bool) -> "SetState":
-        """The state under a new master; the old one leaves if asked and the floor allows."""
+    def elected(
+        self, master: Replica, epoch: int, why: str, *, without_old: bool, number_min: int = 0
+    ) -> "SetState":
+        """The state under a new master; the old one leaves if asked and the floor allows.
+
+        *number_min*: this change is to have a larger number than others that are known.
+        """
         in_sync = self.in_sync
         if without_old and self.master != master and len(in_sync) > self.min_in_sync:
             in_sync -= {self.master}
         history = (*self.history, Term(epoch, master, why))[-HISTORY_MAX:]
-        return replace(self, epoch=epoch, master=master, in_sync=in_sync, history=history)
+        state = replace(self, epoch=epoch, master=master, in_sync=in_sync, history=history)
+        return self.followed_by(state, number_min)
 
     def changed(
         self, *, joining: Replica | None = None, leaving: Replica | None = None
@@ -65,7 +110,7 @@ class SetState:
         is_below = len(in_sync) < min(self.min_in_sync, len(self.in_sync))
         if in_sync == self.in_sync or is_below or self.master not in in_sync:
             return None
-        return replace(self, in_sync=in_sync)
+        return self.followed_by(replace(self, in_sync=in_sync))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +134,8 @@ class Announcement:
     log_end: int = 0
     is_clean: bool = True
     priority: int = 0
+    sight: Sight = NOTHING_SEEN
+    """Of the newest state that it saw."""
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
@@ -106,6 +153,16 @@ class View:
     members: Mapping[int, Announcement] = field(default_factory=dict)
     designated: int | None = None
     """The id of the only replica that an operator lets be elected, 0 of none; None: any may be."""
+
+    def is_behind(self, sight: Sight) -> bool:
+        """Whether the state is from the past, by what this replica or a running one remembers."""
+        state = self.state
+        if state is None:
+            return False
+        return state.contradicts(sight) or any(
+            member.last_epoch > state.epoch or state.contradicts(member.sight)
+            for member in self.members.values()
+        )
 
 
 class Outcome(Enum):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rockhopper.broker.ha.epochs import Epoch
-from rockhopper.broker.ha.replica_set import Replica
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Replica, Sight
 
 
 @dataclass(slots=True)
@@ -31,3 +31,5 @@ class Standing:
     """Whether a master's bytes cannot be appended for now: the store is being opened anew."""
     is_fenced: bool = False
     """Whether its log contradicts what was confirmed: it takes no part until a person looks."""
+    sight: Sight = NOTHING_SEEN
+    """Of the newest state of the set that it saw: on disk soon after."""

@@ -12,7 +12,7 @@ from rockhopper.broker.ha.following import Following
 from rockhopper.broker.ha.leading import MasterTerm
 from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Hello, TakeOver, Welcome
-from rockhopper.broker.ha.replica_set import Replica, SetState, View
+from rockhopper.broker.ha.replica_set import Replica, SetState, Sight, View
 from rockhopper.broker.ha.standing import Standing
 from tests.simulation.replica import Disk, Node
 from tests.simulation.world import World
@@ -61,6 +61,18 @@ def an_unknown_outcome_is_a_refusal(stack: ExitStack) -> None:
         term.asked = None
 
     _patch(stack, MasterTerm, "answered", forget)
+
+
+def a_state_from_the_past_is_believed(stack: ExitStack) -> None:
+    _patch(stack, SetState, "contradicts", lambda state, sight: False)
+
+
+def what_others_remember_is_not_asked(stack: ExitStack) -> None:
+    _patch(stack, View, "is_behind", _is_behind_by_own_sight)
+
+
+def _is_behind_by_own_sight(view: View, sight: Sight) -> bool:
+    return view.state is not None and view.state.contradicts(sight)
 
 
 def anybody_is_electable(stack: ExitStack) -> None:
@@ -302,6 +314,8 @@ MUTANTS: tuple[Mutant, ...] = (
     a_leaving_member_is_not_waited_for,
     a_joining_member_is_not_waited_for,
     an_unknown_outcome_is_a_refusal,
+    a_state_from_the_past_is_believed,
+    what_others_remember_is_not_asked,
     anybody_is_electable,
     who_lost_its_memory_is_electable,
     another_disk_is_the_same_replica,

@@ -143,6 +143,8 @@ def help_out(world: World) -> None:
     for node in world.nodes.values():
         if node.machine and node.machine.standing.is_fenced:
             ask_to_be_seeded(world, node)
+    if world.engine_is_behind():
+        world.done["put back"] += 1
     if world.needs_a_person():
         running = [node for node in world.nodes.values() if node.machine]
         best = max(running, key=lambda node: node.announcement().rank)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import Announcement, Replica
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Announcement, Replica, Sight
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -31,6 +31,7 @@ class Disk:
     is_clean: bool = True
     confirmed: int = 0
     starts: int = 0
+    sight: Sight = NOTHING_SEEN
 
     def copy(self) -> "Disk":
         """A backup."""
@@ -44,6 +45,7 @@ class Disk:
             self.is_clean,
             self.confirmed,
             self.starts,
+            self.sight,
         )
 
     def lose_power(self, random: Random, *, sync_flush: bool) -> None:
@@ -136,6 +138,7 @@ class Node:
             log_end=end,
             held_offset=end,
             confirmed_offset=min(disk.confirmed, end),
+            sight=disk.sight,
         )
         self.machine = Machine(
             standing,
@@ -156,4 +159,5 @@ class Node:
             last_epoch=epochs[-1].number if epochs else 0,
             log_end=len(self.disk.log),
             is_clean=self.disk.is_clean,
+            sight=self.disk.sight,
         )

@@ -11,7 +11,7 @@ from rockhopper.broker.ha import actions
 from rockhopper.broker.ha.campaigning import BY_OPERATOR, POWER_CUT
 from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Beat
-from rockhopper.broker.ha.replica_set import Leader, Outcome, Replica
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Leader, Outcome, Replica
 from rockhopper.broker.ha.timing import Timing
 from tests.simulation.engine import FakeEngine
 from tests.simulation.network import CONNECTED_MS, Link, Network
@@ -70,6 +70,7 @@ class World:
             actions.Send: self._send,
             actions.Stream: self._stream,
             actions.Promise: self._promise,
+            actions.NoteSight: self._note_sight,
             actions.EnterEpoch: self._enter_epoch,
             actions.Cut: self._cut,
             actions.NoteClean: self._note_clean,
@@ -181,9 +182,15 @@ class World:
         state = self.engine.state
         if state is None:
             return False
+        if self.engine_is_behind():
+            return True
         nodes = {(node.id, node.disk.store): node for node in self.nodes.values()}
         members = [nodes.get((each.id, each.store)) for each in state.in_sync]
         return not any(node and node.disk.is_clean for node in members)
+
+    def engine_is_behind(self) -> bool:
+        """Whether a running replica says so."""
+        return any(node.machine and node.machine.is_engine_behind for node in self.nodes.values())
 
     # Producers, consumers, the disk's own pace.
 
@@ -357,6 +364,12 @@ class World:
 
         self._on_disk(node, do, lambda m: m.promised(action.epoch, node.now(self.now_ms)))
 
+    def _note_sight(self, node: Node, machine: Machine, action: actions.NoteSight) -> None:
+        def do(disk: Disk) -> None:
+            disk.sight = action.sight
+
+        self._on_disk(node, do, lambda m: None)
+
     def _enter_epoch(self, node: Node, machine: Machine, action: actions.EnterEpoch) -> None:
         check_epochs(action.epochs)
 
@@ -393,7 +406,7 @@ class World:
     def _give_up(self, node: Node, machine: Machine, action: actions.GiveUp) -> None:
         def do(disk: Disk) -> None:
             disk.mark_unclean()
-            disk.epochs = ()
+            disk.epochs, disk.sight = (), NOTHING_SEEN
 
         self._on_disk(node, do, lambda m: None)
 

@@ -18,6 +18,7 @@ from rockhopper.broker.ha.replica_set import (
     Outcome,
     Replica,
     SetState,
+    Sight,
     Term,
     View,
 )
@@ -26,10 +27,11 @@ from rockhopper.broker.ha.timing import Timing
 
 A, B = Replica(1, "a1b2"), Replica(2, "c3d4")
 LEADER_A, LEADER_B = Leader(1, "first", 1), Leader(2, "second", 2)
-STATE = SetState(1, A, frozenset({A, B}), 1, (Term(1, A, "first start"),))
+SIGHT = Sight(7, 11)
+STATE = SetState(1, A, frozenset({A, B}), 1, (Term(1, A, "first start"),), (SIGHT,))
 FIRST = Campaign(STATE, 0, None)
 TIMING = Timing()
-MEMBER = Announcement(B, "second", "h2:10911", "h2:10912", 4, 1 << 40, False, -3)
+MEMBER = Announcement(B, "second", "h2:10911", "h2:10912", 4, 1 << 40, False, -3, SIGHT)
 
 
 class Pair(Protocol):

@@ -13,14 +13,17 @@ log = structlog.get_logger("broker.ha")
 PATIENCE_MS = 60_000
 RETENTION_SHARE_MAX = 0.8
 LAG_BYTES_MIN = 64 << 20
-DIVERGED, UNCLEAN, FLOOR, ENGINE, RETENTION = (
+PUT_BACK_PATIENCE_MS = 5000
+DIVERGED, PUT_BACK, UNCLEAN, FLOOR, ENGINE, RETENTION = (
     "diverged",
+    "engine-put-back",
     "unclean",
     "at-the-floor",
     "engine-away",
     "falls-out-of-retention",
 )
-REASONS = (DIVERGED, UNCLEAN, FLOOR, ENGINE, RETENTION)
+REASONS = (DIVERGED, PUT_BACK, UNCLEAN, FLOOR, ENGINE, RETENTION)
+_PATIENCE_MS = {FLOOR: PATIENCE_MS, PUT_BACK: PUT_BACK_PATIENCE_MS}
 
 
 class _Losing(NamedTuple):
@@ -55,7 +58,7 @@ class Alarms:
                     log.info("an alarm is over", alarm=reason)
                 continue
             since_ms = self._since_ms.setdefault(reason, now_ms)
-            is_due = reason != FLOOR or now_ms - since_ms >= PATIENCE_MS
+            is_due = now_ms - since_ms >= _PATIENCE_MS.get(reason, 0)
             if is_due and reason not in self.shown:
                 log.critical("a person must look at this set", alarm=reason, reason=text)
             if is_due:
@@ -76,6 +79,15 @@ class Alarms:
             )
         if view is None or state is None:
             return
+        if machine.is_engine_behind:
+            yield (
+                PUT_BACK,
+                f"the state of the set in the engine, of epoch {state.epoch}, is older than one "
+                "that was seen before: the engine was put back from a backup. By that state "
+                "nobody may lead who was not in sync since; stop whoever leads, and let the one "
+                "with the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect "
+                "--unclean",
+            )
         if text := _unclean(machine, view, state):
             yield UNCLEAN, text
         if machine.term is not None:

@@ -1,7 +1,7 @@
 """What is stored of a set, whichever engine keeps it: values of JSON with a version.
 
     name                  lease      value
-    state                 none       epoch, master, set, minInSync, history
+    state                 none       epoch, master, set, minInSync, history, trail
     leader                leader's   id, incarnation, epoch
     members/<id>          15 s       store, incarnation, address, haAddress, lastEpoch, logEnd, ...
     starts/<id>.<store>   none       count, and who counted
@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from rockhopper.broker.ha.engine import EngineError
-from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Term
+from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Sight, Term
 
 VERSION = 1
 
@@ -44,12 +44,18 @@ class _Versioned(msgspec.Struct, rename="camel", kw_only=True):
     version: int = VERSION
 
 
+class _Sight(msgspec.Struct, frozen=True):
+    changes: int = 0
+    mark: int = 0
+
+
 class _State(_Versioned, kw_only=True):
     epoch: int
     master: _Replica
     set: list[_Replica]
     min_in_sync: int
     history: list[_Term] = []
+    trail: list[_Sight] = []
 
 
 class _Leader(_Versioned, kw_only=True):
@@ -68,6 +74,7 @@ class _Member(_Versioned, kw_only=True):
     log_end: int
     clean: bool
     priority: int = 0
+    sight: _Sight = _Sight()
 
 
 class StartCount(_Versioned, kw_only=True):
@@ -86,6 +93,7 @@ def encode_state(state: SetState) -> bytes:
             set=[_Replica(*each) for each in sorted(state.in_sync)],
             min_in_sync=state.min_in_sync,
             history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
+            trail=[_Sight(*each) for each in state.trail],
         )
     )
 
@@ -99,6 +107,7 @@ def decode_state(key: str, value: bytes) -> SetState:
         frozenset(_replica(each) for each in stored.set),
         stored.min_in_sync,
         tuple(Term(each.epoch, _replica(each.master), each.why) for each in stored.history),
+        tuple(Sight(each.changes, each.mark) for each in stored.trail),
     )
 
 
@@ -128,6 +137,7 @@ def encode_member(member: Announcement) -> bytes:
             log_end=member.log_end,
             clean=member.is_clean,
             priority=member.priority,
+            sight=_Sight(*member.sight),
         )
     )
 
@@ -144,6 +154,7 @@ def decode_member(key: str, value: bytes) -> Announcement:
         stored.log_end,
         stored.clean,
         stored.priority,
+        Sight(stored.sight.changes, stored.sight.mark),
     )
 
 

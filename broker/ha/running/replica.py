@@ -21,7 +21,7 @@ from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused
-from rockhopper.broker.ha.replica_set import Announcement, Leader, Outcome, Replica
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Announcement, Leader, Outcome, Replica
 from rockhopper.broker.ha.running.engine_health import EngineHealth
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
@@ -149,6 +149,7 @@ class RunningReplica:
                 self._incarnation,
                 promise=keeping.promise,
                 epochs=keeping.epochs,
+                sight=keeping.sight,
                 is_clean=keeping.is_clean,
                 log_start=self._log.start_offset,
                 log_end=self._log.end_offset,
@@ -280,6 +281,7 @@ class RunningReplica:
             log_end=standing.log_end,
             is_clean=standing.is_clean,
             priority=self._membership.priority,
+            sight=standing.sight,
         )
 
     def _keep_confirmed(self) -> None:
@@ -487,6 +489,7 @@ class RunningReplica:
     async def _keep(
         self,
         action: actions.Promise
+        | actions.NoteSight
         | actions.EnterEpoch
         | actions.Cut
         | actions.NoteClean
@@ -497,6 +500,8 @@ class RunningReplica:
             case actions.Promise():
                 await self._in_thread(keeping.note_promise, action.epoch)
                 machine.promised(action.epoch, self._now_ms())
+            case actions.NoteSight():
+                await self._in_thread(keeping.note_sight, action.sight)
             case actions.EnterEpoch():
                 await self._in_thread(keeping.note_epochs, action.epochs)
                 machine.entered(self._now_ms())
@@ -513,6 +518,7 @@ class RunningReplica:
             case actions.GiveUp():
                 await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
                 await self._in_thread(keeping.note_epochs, ())
+                await self._in_thread(keeping.note_sight, NOTHING_SEEN)
             case actions.NoteClean():
                 await self._in_thread(keeping.note_clean)
                 machine.noted_clean()

@@ -13,7 +13,7 @@ from rockhopper.broker.ha.campaigning import (
     Campaigning,
 )
 from rockhopper.broker.ha.epochs import Epoch
-from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, View
+from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Sight, View
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -55,6 +55,19 @@ def test_who_is_not_in_sync_or_lost_its_memory_is_not_electable() -> None:
     assert campaigning().is_electable(STATE)
     assert not campaigning(Replica(2, "another disk")).is_electable(STATE)
     assert not campaigning(is_clean=False).is_electable(STATE)
+
+
+def test_nobody_asks_by_a_state_that_is_older_than_what_a_running_replica_knows() -> None:
+    state = replace(STATE, trail=(Sight(4, 40), Sight(5, 50)))
+    for member, is_due in (
+        (Announcement(C, "i3", last_epoch=3, sight=Sight(4, 40)), True),
+        (Announcement(C, "i3", last_epoch=4, sight=Sight(4, 40)), False),
+        (Announcement(C, "i3", last_epoch=3, sight=Sight(6, 60)), False),
+        (Announcement(C, "i3", last_epoch=3, sight=Sight(5, 55)), False),
+    ):
+        view = View(state, 5, None, {3: member})
+        assert campaigning().is_due(view, 0, 0, 100_000) is is_due
+        assert campaigning().may_ask(view, 4) is is_due
 
 
 def test_better_candidates_go_first() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.keeping import POWER_CUT, SEEDING, Keeping, boot_id
+from rockhopper.broker.ha.replica_set import Sight
 from rockhopper.broker.store.files.errors import CorruptFileError
 
 EPOCHS = (Epoch(1, 0), Epoch(4, 900))
@@ -32,10 +33,12 @@ def test_everything_is_there_after_a_start(tmp_path: Path) -> None:
     keeping.note_cutting(950)
     keeping.note_unclean(960, SEEDING)
     keeping.note_confirmed(940)
+    keeping.note_sight(Sight(7, 11))
     again = Keeping(tmp_path / "ha")
     assert (again.store, again.starts) == (keeping.store, 1)
     assert (again.promise, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.unclean_because, again.confirmed_offset) == (SEEDING, 940)
+    assert again.sight == Sight(7, 11)
 
 
 def test_marks_can_be_taken_away(tmp_path: Path) -> None:
@@ -77,6 +80,7 @@ def test_each_start_is_counted_once(tmp_path: Path) -> None:
         "unclean.json",
         "cutting.json",
         "confirmed.json",
+        "sight.json",
     ],
 )
 @pytest.mark.parametrize("content", [b"", b"{}\n00000000\n", b"7\n2c6a8ef2\n", b"\0" * 50])

@@ -8,7 +8,15 @@ from rockhopper.broker.ha import actions
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Ack, Hello, Refused, Welcome
-from rockhopper.broker.ha.replica_set import Leader, Outcome, Replica, SetState, View
+from rockhopper.broker.ha.replica_set import (
+    Announcement,
+    Leader,
+    Outcome,
+    Replica,
+    SetState,
+    Sight,
+    View,
+)
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -26,8 +34,9 @@ class Rig:
         self.machine = Machine(standing, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
 
     def taken(self) -> list[actions.Action]:
+        """All but what is noted of the set's state, for which nothing waits."""
         taken, self.machine.actions[:] = list(self.machine.actions), []
-        return taken
+        return [each for each in taken if not isinstance(each, actions.NoteSight)]
 
     def lead(self, in_sync: frozenset[Replica] = frozenset({A})) -> "Rig":
         """Lead epoch 2."""
@@ -310,3 +319,67 @@ def test_who_is_connected_seldom_reads_what_the_watch_tells() -> None:
     assert actions.Read() not in rig.taken()
     rig.machine.tick(TIMING.seek_interval_ms + TIMING.read_interval_ms)
     assert actions.Read() in rig.taken()
+
+
+SEEN = SetState(1, B, frozenset({A, B}), 1, trail=(Sight(4, 40), Sight(5, 50)))
+
+
+def test_what_was_seen_is_noted_once() -> None:
+    machine = Rig().machine
+    for _ in range(2):
+        machine.saw(View(SEEN, 5, None), 0)
+    assert machine.actions.count(actions.NoteSight(Sight(5, 50))) == 1
+
+
+def test_a_change_that_was_made_is_noted_before_it_is_seen() -> None:
+    machine = Rig().lead().machine
+    assert machine.term
+    machine.term.ask(SEEN)
+    machine.altered(Outcome.DONE, 7, 1000)
+    assert actions.NoteSight(Sight(5, 50)) in machine.actions
+    assert not machine.is_engine_behind
+
+
+@pytest.mark.parametrize("sight", [Sight(6, 60), Sight(5, 51)])
+def test_by_a_state_from_before_nobody_leads_and_nobody_is_followed(sight: Sight) -> None:
+    rig = Rig()
+    rig.machine.standing.sight = sight
+    rig.machine.saw(View(SEEN, 5, None), 0)
+    rig.machine.tick(100_000)
+    assert rig.taken() == [actions.Read()]
+    assert rig.machine.is_engine_behind
+    assert rig.machine.standing.sight == sight
+
+
+def test_whoever_is_being_connected_to_is_left_when_the_state_turns_out_to_be_old() -> None:
+    rig = Rig()
+    rig.machine.saw(View(SEEN, 5, None), 0)
+    rig.machine.standing.sight = Sight(6, 60)
+    rig.machine.saw(View(SEEN, 5, None), 0)
+    rig.taken()
+    rig.machine.following.opened(7, B.id, 0)
+    assert rig.taken() == [actions.Close(7)]
+
+
+def test_an_operator_has_the_set_go_on_from_an_old_state_with_a_larger_epoch() -> None:
+    rig = Rig()
+    rig.machine.standing.sight = Sight(6, 60)
+    other = Announcement(B, "i2", last_epoch=8, sight=Sight(9, 90))
+    rig.machine.saw(View(SEEN, 5, None, {B.id: other}), 0)
+    rig.taken()
+    rig.machine.lead_by_operator(TIMING.silence_ms)
+    rig.machine.promised(9, TIMING.silence_ms)
+    request = rig.taken()[-1]
+    assert isinstance(request, actions.Campaign)
+    assert (request.state.epoch, request.state.sight.changes) == (9, 10)
+    assert not any(request.state.contradicts(each) for each in (Sight(6, 60), Sight(9, 90)))
+
+
+def test_who_is_seeded_forgets_what_it_saw() -> None:
+    rig = Rig()
+    rig.machine.standing.sight = Sight(6, 60)
+    rig.machine.saw(View(replace(SEEN, in_sync=frozenset({B})), 5, None), 0)
+    rig.machine.reseed()
+    rig.taken()
+    rig.machine.tick(0)
+    assert rig.taken() == [actions.Open(B.id)]

@@ -2,7 +2,14 @@
 
 import pytest
 
-from rockhopper.broker.ha.replica_set import HISTORY_MAX, Announcement, Replica, SetState
+from rockhopper.broker.ha.replica_set import (
+    HISTORY_MAX,
+    TRAIL_MAX,
+    Announcement,
+    Replica,
+    SetState,
+    Sight,
+)
 
 A, B, C = (Replica(number, f"s{number}") for number in (1, 2, 3))
 
@@ -57,3 +64,32 @@ def test_the_better_candidate_has_the_larger_rank() -> None:
         Announcement(A, "i", last_epoch=3, log_end=6).rank,
     ]
     assert ranks == sorted(ranks)
+
+
+def later(state: SetState, changes: int) -> SetState:
+    for epoch in range(5, 5 + changes):
+        state = state.elected(A, epoch, "again", without_old=False)
+    return state
+
+
+def test_a_state_knows_those_before_it() -> None:
+    state = later(a_state(A, B, C), 3)
+    assert not later(state, 3).contradicts(state.sight)
+    assert not later(state, TRAIL_MAX + 3).contradicts(state.sight)
+    assert not state.contradicts(Sight())
+
+
+def test_a_state_from_before_contradicts_what_came_later() -> None:
+    state = later(a_state(A, B, C), 3)
+    assert state.contradicts(later(state, 1).sight)
+    assert a_state(A).contradicts(state.sight)
+
+
+def test_a_state_that_has_gone_on_from_an_old_one_contradicts_what_came_in_between() -> None:
+    backup = later(a_state(A, B, C), 3)
+    left = backup.changed(leaving=B)
+    assert left
+    elected = backup.elected(B, 9, "from a backup", without_old=True)
+    assert elected.sight.changes == left.sight.changes
+    assert elected.contradicts(left.sight)
+    assert later(elected, 3).contradicts(left.sight)

@@ -9,7 +9,7 @@ from rockhopper.broker.assembly.replicating import alarms as of_set
 from rockhopper.broker.assembly.replicating.alarms import Alarms
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, View
+from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, Sight, View
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -87,6 +87,18 @@ def test_unclean_alone_names_the_way_out(alarms: Alarms) -> None:
     machine.standing.is_clean = False
     alarms.look(machine, "", 0)
     assert "elect --unclean" in alarms.shown[of_set.UNCLEAN]
+
+
+def test_an_engine_from_a_backup_names_the_way_out_once_it_stays_so(
+    alarms: Alarms, clock: Clock
+) -> None:
+    machine = a_machine({ME})
+    machine.standing.sight = Sight(6, 60)
+    alarms.look(machine, "", 0)
+    assert alarms.shown == {}
+    clock.now_ms = of_set.PUT_BACK_PATIENCE_MS
+    alarms.look(machine, "", 0)
+    assert "elect --unclean" in alarms.shown[of_set.PUT_BACK]
 
 
 def test_at_the_floor_is_an_alarm_after_a_minute(alarms: Alarms, clock: Clock) -> None:

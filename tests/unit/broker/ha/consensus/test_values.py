@@ -20,11 +20,13 @@ from tests.support.engine_contract import LEADER_A, MEMBER, STATE
 STORED_STATE = (
     b'{"version":1,"epoch":1,"master":{"id":1,"store":"a1b2"},'
     b'"set":[{"id":1,"store":"a1b2"},{"id":2,"store":"c3d4"}],"minInSync":1,'
-    b'"history":[{"epoch":1,"master":{"id":1,"store":"a1b2"},"why":"first start"}]}'
+    b'"history":[{"epoch":1,"master":{"id":1,"store":"a1b2"},"why":"first start"}],'
+    b'"trail":[{"changes":7,"mark":11}]}'
 )
 STORED_MEMBER = (
     b'{"version":1,"id":2,"store":"c3d4","incarnation":"second","address":"h2:10911",'
-    b'"haAddress":"h2:10912","lastEpoch":4,"logEnd":1099511627776,"clean":false,"priority":-3}'
+    b'"haAddress":"h2:10912","lastEpoch":4,"logEnd":1099511627776,"clean":false,"priority":-3,'
+    b'"sight":{"changes":7,"mark":11}}'
 )
 
 
