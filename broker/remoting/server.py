@@ -406,6 +406,7 @@ class Server:
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
         self._doors: list[_Door] = []
         self._heir: Server | None = None
+        self._is_closing = False
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unread_bytes_since_look = 0
         self.connections: set[Connection] = set()
@@ -473,6 +474,7 @@ class Server:
 
     def begin_to_close(self) -> None:
         """Stop listening, and close every connection when what is queued is sent."""
+        self._is_closing = True
         self.stop_listening()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -498,7 +500,7 @@ class Server:
             server = server._heir
         # It was made a moment ago, and may have been for what the server did before.
         connection.server, connection.handler = server, server.handler
-        return server.admit(connection)
+        return not server._is_closing and server.admit(connection)
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, unless there are too many for the file descriptors left."""

@@ -288,3 +288,10 @@ async def test_clients_wait_for_who_is_found_to_lead_then(old: Answering, new: A
     assert await client.answer() == (2, "new")
     handover.close()
     client.writer.close()
+
+
+async def test_who_was_accepted_when_the_server_began_to_close_is_closed(old: Answering) -> None:
+    old.server.begin_to_close()
+    late = PipedPeer(old.server)
+    assert late.aborted
+    assert late.connection not in old.server.connections
