@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
+from rockhopper.broker.store.files.errors import (
+    NotReplicatedError,
+    StoreError,
+    StoreFailedError,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.codes import ResponseCode
@@ -63,7 +67,8 @@ class TransactionProcessors:
 
 
 def _unconfirmed(error: StoreError) -> int:
-    if isinstance(error, StoreFailedError):
+    if isinstance(error, (StoreFailedError, NotReplicatedError)):
+        # Another replica may lead without it; it checks back on the half message then.
         return ResponseCode.SERVICE_NOT_AVAILABLE
     # Stored, if not known to be on disk: RocketMQ calls that a success.
     return ResponseCode.SUCCESS

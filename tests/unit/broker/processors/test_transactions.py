@@ -5,6 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.files.errors import (
+    NotReplicatedError,
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+)
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.transaction_rig import TransactionRig
 from tests.support.transactions import COMMIT, ROLLBACK, end_fields
@@ -45,3 +51,21 @@ def test_only_what_is_held_is_asked_about_again(rig: TransactionRig, id_: str) -
     answer = rig.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": waiting})
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "is no message of TRANS_CHECK_MAX_TIME_TOPIC" in str(answer.remark)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreBusyError("the disk did not confirm it in time"), ResponseCode.SUCCESS),
+        (NotReplicatedError("the replicas did not"), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (StoreFailedError("the disk failed"), ResponseCode.SERVICE_NOT_AVAILABLE),
+    ],
+)
+def test_an_end_that_another_master_may_not_have_is_no_success(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch, error: StoreError, code: int
+) -> None:
+    """The half message stays open there, and its producer is asked again."""
+    half = rig.send()
+    monkeypatch.setattr(type(rig.broker.store), "safe_offset", property(lambda _store: 0))
+    monkeypatch.setattr(rig.broker.store, "when_safe", lambda _end, release: release(error))
+    assert rig.end(half, COMMIT) == code
