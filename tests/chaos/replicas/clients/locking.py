@@ -20,7 +20,7 @@ GROUP = "lockers"
 MEMBERS = ("lockers@one", "lockers@two")
 HELD_S = (0.05, 1.5)
 PAUSE_S = 0.1
-NOTICED_WITHIN_S = 0.5
+NOTICED_WITHIN_S = 2.0
 """How much earlier than a member noticed it may the broker have seen its connection end."""
 
 
