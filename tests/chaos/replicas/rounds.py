@@ -151,6 +151,7 @@ class Round:
         for _ in range(READ_BACK_ATTEMPTS - 1):
             with contextlib.suppress(OSError, EOFError):
                 return await read_back(observer.master_address, self._ledger)
+            observer.statuses.clear()  # by which there is a master that is one no more
             await observer.until(observer.is_whole_set, "complete after an election")
         return await read_back(observer.master_address, self._ledger)
 
