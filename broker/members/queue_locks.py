@@ -2,7 +2,8 @@
 
 A lock belongs to a client within its consumer group and lasts 60 s unless renewed; clients renew
 every 20 s. It goes at once with the last connection of its client, so that the queues of a crashed
-consumer need not wait. Locks live in memory (RebalanceLockManager).
+consumer need not wait: the last over which it was locked, for a request may come late over one that
+its client has given up already. Locks live in memory (RebalanceLockManager).
 
 The master of a replica set tells the others who holds what. Whoever leads next keeps a queue for
 its holder until the 60 s are over. One that nobody spoke of goes to nobody for 30 s: a client may
@@ -27,11 +28,12 @@ HeldLocks = Mapping[tuple[str, QueueKey], tuple[str, int]]
 
 
 class _Lock:
-    __slots__ = ("client_id", "connection", "renewed_ms")
+    __slots__ = ("client_id", "connections", "renewed_ms")
 
-    def __init__(self, client_id: str, connection: Peer, renewed_ms: int) -> None:
+    def __init__(self, client_id: str, connections: tuple[Peer, ...], renewed_ms: int) -> None:
         self.client_id = client_id
-        self.connection = connection
+        self.connections = connections
+        """Over which it was locked, while they are open."""
         self.renewed_ms = renewed_ms
 
 
@@ -94,7 +96,9 @@ class QueueLocks(Part):
             if lock is None and self._is_kept(group, client_id, queue, now_ms):
                 continue
             if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LEASE_MS:
-                locks[queue] = _Lock(client_id, connection, now_ms)
+                before = lock.connections if lock and lock.client_id == client_id else ()
+                others = tuple(each for each in before if each is not connection)
+                locks[queue] = _Lock(client_id, (*others, connection), now_ms)
                 if self._leads_from_ms is not None:
                     self._before[group, queue] = FREE, now_ms
                 granted.append(queue)
@@ -120,7 +124,7 @@ class QueueLocks(Part):
             return False
         now_ms = self._now_ms()
         return any(
-            lock.connection is connection and now_ms - lock.renewed_ms <= LEASE_MS
+            connection in lock.connections and now_ms - lock.renewed_ms <= LEASE_MS
             for lock in self._locks.get(group, {}).values()
         )
 
@@ -146,14 +150,17 @@ class QueueLocks(Part):
         for group in self._groups_of.pop(connection, ()):
             locks = self._locks.get(group, {})
             for queue, lock in list(locks.items()):
-                if lock.connection is not connection:
+                if connection not in lock.connections:
+                    continue
+                lock.connections = tuple(each for each in lock.connections if each != connection)
+                if lock.connections:
                     continue
                 other = self._other_connection(group, lock.client_id)
                 if other is None or other is connection or other.closed:
                     del locks[queue]
                     self._tell(group, (queue,), FREE)
                 else:
-                    lock.connection = other
+                    lock.connections = (other,)
                     self._watch(other).add(group)
             self._forget_if_empty(group)
 

@@ -135,3 +135,13 @@ def test_grants_and_their_ends_are_told() -> None:
     locks.unlock("billing", "c1", [Q0])
     peer.hang_up()
     assert told == [(Q0, "c1"), (Q1, "c1"), (Q0, ""), (Q1, "")]
+
+
+def test_a_lock_stays_until_the_last_connection_it_was_taken_over_is_gone() -> None:
+    locks, old, new, other = QueueLocks(now_ms=Clock()), Peer(), Peer(), Peer()
+    locks.lock("billing", "c1", new.connection, [Q0])
+    locks.lock("billing", "c1", old.connection, [Q0])
+    old.hang_up()
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == []
+    new.hang_up()
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
