@@ -11,6 +11,7 @@ think that it holds it, and finds out within 20.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
@@ -57,6 +58,9 @@ class QueueLocks(Part):
         self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
         self._groups_of: dict[Peer, set[str]] = {}
+        # Of each connection: how many there were before it.
+        self._firsts: dict[Peer, int] = {}
+        self._numbers = count()
         # A blank holder: it was granted here since.
         self._before: dict[tuple[str, QueueKey], tuple[str, int]] = {}
         self._leads_from_ms: int | None = None
@@ -108,15 +112,27 @@ class QueueLocks(Part):
         self._forget_if_empty(group)
         return granted
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[QueueKey]) -> None:
-        """Give up those of *queues* that *client_id* holds."""
+    def unlock(
+        self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
+    ) -> None:
+        """Give up those of *queues* that *client_id* holds.
+
+        Not what it has locked since over a connection that it began to lock over later: this
+        request is late.
+        """
         locks = self._locks.get(group, {})
         for queue in queues:
             lock = locks.get(queue)
-            if lock is not None and lock.client_id == client_id:
+            if lock is None or lock.client_id != client_id:
+                continue
+            if not self._is_late(connection, lock):
                 del locks[queue]
                 self._tell(group, (queue,), FREE)
         self._forget_if_empty(group)
+
+    def _is_late(self, connection: Peer, lock: _Lock) -> bool:
+        first = self._firsts.get(connection)
+        return first is not None and first < max(map(self._firsts.__getitem__, lock.connections))
 
     def is_held_by(self, group: str, connection: Peer) -> bool:
         """Whether the client on *connection* consumes in order in *group*."""
@@ -143,10 +159,12 @@ class QueueLocks(Part):
         groups = self._groups_of.get(connection)
         if groups is None:
             groups = self._groups_of[connection] = set()
+            self._firsts[connection] = next(self._numbers)
             connection.on_close.append(self._connection_closed)
         return groups
 
     def _connection_closed(self, connection: Peer) -> None:
+        self._firsts.pop(connection, None)
         for group in self._groups_of.pop(connection, ()):
             locks = self._locks.get(group, {})
             for queue, lock in list(locks.items()):

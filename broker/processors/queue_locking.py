@@ -39,9 +39,9 @@ class QueueLockProcessors:
             return long_json_response(lambda: granted_body)
         return json_response(granted_body)
 
-    def _unlock(self, _request: Request, body: LockBatchRequestBody) -> Response:
+    def _unlock(self, request: Request, body: LockBatchRequestBody) -> Response:
         _check(body)
-        self._locks.unlock(body.consumer_group, body.client_id, _keys(body))
+        self._locks.unlock(body.consumer_group, body.client_id, request.connection, _keys(body))
         return Response()
 
 

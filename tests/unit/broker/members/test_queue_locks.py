@@ -33,9 +33,9 @@ def test_holder_renews_and_a_renewed_lock_lives_on() -> None:
 def test_only_the_holder_unlocks() -> None:
     locks, first, second = QueueLocks(now_ms=Clock()), Peer(), Peer()
     locks.lock("billing", "c1", first.connection, [Q0])
-    locks.unlock("billing", "c2", [Q0])
+    locks.unlock("billing", "c2", second.connection, [Q0])
     assert locks.lock("billing", "c2", second.connection, [Q0]) == []
-    locks.unlock("billing", "c1", [Q0, Q1])
+    locks.unlock("billing", "c1", first.connection, [Q0, Q1])
     assert locks.lock("billing", "c2", second.connection, [Q0]) == [Q0]
 
 
@@ -106,7 +106,7 @@ def test_what_another_master_granted_is_kept_for_its_holder() -> None:
     clock.advance(LEASE_MS - 20_000)
     assert locks.lock("billing", "c2", second.connection, [Q0]) == []
     assert locks.lock("billing", "c1", first.connection, [Q0]) == [Q0]
-    locks.unlock("billing", "c1", [Q0])
+    locks.unlock("billing", "c1", first.connection, [Q0])
     assert locks.lock("billing", "c2", second.connection, [Q0]) == [Q0]
 
 
@@ -132,7 +132,7 @@ def test_grants_and_their_ends_are_told() -> None:
     told: list[tuple[object, str]] = []
     locks.on_changed = lambda group, queue, client_id: told.append((queue, client_id))
     locks.lock("billing", "c1", peer.connection, [Q0, Q1])
-    locks.unlock("billing", "c1", [Q0])
+    locks.unlock("billing", "c1", peer.connection, [Q0])
     peer.hang_up()
     assert told == [(Q0, "c1"), (Q1, "c1"), (Q0, ""), (Q1, "")]
 
@@ -144,4 +144,23 @@ def test_a_lock_stays_until_the_last_connection_it_was_taken_over_is_gone() -> N
     old.hang_up()
     assert locks.lock("billing", "c2", other.connection, [Q0]) == []
     new.hang_up()
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
+
+
+def test_a_lock_that_was_taken_again_since_outlasts_an_unlock_that_comes_late() -> None:
+    locks, old, new, other = QueueLocks(now_ms=Clock()), Peer(), Peer(), Peer()
+    locks.lock("billing", "c1", old.connection, [Q0])
+    locks.lock("billing", "c1", new.connection, [Q0])
+    locks.unlock("billing", "c1", old.connection, [Q0])
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == []
+    locks.unlock("billing", "c1", new.connection, [Q0])
+    locks.lock("billing", "c1", new.connection, [Q0])
+    locks.unlock("billing", "c1", old.connection, [Q0])
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == []
+
+
+def test_a_client_unlocks_over_a_new_connection_what_it_locked_over_the_old() -> None:
+    locks, old, new, other = QueueLocks(now_ms=Clock()), Peer(), Peer(), Peer()
+    locks.lock("billing", "c1", old.connection, [Q0])
+    locks.unlock("billing", "c1", new.connection, [Q0])
     assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]

@@ -271,7 +271,7 @@ def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:
 
     async def lock() -> None:
         master.locks.lock(GROUP, "client", peer.connection, queues)
-        master.locks.unlock(GROUP, "client", queues[:1])
+        master.locks.unlock(GROUP, "client", peer.connection, queues[:1])
 
     master.run(lock())
     pair.gather()
