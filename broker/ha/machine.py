@@ -466,11 +466,13 @@ class Machine:
 
     def takes_sends(self, now_ms: int) -> bool:
         """Whether new messages may be stored: it leads, and what is stored can be confirmed."""
+        return self.leads_alone(now_ms) and self.term is not None and self.term.state.is_complete
+
+    def leads_alone(self, now_ms: int) -> bool:
+        """Whether it leads, and nobody can have been elected since: not after it stood still."""
         term = self.term
-        if not term or not term.state.is_complete:
-            return False
-        return now_ms < self.lease_until_ms or term.all_heard_within(
-            self._timing.silence_ms, now_ms
+        return term is not None and (
+            now_ms < self.lease_until_ms or term.all_heard_within(self._timing.silence_ms, now_ms)
         )
 
     def _tick_as_master(self, term: MasterTerm, now_ms: int) -> None:

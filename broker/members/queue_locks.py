@@ -66,6 +66,8 @@ class QueueLocks(Part):
         self._leads_from_ms: int | None = None
         self.on_changed: Callable[[str, QueueKey, str], None] | None = None
         """Called with group, queue and holder when that is granted, renewed or, blank, over."""
+        self.may_grant: Callable[[], bool] = lambda: True
+        """Whether no other broker can be granting these locks by now."""
 
     def lead(self, before: HeldLocks) -> None:
         """Begin to grant locks in another master's place, which had granted those *before*."""
@@ -89,8 +91,11 @@ class QueueLocks(Part):
     def lock(
         self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
     ) -> list[QueueKey]:
-        """Lock or renew what is free, expired or the client's own; return what it now holds."""
-        if connection.closed:
+        """Lock or renew what is free, expired or the client's own; return what it now holds.
+
+        That is nothing while another master may have been elected: it grants them.
+        """
+        if connection.closed or not self.may_grant():
             return []
         now_ms = self._now_ms()
         locks = self._locks.setdefault(group, {})

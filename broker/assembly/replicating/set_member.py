@@ -460,6 +460,7 @@ class SetMember:
         self._leads_in = epoch
         self._look_once()
         await self._doors.build_parts()
+        self.parts.locks.may_grant = lambda: self.replica.leads_alone
         if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
             self.parts.locks.lead(applier.locks)
         await self._doors.serve(self._period, self._begin_telling)

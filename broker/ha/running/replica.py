@@ -131,6 +131,11 @@ class RunningReplica:
         """Whether new messages may be stored."""
         return self._machine is not None and self._machine.takes_sends(self._now_ms())
 
+    @property
+    def leads_alone(self) -> bool:
+        """Whether it leads, and nobody can have been elected since."""
+        return self._machine is not None and self._machine.leads_alone(self._now_ms())
+
     async def start(self) -> None:
         """Listen, finish a cut that a crash has stopped, and begin to take part.
 

@@ -181,6 +181,16 @@ def test_a_new_master_has_the_lease_that_came_with_its_election() -> None:
     assert not rig.machine.takes_sends(over_ms)
 
 
+def test_a_master_below_its_floor_takes_no_sends_and_leads_alone_while_it_has_a_lease() -> None:
+    machine = Rig().lead().machine
+    machine.renewed(Outcome.DONE, 2000)
+    assert machine.term
+    machine.term.state = replace(machine.term.state, in_sync=frozenset({A, B}), min_in_sync=3)
+    assert not machine.takes_sends(2000)
+    assert machine.leads_alone(2000 + TIMING.lease_usable_ms - 1)
+    assert not machine.leads_alone(2000 + TIMING.lease_usable_ms)
+
+
 def test_a_replica_that_is_not_the_master_says_so() -> None:
     rig = Rig()
     rig.greet()

@@ -164,3 +164,12 @@ def test_a_client_unlocks_over_a_new_connection_what_it_locked_over_the_old() ->
     locks.lock("billing", "c1", old.connection, [Q0])
     locks.unlock("billing", "c1", new.connection, [Q0])
     assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
+
+
+def test_nothing_is_granted_or_renewed_while_another_may_grant_it() -> None:
+    locks, peer = QueueLocks(now_ms=Clock()), Peer()
+    locks.lock("billing", "c1", peer.connection, [Q0])
+    locks.may_grant = lambda: False
+    assert locks.lock("billing", "c1", peer.connection, [Q0, Q1]) == []
+    locks.may_grant = lambda: True
+    assert locks.lock("billing", "c1", peer.connection, [Q0, Q1]) == [Q0, Q1]
