@@ -112,13 +112,12 @@ class EtcdCluster:
                 await self._answers(member)
 
     async def leader(self) -> Member:
-        """The one that leads the cluster."""
+        """The one that leads the cluster; raises LookupError while it elects another."""
         statuses = [await status(each.endpoint, self._tls) for each in self.members]
-        return next(
-            member
-            for member, told in zip(self.members, statuses, strict=True)
-            if told.leader and told.header.member_id == told.leader
-        )
+        for member, told in zip(self.members, statuses, strict=True):
+            if told.leader and told.header.member_id == told.leader:
+                return member
+        raise LookupError("no member of the etcd leads just now")
 
     def kill(self) -> None:
         """End all of it."""

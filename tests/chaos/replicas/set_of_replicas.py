@@ -147,7 +147,7 @@ class SetOfReplicas:
     async def engine_host(self) -> str:
         """The host of the member that leads the etcd; of any while none answers."""
         names = [name for name in self.network.hosts if name.startswith("e")]
-        with contextlib.suppress(EngineError, StopIteration, TimeoutError):
+        with contextlib.suppress(EngineError, LookupError, TimeoutError):
             async with asyncio.timeout(ENGINE_ANSWERS_WITHIN_S):
                 return names[self.etcd.members.index(await self.etcd.leader())]
         return names[0]
