@@ -111,6 +111,7 @@ def a_backup_is_not_noticed(stack: ExitStack) -> None:
 
 def a_promise_is_forgotten(stack: ExitStack) -> None:
     """It is in memory only, and following goes on meanwhile."""
+    a_state_from_the_past_is_believed(stack)  # or that is noticed first
 
     def promise(world: World, node: Node, machine: Machine, action: actions.Promise) -> None:
         world.after(1, world.call, node, node.incarnation, lambda m: m.promised(action.epoch, 0))
@@ -119,6 +120,7 @@ def a_promise_is_forgotten(stack: ExitStack) -> None:
 
 
 def a_candidate_asks_before_its_promise_is_on_disk(stack: ExitStack) -> None:
+    a_state_from_the_past_is_believed(stack)  # or that is noticed first
     promise = World._promise
 
     def later(world: World, node: Node, machine: Machine, action: actions.Promise) -> None:
@@ -134,6 +136,7 @@ def a_candidate_asks_before_its_promise_is_on_disk(stack: ExitStack) -> None:
 
 def a_smaller_epoch_is_followed(stack: ExitStack) -> None:
     """And its master is not told of the larger one."""
+    a_state_from_the_past_is_believed(stack)  # or that is noticed first
 
     def hello(replica: Replica, incarnation: str, promise: int, *rest: Any) -> Hello:
         return Hello(replica, incarnation, 0, *rest)

@@ -201,6 +201,26 @@ def an_engine_is_put_back_from_a_backup(seed: int) -> World:
     return world
 
 
+def who_lost_its_tail_is_left_alone(seed: int) -> World:
+    """It is back before it has left the in-sync set; its master goes before it has sent much."""
+    world = World(seed, 2, 1, sync_flush=False)
+    master = _wait_for_master(world, 0)
+    _wait_until(world, lambda: len(_in_sync(world)) == 2)
+    world.run_until(world.now_ms + 1000)
+    other = next(node for node in world.nodes.values() if node is not master)
+    other.disk.synced = max(0, len(other.disk.log) - 40)
+    world.cut_power(other.id)
+    world.start(other.id)
+    view = world.engine.read(world.now_ms)
+    world.call(other, other.incarnation, lambda m: m.saw(view, other.now(world.now_ms)))
+    world.network.slowness = 20.0
+    _wait_until(world, lambda: other.disk.is_clean, step_ms=1)
+    world.stop(master.id)
+    world.run_until(world.now_ms + 3 * world.timing.lease_ms)
+    faults.recover(world)
+    return world
+
+
 SCENARIOS: tuple[Callable[[int], World], ...] = (
     a_deposed_master_wakes,
     a_master_is_cut_off_from_all,
@@ -209,6 +229,7 @@ SCENARIOS: tuple[Callable[[int], World], ...] = (
     an_operator_is_too_late,
     a_word_to_take_over_comes_to_the_wrong_one,
     an_engine_is_put_back_from_a_backup,
+    who_lost_its_tail_is_left_alone,
 )
 
 
