@@ -22,7 +22,7 @@ from rockhopper.broker.remoting.splicing import Handover
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.errors import ClientError
+from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.names import STATE_TOPIC
@@ -42,8 +42,15 @@ async def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def read_all(nameserver: str, topic: str, count: int) -> list[bytes]:
+    """Read so many messages; a name service hears of a new master a moment after it serves."""
     found: list[bytes] = []
-    async with asyncio.timeout(HANG_S), PullConsumer(topic, nameserver=nameserver) as consumer:
+    async with asyncio.timeout(HANG_S), AsyncExitStack() as undo:
+        while True:
+            with contextlib.suppress(RouteNotFoundError):
+                consumer = await undo.enter_async_context(
+                    PullConsumer(topic, nameserver=nameserver)
+                )
+                break
         while len(found) < count:
             found += [message.body for message in await consumer.pull()]
     return sorted(found)
