@@ -57,6 +57,9 @@ class Service(Protocol):
     async def stop(self) -> None:
         """Close everything. Raises OSError."""
 
+    def hurry(self) -> None:
+        """Have ``stop`` wait for nobody any more."""
+
     def facts(self) -> dict[str, str]:
         """What the first log line names."""
 
@@ -186,13 +189,19 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     parent = None if parent_http is None else Parent(parent_http)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)
+    service = _make_service(loaded.config, parent)
     stopping = asyncio.Event()
+
+    def stop() -> None:
+        if stopping.is_set():
+            service.hurry()
+        stopping.set()
+
     for number in _stop_signals():
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, stopping.set)
+            loop.add_signal_handler(number, stop)
     if parent is not None:
-        parent.watch(stopping.set)
-    service = _make_service(loaded.config, parent)
+        parent.watch(stop)
     try:
         service.prepare()
         log.info("starting", **service.facts())

@@ -34,7 +34,7 @@ from rockhopper.broker.assembly.metrics import families, readiness, rendered
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
-from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember
+from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
@@ -76,6 +76,7 @@ log = structlog.get_logger("broker")
 
 ANNOUNCE_TIMEOUT_S = 3.0
 PASS_ON_TIMEOUT_S = 3.0
+DRAIN_LOOK_S = 0.05
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
 VIP_PORTS_BELOW = 2
@@ -132,6 +133,7 @@ class Broker(ServingParts):
         """There while this broker is a replica of a set."""
         self._splicing: asyncio.TimerHandle | None = None
         self._guests: Handover | None = None
+        self._hurried = asyncio.Event()
         self._returning: Handover | None = None
         """Clients of this replica that it is about to serve as their master."""
         self._refusing: FrameHandler | None = None
@@ -587,13 +589,39 @@ class Broker(ServingParts):
     async def stop(self) -> None:
         """Answer what waits, save everything and close; a second call does nothing.
 
+        A replica that leads hands over first, and passes its clients on for haDrainTime or until
+        ``hurry``.
+
         Raises:
             OSError: a table could not be saved. Everything is closed all the same.
         """
         self._is_ready = False
+        if self.member is not None:
+            await self._drain(self.member)
         self._cancel_timers()
         undo, self._undo = self._undo, contextlib.AsyncExitStack()
         await undo.aclose()
+
+    def hurry(self) -> None:
+        """Have ``stop`` wait for no client any more."""
+        self._hurried.set()
+
+    async def _drain(self, member: SetMember) -> None:
+        if not member.is_serving:
+            return
+        try:
+            successor_id = await member.switch(None)
+        except SwitchError as error:
+            log.warning("stopping without handing over", reason=str(error))
+            return
+        log.info("passing clients on before stopping", id=successor_id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.config.replication.drain_ms / 1000):
+                while self._guests is None or self._guests.has_clients:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(DRAIN_LOOK_S):
+                            await self._hurried.wait()
+                            return
 
     async def _stop_serving(self) -> None:
         self.server.stop_listening()

@@ -57,6 +57,9 @@ class NameServer:
         finally:
             self._ports.close()
 
+    def hurry(self) -> None:
+        """``stop`` waits for nobody."""
+
     @property
     def routes(self) -> RouteTable:
         """Who is registered."""

@@ -61,6 +61,11 @@ class Handover:
         """Whether anybody has asked for what is held until it is passed on."""
         return bool(self._held)
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether anybody is connected who is passed on."""
+        return bool(self._server.connections)
+
     def _hold(self, connection: Connection, frames: list[Frame]) -> int:
         self._held.setdefault(connection, []).extend(frames)
         return len(frames)

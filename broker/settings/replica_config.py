@@ -119,6 +119,11 @@ class ReplicaConfig:
     """Ours. For how long after a planned switch the old master passes on what its clients still
     ask it: three times the interval at which they look for the route."""
 
+    drain_ms: int = setting("haDrainTime", 5000, least=0, most=3_600_000)
+    """Ours. For how long, at most, a master that is stopped (SIGTERM) passes its clients on to the
+    replica that it has handed over to: a few seconds less than its supervisor grants. 0: not at
+    all."""
+
     first_start_ms: int = setting("haFirstStartWait", 5000, least=0, most=600_000)
     """Ours. How long the first start of a set waits for a replica with a longer log."""
 

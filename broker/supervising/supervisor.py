@@ -100,6 +100,9 @@ class Supervisor:
         if failed:
             raise OSError(", ".join(failed))
 
+    def hurry(self) -> None:
+        """``stop`` waits for nobody."""
+
     async def _stop(self) -> list[str]:
         codes = await asyncio.gather(*(broker.stop() for broker in self._brokers))
         names = [broker.name for broker in self._brokers]

@@ -121,6 +121,20 @@ async def test_a_producer_goes_on_with_the_next_route_after_its_master_is_killed
         await scene.assert_all_there(sender.sent)
 
 
+async def test_no_send_fails_while_its_master_is_stopped_in_good_order(
+    java: JavaClient, tmp_path: Path
+) -> None:
+    async with a_set(tmp_path, ["127.0.0.1"] * 3) as scene:
+        await scene.create_topic()
+        sender = JavaSender(java, scene.nameserver, TOPIC, retries=0, pollMs=1000)
+        async with sender:
+            await answered_since(sender, 0, 200)
+            await scene.replicas.replicas[await scene.whole()].stop()
+            await answered_since(sender, wall_ms(), 200)
+        assert sender.sent.failures == []
+        await scene.assert_all_there(sender.sent)
+
+
 class StableAddress:
     """As a virtual IP, or a service that finds pods by a label: where the master is."""
 

@@ -21,6 +21,7 @@ SETTINGS = {
     "haEngine": "etcd://127.0.0.1:1",
     "haFirstStartWait": "300",
     "haSpliceTime": "60000",
+    "haDrainTime": "0",
     "mappedFileSizeCommitLog": str(1 << 20),
     "mappedFileSizeConsumeQueue": str(20 * 500),
     "maxHashSlotNum": "100",

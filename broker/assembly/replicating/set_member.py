@@ -207,7 +207,7 @@ class SetMember:
         self._look()
 
     async def close(self) -> None:
-        """Hand over, leave, and close the store. Raises OSError if a table could not be saved."""
+        """Leave, and close the store. Raises OSError if a table could not be saved."""
         if self._looking is not None:
             self._looking.cancel()
         await self._end_roles()
@@ -216,7 +216,7 @@ class SetMember:
             self._doors.hold_clients()
             self.parts.parts.stop()
             if self._replica.takes_sends:
-                await self._leave_the_lead(self._replica)
+                await self._end_the_lead()
         self._leads_in = 0
         try:
             await self._close_period()
@@ -234,18 +234,16 @@ class SetMember:
         if self._roles is not None:
             await asyncio.gather(self._roles, return_exceptions=True)
 
-    async def _leave_the_lead(self, replica: RunningReplica) -> None:
-        """Have what waits for the others answered, and the best of them lead, if that is quick."""
-        target_id = replica.machine.best_successor()
-        self._deposed.clear()
-        with contextlib.suppress(StoreError, ValueError, TimeoutError):
+    async def _end_the_lead(self) -> None:
+        """Have what waits for the others answered, if that is quick."""
+        with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(SWITCH_TIMEOUT_S):
-                if self._writer is not None:
-                    await self._writer.stop()
-                await self.parts.store.safe(self.parts.store.max_commit_log_offset)
-                if target_id is not None and replica.machine.term:
-                    replica.hand_over(target_id)
-                    await self._deposed.wait()
+                await self._all_is_confirmed()
+
+    async def _all_is_confirmed(self) -> None:
+        if self._writer is not None:
+            await self._writer.stop()
+        await self.parts.store.safe(self.parts.store.max_commit_log_offset)
 
     def standing(self) -> BrokerStanding:
         """What name services are to show."""
@@ -347,9 +345,7 @@ class SetMember:
 
     async def _hand_over(self, target_id: int) -> None:
         self.parts.parts.stop()
-        if self._writer is not None:
-            await self._writer.stop()
-        await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+        await self._all_is_confirmed()
         # Asked again: it may just be connecting anew.
         while not self._is_deposed:
             with contextlib.suppress(ValueError):
