@@ -171,7 +171,11 @@ class Campaigning:
         mine = self.standing
         last_epoch = mine.epochs[-1].number if mine.epochs else 0
         own = Announcement(
-            mine.me, mine.incarnation, last_epoch=last_epoch, log_end=mine.log_end
+            mine.me,
+            mine.incarnation,
+            last_epoch=last_epoch,
+            log_end=mine.log_end,
+            priority=mine.priority,
         ).rank
         others = [each for each in view.members.values() if each.replica.id != mine.me.id]
         return sum(1 for each in others if self._counts(each.replica, view) and each.rank > own)

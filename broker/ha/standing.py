@@ -33,3 +33,5 @@ class Standing:
     """Whether its log contradicts what was confirmed: it takes no part until a person looks."""
     sight: Sight = NOTHING_SEEN
     """Of the newest state of the set that it saw: on disk soon after."""
+    priority: int = 0
+    """haPriority."""

@@ -152,6 +152,7 @@ class RunningReplica:
             Standing(
                 self._me,
                 self._incarnation,
+                priority=membership.priority,
                 promise=keeping.promise,
                 epochs=keeping.epochs,
                 sight=keeping.sight,

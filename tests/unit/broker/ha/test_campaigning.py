@@ -79,6 +79,16 @@ def test_better_candidates_go_first() -> None:
     assert found.is_due(view, 0, 0, 1000 + TIMING.rank_ms)
 
 
+def test_of_equally_long_logs_the_own_priority_counts_as_well() -> None:
+    other = Announcement(C, "i3", last_epoch=3, log_end=100, priority=1)
+    view = View(STATE, 5, None, {3: other})
+    mine = campaigning()
+    assert not mine.is_due(view, 0, 0, TIMING.silence_ms)
+    preferred = campaigning()
+    preferred.standing.priority = 2
+    assert preferred.is_due(view, 0, 0, TIMING.silence_ms)
+
+
 def test_the_first_start_waits_for_longer_logs() -> None:
     found = campaigning()
     longer = View(None, 0, None, {3: Announcement(C, "i3", last_epoch=3, log_end=101)})
