@@ -27,7 +27,7 @@ from rockhopper.protocol.bodies.popping import (
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
-from rockhopper.protocol.bodies.sinks import decode_sink_message, split_sink_messages
+from rockhopper.protocol.bodies.sinks import decode_sink_item, split_sink_items
 from rockhopper.protocol.bodies.topic_ids import decode_topics
 
 AnyBody = TypeVar("AnyBody", bound=Body)
@@ -75,7 +75,7 @@ def _acknowledged(topics_or_groups: str) -> Names:
 
 
 def _staged(request: Asked) -> Iterable[str]:
-    return {decode_sink_message(part).topic for part in split_sink_messages(request.body)}
+    return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
 def _both(action: Action, topics: Names, groups: Names) -> tuple[Need, Need]:

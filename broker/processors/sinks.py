@@ -21,16 +21,19 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
 from rockhopper.broker.sinks.publisher import SinkError
+from rockhopper.broker.sinks.runs import messages_of, plain_count
 from rockhopper.broker.sinks.staged_parts import is_part_name
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
-    decode_sink_message,
+    SinkRun,
+    decode_sink_item,
     decode_sink_part_names,
     decode_sink_parts,
-    split_sink_messages,
+    split_sink_items,
 )
+from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.names import (
     AUTO_CREATE_TOPIC,
     DLQ_PREFIX,
@@ -56,6 +59,7 @@ SLICE_COUNT = 4096
 DEFAULT_QUEUE_NUMS = 4
 # Room for what the broker adds.
 PROPERTIES_SIZE_BYTES_MAX = 32_000
+RESERVED_BYTES = 32_767 - PROPERTIES_SIZE_BYTES_MAX
 
 
 @dataclass(eq=False, repr=False)
@@ -80,30 +84,36 @@ class SinkProcessors:
         if fields.sequence < 0:
             raise InvalidParameter(f"the sequence is {fields.sequence}; it counts from 0")
         self._store.check_writable()
-        parts = split_sink_messages(request.body)
+        parts = split_sink_items(request.body)
         topics: dict[str, TopicConfig] = {}
+        count = 0
         for number, part in enumerate(parts):
             if number % SLICE_COUNT == SLICE_COUNT - 1:
                 await next_slice()
-            message = decode_sink_message(part)
-            topic = topics.get(message.topic)
+            item = decode_sink_item(part)
+            topic = topics.get(item.topic)
             if topic is None:
-                topic = topics[message.topic] = self._topic(message.topic)
-            self._check(message, topic)
+                topic = topics[item.topic] = self._topic(item.topic)
+            if isinstance(item, SinkMessage):
+                self._check(item, topic)
+                count += 1
+            else:
+                count += self._count(item, topic)
+                await next_slice()
         try:
-            count = self._sinks.stage(
+            staged = self._sinks.stage(
                 fields.sink_id,
                 fields.batch_id,
                 fields.part,
                 fields.sequence,
                 request.body,
-                len(parts),
+                count,
                 topics,
                 fields.owner,
             )
         except SinkError as error:
             raise IllegalOperation(str(error)) from None
-        return Response(ext=encode_fields(SinkStageResponse(message_count=count)))
+        return Response(ext=encode_fields(SinkStageResponse(message_count=staged)))
 
     def _topic(self, name: str) -> TopicConfig:
         problem = topic_error(name)
@@ -128,12 +138,24 @@ class SinkProcessors:
             )
         return topic
 
+    def _count(self, run: SinkRun, topic: TopicConfig) -> int:
+        """How many messages a run has, which are as the checks of single ones want them."""
+        _check_queue(run.queue_id, topic)
+        _check_born_time(run.born_time_ms)
+        if len(run.messages) <= self._config.store.live.message_size_max_bytes:
+            count = plain_count(run, RESERVED_BYTES)
+            if count:
+                return count
+        try:
+            messages = messages_of(run)
+        except MalformedBatchError as error:
+            raise InvalidParameter(f"a run of messages is broken: {error}") from None
+        for message in messages:
+            self._check(message, topic)
+        return len(messages)
+
     def _check(self, message: SinkMessage, topic: TopicConfig) -> None:
-        if not -1 <= message.queue_id < max(topic.write_queue_nums, 1):
-            raise InvalidParameter(
-                f"topic {topic.name} has {topic.write_queue_nums} queues to write to, and a "
-                f"message is for queue {message.queue_id}"
-            )
+        _check_queue(message.queue_id, topic)
         most = self._config.store.live.message_size_max_bytes
         if len(message.body) > most:
             raise IllegalMessage(
@@ -148,10 +170,7 @@ class SinkProcessors:
             )
         if not -(2**31) <= message.flag < 2**31:
             raise InvalidParameter(f"the flag {message.flag} does not fit 32 bits")
-        if not 0 <= message.born_time_ms < 2**63:
-            raise InvalidParameter(
-                f"the born time {message.born_time_ms} is no time in ms since 1970"
-            )
+        _check_born_time(message.born_time_ms)
         if any(name in properties for name in REFUSED_PROPERTIES):
             wrong = REFUSED_PROPERTIES.intersection(decode_properties(properties))
             if wrong:
@@ -213,6 +232,19 @@ class SinkProcessors:
         except SinkError as error:
             raise IllegalOperation(str(error)) from None
         return Response()
+
+
+def _check_queue(queue_id: int, topic: TopicConfig) -> None:
+    if not -1 <= queue_id < max(topic.write_queue_nums, 1):
+        raise InvalidParameter(
+            f"topic {topic.name} has {topic.write_queue_nums} queues to write to, and a "
+            f"message is for queue {queue_id}"
+        )
+
+
+def _check_born_time(time_ms: int) -> None:
+    if not 0 <= time_ms < 2**63:
+        raise InvalidParameter(f"the born time {time_ms} is no time in ms since 1970")
 
 
 def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:

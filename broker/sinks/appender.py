@@ -1,7 +1,8 @@
 """Putting the messages of a batch into the log, and finding those that are there already.
 
-Each gets the property RH_SINK, ``<sink key>:<batch id>:<number within the batch>``, by which a
-broker that was killed in the midst of a batch sees how far it had come.
+Each gets the property RH_SINK, by which a broker that was killed in the midst of a batch sees how
+far it had come: ``<sink key>:<batch id>:<number within the batch>``, with a ``+`` behind it for all
+messages of a run, the first of which has that number.
 """
 
 import contextlib
@@ -14,14 +15,15 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.sinks.staged_parts import messages
-from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.sinks.runs import messages_of, plain_count
+from rockhopper.broker.sinks.staged_parts import items
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.bodies.sinks import SinkMessage
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_BASE,
@@ -34,6 +36,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     decode_properties,
 )
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 log = structlog.get_logger("broker.sinks")
 
@@ -57,7 +60,9 @@ SLICE_BYTES_MAX = 1 << 20
 # The first message of a queue counts as so many: it may take a file, of which making and
 # allocating takes a millisecond.
 FIRST_OF_QUEUE_COUNT = 64
-_MARK = re.compile(r"([0-9a-f]+:\d+):(\d+)").fullmatch
+_Offsets = list[int] | bytes
+"""Places in the commit log; of a run, its packed consume queue units."""
+_MARK = re.compile(r"([0-9a-f]+:\d+):(\d+)(\+?)").fullmatch
 
 
 class BatchAppender:
@@ -95,12 +100,17 @@ class BatchAppender:
     def appended_count(self, batch: str, from_offset: int) -> int:
         """How many messages of *batch* the log holds from an offset on."""
         count = 0
+        of_runs: Counter[int] = Counter()
         for properties in self._store.properties_from(from_offset):
             if _NAME not in properties:
                 continue
             found = _MARK(decode_properties(properties).get(PROPERTY_SINK, ""))
             if found is not None and found[1] == batch:
-                count = max(count, int(found[2]) + 1)
+                first, earlier = int(found[2]), 0
+                if found[3]:
+                    earlier = of_runs[first]
+                    of_runs[first] += 1
+                count = max(count, first + earlier + 1)
         return count
 
     def append(self, batch: str, paths: list[Path], start: int) -> Iterator[int]:
@@ -115,29 +125,29 @@ class BatchAppender:
         store = self._store
         number = count = size_bytes = 0
         done = start
-        # Of this slice; −1 for what was dropped.
-        log_offsets: list[int] = []
+        placed: list[tuple[int, _Offsets]] = []
+        """Of this slice: how many messages, and where; nowhere if they were dropped."""
         held: set[QueueTail] = set()
         dropped: Counter[str] = Counter()
         try:
-            for message in chain.from_iterable(map(messages, paths)):
-                number += 1
-                count += 1
+            for item, size in _from(start, paths):
+                number += size
+                count += size
                 if number > start:
-                    if not log_offsets:
+                    if not placed:
                         store.check_writable()
                         store.begin()
-                    topic = self._topics.get(message.topic)
-                    if topic is None or message.topic in self.deleted:
-                        dropped[message.topic] += 1
-                        log_offsets.append(-1)
+                    topic = self._topics.get(item.topic)
+                    if topic is None or item.topic in self.deleted:
+                        dropped[item.topic] += size
+                        placed.append((size, []))
                     else:
-                        log_offset, tail = self._stage(message, topic, batch, number - 1)
-                        log_offsets.append(log_offset)
-                        record_size_bytes = store.staged_offset - log_offset
-                        self._stats.put(topic.name).add(1, record_size_bytes)
-                        size_bytes += len(message.body)
-                        if tail not in held:
+                        first = store.staged_offset
+                        log_offsets, tails = self._stage(item, topic, batch, number - size)
+                        placed.append((size, log_offsets))
+                        self._stats.put(topic.name).add(size, store.staged_offset - first)
+                        size_bytes += _body_size_bytes(item)
+                        for tail in tails - held:
                             held.add(tail)
                             store.hold(tail)
                             count += FIRST_OF_QUEUE_COUNT
@@ -145,30 +155,52 @@ class BatchAppender:
                     store.commit()
                     done = max(number, start)
                     count = size_bytes = 0
-                    log_offsets.clear()
+                    placed.clear()
                     yield done
             store.commit()
         except (StoreError, OSError):
             # Ends the pass, if that has not failed just now.
             with contextlib.suppress(StoreError):
                 store.commit()
-            end = store.max_commit_log_offset
-            yield done + sum(1 for _ in takewhile(lambda log_offset: log_offset < end, log_offsets))
+            yield done + _count_before(store.max_commit_log_offset, placed)
             raise
         if dropped:
             log.warning("messages of a sink dropped: their topics were deleted", topics=dropped)
         yield max(number, start)
 
     def _stage(
-        self, message: SinkMessage, topic: TopicConfig, batch: str, number: int
-    ) -> tuple[int, QueueTail]:
-        queue_id = message.queue_id
+        self, item: SinkMessage | SinkRun, topic: TopicConfig, batch: str, number: int
+    ) -> tuple[_Offsets, set[QueueTail]]:
+        """Stage a message, or a run that begins with *number*: where it is, and in which queues."""
+        queue_id = item.queue_id
         if queue_id < 0:
             queue_id = number % max(topic.write_queue_nums, 1)
+        if isinstance(item, SinkMessage):
+            log_offset, tail = self._stage_one(item, topic, queue_id, f"{batch}:{number}")
+            return [log_offset], {tail}
+        if not topic.attributes:
+            tail = self._store.tail(topic.name, queue_id)
+            suffix = self._suffix_with(f"{batch}:{number}+")
+            # A run is larger than a log's files only where these are very small.
+            with contextlib.suppress(RecordTooLargeError):
+                staged = self._store.stage_run(tail, item.messages, suffix, item.born_time_ms)
+                if staged is not None:
+                    return staged[1], {tail}
+        places = [
+            self._stage_one(message, topic, queue_id, f"{batch}:{number + index}")
+            for index, message in enumerate(messages_of(item))
+        ]
+        return [log_offset for log_offset, _ in places], {tail for _, tail in places}
+
+    def _suffix_with(self, mark: str) -> bytes:
+        return self._suffix + f"{PROPERTY_SINK}\x01{mark}\x02".encode()
+
+    def _stage_one(
+        self, message: SinkMessage, topic: TopicConfig, queue_id: int, mark: str
+    ) -> tuple[int, QueueTail]:
         text = message.properties
         if text and not text.endswith("\x02"):
             text += "\x02"
-        mark = f"{batch}:{number}"
         store = self._store
         if not topic.attributes:
             tail = store.tail(topic.name, queue_id)
@@ -176,7 +208,7 @@ class BatchAppender:
                 tail,
                 message.body,
                 text,
-                self._suffix + f"{PROPERTY_SINK}\x01{mark}\x02".encode(),
+                self._suffix_with(mark),
                 message.flag,
                 0,
                 message.born_time_ms,
@@ -207,3 +239,38 @@ class BatchAppender:
             self._store_host,
         )
         return log_offset, tail
+
+
+def _from(start: int, paths: list[Path]) -> Iterator[tuple[SinkMessage | SinkRun, int]]:
+    """What the parts hold, with how many messages each is. Raises OSError.
+
+    A run that *start* is in the midst of comes message by message.
+    """
+    number = 0
+    for item in chain.from_iterable(map(items, paths)):
+        size = 1
+        if isinstance(item, SinkRun):
+            size = plain_count(item) or len(messages_of(item))
+            if number < start < number + size:
+                yield from ((message, 1) for message in messages_of(item))
+                number += size
+                continue
+        yield item, size
+        number += size
+
+
+def _body_size_bytes(item: SinkMessage | SinkRun) -> int:
+    return len(item.body if isinstance(item, SinkMessage) else item.messages)
+
+
+def _count_before(end_offset: int, placed: list[tuple[int, _Offsets]]) -> int:
+    """How many messages come before the first that is not in front of *end_offset*."""
+    count = 0
+    for size, where in placed:
+        if isinstance(where, bytes):
+            where = [log_offset for log_offset, _, _ in CONSUME_QUEUE_UNIT.iter_unpack(where)]
+        before = sum(1 for _ in takewhile(lambda log_offset: log_offset < end_offset, where))
+        if where and before < size:
+            return count + before
+        count += size
+    return count

@@ -26,7 +26,12 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
-from rockhopper.protocol.bodies.sinks import SinkMessage, decode_sink_message, split_sink_messages
+from rockhopper.protocol.bodies.sinks import (
+    SinkMessage,
+    SinkRun,
+    decode_sink_item,
+    split_sink_items,
+)
 
 log = structlog.get_logger("broker.sinks")
 
@@ -168,15 +173,15 @@ class StagedParts:
         return [key for key, part in self._parts.items() if part.touched_ms < time_ms]
 
 
-def messages(path: Path) -> Iterator[SinkMessage]:
-    """The messages of each whole entry of a part. Raises OSError."""
+def items(path: Path) -> Iterator[SinkMessage | SinkRun]:
+    """What each whole entry of a part has. Raises OSError."""
     for _, _, data in entries(path):
-        yield from map(decode_sink_message, split_sink_messages(data))
+        yield from map(decode_sink_item, split_sink_items(data))
 
 
 def find_topics(path: Path) -> set[str]:
     """Which topics the messages of a part are for. Raises OSError."""
-    return {message.topic for message in messages(path)}
+    return {item.topic for item in items(path)}
 
 
 def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:

@@ -81,6 +81,7 @@ class MessageStore(StoreReading):
         self.stage_encoded = self.staging.stage_encoded
         self.stage_plain = self.staging.stage_plain
         self.stage_batch = self.staging.stage_batch
+        self.stage_run = self.staging.stage_run
         self.forget_unused = self.staging.forget_unused
         self._reput = ReputService(self.catch_up)
         self._dispatch = Dispatch(

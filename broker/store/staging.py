@@ -13,10 +13,11 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import (
     PROPERTIES_SIZE_BYTES_MAX,
+    Batch,
     encode_record,
     index_keys,
 )
-from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
+from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain, encode_run
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.appending import take_offsets
@@ -194,19 +195,30 @@ class Staging:
             RecordTooLargeError: no file can hold it; nothing of it is in the pass.
             StoreError: nothing of it is in the pass, which may have failed: see ``write``.
         """
+        return self._stage_all(encode_batch, tail, body, sys_flag, born_time_ms, born_host)
+
+    def stage_run(
+        self, tail: QueueTail, body: bytes, suffix: bytes, born_time_ms: int
+    ) -> tuple[int, bytes] | None:
+        """``stage_batch`` for messages that are plain as single ones are, and were born here.
+
+        *suffix* comes behind the properties of each.
+        """
+        return self._stage_all(encode_run, tail, body, suffix, born_time_ms)
+
+    def _stage_all(
+        self, encode: Callable[..., Batch | None], tail: QueueTail, *given: Any
+    ) -> tuple[int, bytes] | None:
         commit_log = self._log
         while True:
             log_offset = commit_log.staged_offset
-            encoded = encode_batch(
+            encoded = encode(
                 tail.constants,
                 log_offset,
                 tail.next_offset,
                 commit_log.store_time_ms,
                 commit_log.store_host,
-                body,
-                sys_flag,
-                born_time_ms,
-                born_host,
+                *given,
             )
             if encoded is None:
                 return None

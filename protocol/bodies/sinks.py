@@ -1,11 +1,15 @@
 """Bodies of the sink codes (70002 to 70005): msgpack, positional arrays.
 
-SINK_STAGE     [[topic, queue id, flag, born time ms, properties, body], …]
+SINK_STAGE     [message or run, …]
+               a message is [topic, queue id, flag, born time ms, properties, body]
+               a run is [topic, queue id, born time ms, messages]: messages for one queue, in
+               bytes as the body of SEND_BATCH_MESSAGE has them
                queue id −1 lets the broker choose; properties as in SEND_MESSAGE (text)
 SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored
 SINK_ABORT     [part, …], none for all parts of the batch
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +30,15 @@ class SinkMessage(msgspec.Struct, array_like=True, frozen=True, gc=False):
     body: bytes
 
 
+class SinkRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Messages of a staged part that go to one queue, one behind the other."""
+
+    topic: str
+    queue_id: int
+    born_time_ms: int
+    messages: bytes
+
+
 class SinkPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A part that is to be published, and how many messages its writer put into it."""
 
@@ -36,25 +49,31 @@ class SinkPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _encode = msgspec.msgpack.Encoder().encode
 _raw_messages = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _message = msgspec.msgpack.Decoder(SinkMessage)
+_run = msgspec.msgpack.Decoder(SinkRun)
+_ARRAY_OF_4 = 0x94
 _parts = msgspec.msgpack.Decoder(list[SinkPart])
 _names = msgspec.msgpack.Decoder(list[str])
 
 
-def encode_sink_body(value: list[SinkMessage] | list[SinkPart] | list[str]) -> bytes:
+def encode_sink_body(
+    value: Sequence[SinkMessage | SinkRun] | Sequence[SinkPart] | Sequence[str],
+) -> bytes:
     """The body of a sink request."""
     return _encode(value)
 
 
-def split_sink_messages(body: bytes) -> list[msgspec.Raw]:
-    """The messages of a SINK_STAGE, each for ``decode_sink_message``. Raises MalformedBodyError.
+def split_sink_items(body: bytes) -> list[msgspec.Raw]:
+    """What a SINK_STAGE has, each for ``decode_sink_item``. Raises MalformedBodyError.
 
     In two steps, for there may be very many.
     """
     return _decode(_raw_messages, body)
 
 
-def decode_sink_message(part: msgspec.Raw) -> SinkMessage:
-    """One message of a SINK_STAGE. Raises MalformedBodyError."""
+def decode_sink_item(part: msgspec.Raw) -> SinkMessage | SinkRun:
+    """A message or a run of a SINK_STAGE. Raises MalformedBodyError."""
+    if memoryview(part)[0] == _ARRAY_OF_4:
+        return _decode(_run, part)
     return _decode(_message, part)
 
 

@@ -107,6 +107,7 @@ SEEDS = [
     b"\2\1" + _unit + _record_0,
     b"\3" + bytes([len(_PROPERTIES)]) + _PROPERTIES.encode() + b"body",
     b"\4\0" + _BATCH,
+    b"\4\0" + encode_batch([(n, b"x" * n, _PROPERTIES.encode()) for n in range(3)]),
     b"\6\x40" + b"".join(_sends) + b"\0\0\0",
     b"\7\1" + _unit + _pull + b"\0" + _record_0,
     b"\7\1\x80" + _unit[1:] + _pull + b"\0" + _record_0,

@@ -50,7 +50,9 @@ WAITING = Waiting(
 COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512, WAITING)
 OP_CONSTANTS = encoding.queue_constants(TRANSACTION_OP_HALF_TOPIC, 0)
 
-_encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
+_encoding.set_fallbacks(
+    encoding.encode_plain, encoding.encode_batch, encoding.encode_run, encoding.count_run
+)
 _sends.set_classes(Run, QueueTail, Traffic)
 
 
@@ -219,6 +221,9 @@ def encode_plain(data: bytes) -> None:
 def encode_batch(data: bytes) -> None:
     arguments = CONSTANTS, LOG_OFFSET, 7, NOW_MS, V6_HOST, data[1:], data[0], NOW_MS, STORE_HOST
     assert _encoding.encode_batch(*arguments) == encoding.encode_batch(*arguments)
+    run = *arguments[:6], b"C\x01c\x02", NOW_MS
+    assert _encoding.encode_run(*run) == encoding.encode_run(*run)
+    assert _encoding.count_run(data[1:], bytes(700)) == encoding.count_run(data[1:], bytes(700))
 
 
 def put_timed_entries(data: bytes) -> None:

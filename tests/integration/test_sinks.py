@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, SinkRun, encode_sink_body
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, request
 
@@ -119,11 +119,16 @@ async def test_an_aborted_batch_leaves_nothing(broker: Broker) -> None:
 async def test_what_could_not_be_published_is_refused_when_it_is_staged(
     broker: Broker, bad: SinkMessage, code: int, says: str
 ) -> None:
+    batch = encode_batch(
+        (each.flag, each.body, each.properties.encode()) for each in (message("good"), bad)
+    )
+    as_run = SinkRun(bad.topic, bad.queue_id, bad.born_time_ms, batch)
     async with RawPeer(broker.address) as peer:
-        body = encode_sink_body([message("good"), bad])
-        answer = await ask(peer, RequestCode.SINK_STAGE, body, batchId=0, part="p0")
-        assert answer.code == code
-        assert says in (answer.remark or "")
+        for second in (bad, as_run):
+            body = encode_sink_body([message("good"), *[second]])
+            answer = await ask(peer, RequestCode.SINK_STAGE, body, batchId=0, part="p0")
+            assert answer.code == code
+            assert says in (answer.remark or "")
         assert (await ask(peer, RequestCode.SINK_STATUS)).ext == {
             "lastBatchId": "-1",
             "stagedBytes": "0",
@@ -147,6 +152,28 @@ async def test_a_request_that_contradicts_itself_says_how(
         answer = await ask(peer, RequestCode.SINK_STAGE, body, **fields)
     assert answer.code != 0
     assert says in (answer.remark or "")
+
+
+async def test_a_run_of_messages_is_published_whole_and_once(broker: Broker) -> None:
+    plain = [(0, b"%d" % n, b"UNIQ_KEY\x01A%d\x02" % n) for n in range(3)]
+    runs: list[SinkMessage | SinkRun] = [
+        SinkRun("sunk", -1, 7, encode_batch(plain)),
+        SinkRun("sunk", 2, 7, b"broken"),
+    ]
+    async with RawPeer(broker.address) as peer:
+        fields: dict[str, object] = {"batchId": 0, "part": "p0"}
+        body = encode_sink_body([message("a"), *runs[:1]])
+        answer = await ask(peer, RequestCode.SINK_STAGE, body, **fields)
+        assert answer.ext == {"messageCount": "4"}
+        answer = await ask(
+            peer, RequestCode.SINK_STAGE, encode_sink_body(runs), **fields, sequence=1
+        )
+        assert "a run of messages is broken" in (answer.remark or "")
+        assert await bodies(peer) == []
+        for is_repeated in ("false", "true"):
+            answer = await publish(peer, 0, p0=4)
+            assert answer.ext == {"messageCount": "4", "repeated": is_repeated}
+            assert await bodies(peer) == ["0", "1", "2", "a"]
 
 
 async def test_a_body_that_is_no_msgpack_is_refused(broker: Broker) -> None:

@@ -81,7 +81,6 @@ def plain_arguments(properties: st.SearchStrategy[str]) -> st.SearchStrategy[tup
 
 @given(arguments=plain_arguments(st.one_of(ANY_PROPERTIES, PLAIN_PROPERTIES)))
 def test_any_message_is_encoded_alike(arguments: tuple[Any, ...]) -> None:
-    compiled.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
     assert compiled.encode_plain(*arguments) == encoding.encode_plain(*arguments)
 
 
@@ -118,6 +117,40 @@ def test_a_batch_is_encoded_alike(messages: list[tuple[int, bytes, bytes]]) -> N
     assert compiled.encode_batch(*arguments) == encoding.encode_batch(*arguments)
 
 
+def run_arguments(body: bytes) -> tuple[Any, ...]:
+    return (CONSTANTS, 10, 20, 30, V6_HOST, body, SUFFIX, 40)
+
+
+PLAIN_INNER = st.tuples(
+    st.integers(-(2**31), 2**31 - 1),
+    st.binary(max_size=100),
+    PLAIN_PROPERTIES.map(lambda text: text.encode("utf-8", "replace")),
+)
+
+
+@given(messages=st.lists(st.one_of(PLAIN_INNER, INNER), max_size=4))
+def test_a_run_is_encoded_alike(messages: list[tuple[int, bytes, bytes]]) -> None:
+    arguments = run_arguments(encode_batch(messages))
+    assert compiled.encode_run(*arguments) == encoding.encode_run(*arguments)
+    for suffix in (SUFFIX, bytes(32_700)):
+        counted = compiled.count_run(arguments[5], suffix)
+        assert counted == encoding.count_run(arguments[5], suffix)
+
+
+@given(messages=st.lists(PLAIN_INNER, min_size=1, max_size=4))
+def test_a_run_is_the_records_of_its_messages(messages: list[tuple[int, bytes, bytes]]) -> None:
+    found = compiled.encode_run(*run_arguments(encode_batch(messages)))
+    assert found is not None
+    records, units, packed_keys = b"", b"", b""
+    for number, (flag, body, properties) in enumerate(messages):
+        head = CONSTANTS, 10 + len(records), 20 + number, 30, V6_HOST, body
+        text = properties.decode()
+        plain = compiled.encode_plain(*head, text, SUFFIX, flag, 0, 40, V6_HOST, 0)
+        assert plain is not None
+        records, units, packed_keys = records + plain[0], units + plain[1], packed_keys + plain[2]
+    assert found == (records, units, packed_keys)
+
+
 @given(messages=st.lists(INNER, min_size=1, max_size=4), data=st.data())
 def test_a_broken_batch_is_refused_alike(
     messages: list[tuple[int, bytes, bytes]], data: st.DataObject
@@ -129,6 +162,7 @@ def test_a_broken_batch_is_refused_alike(
     assert compiled.encode_batch(*batch_arguments(cut)) == encoding.encode_batch(
         *batch_arguments(cut)
     )
+    assert compiled.encode_run(*run_arguments(cut)) == encoding.encode_run(*run_arguments(cut))
 
 
 @given(offsets=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=40), wide=st.booleans())

@@ -1,4 +1,4 @@
-/* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py; the table
+/* Compiled twins of encode_plain, encode_batch, encode_run, count_run, message_ids and put_entries of encoding.py; the table
    at the end names those of the other files, too.
 
    The Python functions say what these have to do, and the tests compare them; here is only how.
@@ -7,7 +7,7 @@
 #include "_encoding.h"
 #include "_records.h"
 
-static PyObject *plain_in_python, *batch_in_python;
+static PyObject *plain_in_python, *batch_in_python, *run_in_python, *count_in_python;
 
 /* constants, position, queue_offset, store_time_ms, store_host: what both functions start with. */
 static int take_shared(PyObject *const *args, Shared *shared)
@@ -57,11 +57,13 @@ static PyObject *in_python(PyObject *function, PyObject *const *args, Py_ssize_t
 static PyObject *set_fallbacks(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *plain, *batch;
-    if (!PyArg_ParseTuple(args, "OO", &plain, &batch))
+    PyObject *plain, *batch, *run, *count;
+    if (!PyArg_ParseTuple(args, "OOOO", &plain, &batch, &run, &count))
         return NULL;
     Py_XSETREF(plain_in_python, Py_NewRef(plain));
     Py_XSETREF(batch_in_python, Py_NewRef(batch));
+    Py_XSETREF(run_in_python, Py_NewRef(run));
+    Py_XSETREF(count_in_python, Py_NewRef(count));
     Py_RETURN_NONE;
 }
 
@@ -142,6 +144,73 @@ static PyObject *encode_batch(PyObject *module, PyObject *const *args, Py_ssize_
         Py_RETURN_NONE;
     PyObject *result = batch_result(&shared, body, count, size_all);
     return result == Py_NotImplemented ? in_python(batch_in_python, args, nargs, result) : result;
+}
+
+static PyObject *run_result(Shared *shared, Span body, Span suffix, Py_ssize_t count,
+                            Py_ssize_t size)
+{
+    PyObject *records = PyBytes_FromStringAndSize(NULL, size);
+    PyObject *units = PyBytes_FromStringAndSize(NULL, count * UNIT_SIZE);
+    PyObject *keys = NULL, *result = NULL;
+    Keys packed;
+    start_keys(&packed);
+    if (records != NULL && units != NULL
+        && write_run((unsigned char *)PyBytes_AS_STRING(records), shared, body, suffix, count,
+                     (unsigned char *)PyBytes_AS_STRING(units), &packed)
+        && (keys = packed_keys(&packed)) != NULL)
+        result = PyTuple_Pack(3, records, units, keys);
+    free_keys(&packed);
+    Py_XDECREF(records);
+    Py_XDECREF(units);
+    Py_XDECREF(keys);
+    return result;
+}
+
+static PyObject *encode_run(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    Shared shared;
+    Span body, suffix;
+    Py_ssize_t count, size;
+    if (nargs != 8) {
+        PyErr_SetString(PyExc_TypeError, "encode_run takes 8 arguments");
+        return NULL;
+    }
+    if (!take_shared(args, &shared) || !take_bytes(args[5], &body.data, &body.size)
+        || !take_bytes(args[6], &suffix.data, &suffix.size)
+        || !fits_int64(args[7], &shared.born_time_ms))
+        return none_unless_wrong_type();
+    shared.born_host = shared.store_host;
+    shared.born_host_size = shared.store_host_size;
+    shared.sys_flag = 0;
+    set_host_flags(&shared);
+    switch (plan_run(&shared, body, suffix, &count, &size)) {
+    case PLAIN:
+        return run_result(&shared, body, suffix, count, size);
+    case PLAIN_IN_PYTHON:
+        return in_python(run_in_python, args, nargs, Py_NewRef(Py_NotImplemented));
+    default:
+        Py_RETURN_NONE;
+    }
+}
+
+static PyObject *count_run(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    Shared shared = {0};
+    Span body, suffix;
+    Py_ssize_t count, size;
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "count_run takes 2 arguments");
+        return NULL;
+    }
+    if (!take_bytes(args[0], &body.data, &body.size)
+        || !take_bytes(args[1], &suffix.data, &suffix.size))
+        return NULL;
+    Plainness plainness = plan_run(&shared, body, suffix, &count, &size);
+    if (plainness == PLAIN_IN_PYTHON)
+        return in_python(count_in_python, args, nargs, Py_NewRef(Py_NotImplemented));
+    return PyLong_FromSsize_t(plainness == PLAIN ? count : 0);
 }
 
 /* message_ids(host, units) -> sixteen hex digits of each unit's offset behind the host, with , between */
@@ -270,6 +339,8 @@ static PyMethodDef methods[] = {
     {"set_fallbacks", set_fallbacks, METH_VARARGS, NULL},
     {"encode_plain", (PyCFunction)(void (*)(void))encode_plain, METH_FASTCALL, NULL},
     {"encode_batch", (PyCFunction)(void (*)(void))encode_batch, METH_FASTCALL, NULL},
+    {"count_run", (PyCFunction)(void (*)(void))count_run, METH_FASTCALL, NULL},
+    {"encode_run", (PyCFunction)(void (*)(void))encode_run, METH_FASTCALL, NULL},
     {"message_ids", (PyCFunction)(void (*)(void))message_ids, METH_FASTCALL, NULL},
     {"count_sound", (PyCFunction)(void (*)(void))count_sound, METH_FASTCALL, NULL},
     {"gather_sound", (PyCFunction)(void (*)(void))gather_sound, METH_FASTCALL, NULL},

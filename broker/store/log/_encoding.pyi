@@ -5,7 +5,11 @@ from rockhopper.broker.store.log.encoding import Batch, Plain, QueueConstants
 from rockhopper.broker.store.log.walking import Found
 
 def set_fallbacks(
-    plain: Callable[..., Plain | None], batch: Callable[..., Batch | None], /
+    plain: Callable[..., Plain | None],
+    batch: Callable[..., Batch | None],
+    run: Callable[..., Batch | None],
+    count: Callable[..., int],
+    /,
 ) -> None: ...
 def encode_plain(
     constants: QueueConstants,
@@ -35,6 +39,18 @@ def encode_batch(
     born_host: bytes,
     /,
 ) -> Batch | None: ...
+def encode_run(
+    constants: QueueConstants,
+    log_offset: int,
+    queue_offset: int,
+    store_time_ms: int,
+    store_host: bytes,
+    body: bytes,
+    suffix: bytes,
+    born_time_ms: int,
+    /,
+) -> Batch | None: ...
+def count_run(body: bytes, suffix: bytes, /) -> int: ...
 def message_ids(host: str, units: bytes, /) -> str: ...
 def count_sound(
     topic_field: bytes,

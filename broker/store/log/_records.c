@@ -220,3 +220,39 @@ int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, u
     }
     return PLAIN;
 }
+
+Plainness plan_run(const Shared *shared, Span body, Span suffix, Py_ssize_t *count, Py_ssize_t *size)
+{
+    const unsigned char *next = (const unsigned char *)body.data, *end = next + body.size;
+    *count = *size = 0;
+    while (next < end) {
+        Inner inner;
+        PlainRecord plan;
+        if (!next_inner(&next, end, &inner) || ++*count > BATCH_COUNT_MAX)
+            return NOT_PLAIN;
+        Plainness plainness = plan_plain(shared, inner.body.size, inner.properties, suffix, &plan);
+        if (plainness != PLAIN)
+            return plainness;
+        *size += plan.size;
+    }
+    return *count > 0 ? PLAIN : NOT_PLAIN;
+}
+
+int write_run(unsigned char *p, Shared *shared, Span body, Span suffix, Py_ssize_t count,
+              unsigned char *units, Keys *keys)
+{
+    const unsigned char *next = (const unsigned char *)body.data, *end = next + body.size;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Inner inner;
+        PlainRecord plan;
+        next_inner(&next, end, &inner);
+        plan_plain(shared, inner.body.size, inner.properties, suffix, &plan);
+        if (!write_plain(p, shared, inner.body, suffix, inner.flag, 0, &plan, units, keys))
+            return 0;
+        p += plan.size;
+        units += UNIT_SIZE;
+        shared->position += plan.size;
+        shared->queue_offset++;
+    }
+    return 1;
+}

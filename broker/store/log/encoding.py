@@ -7,7 +7,8 @@ A queue's part of it is given as ``constants``, made once by ``queue_constants``
 
     (magic, topic field, queue id, seed of index hashes)
 
-``encode_plain``, ``encode_batch``, ``message_ids`` and ``put_entries`` have compiled twins
+``encode_plain``, ``encode_batch``, ``encode_run``,
+``count_run``, ``message_ids`` and ``put_entries`` have compiled twins
 (_encoding.c), which fast_encoding.py prefers where they could be built; what follows is what both
 have to do.
 
@@ -327,6 +328,62 @@ def encode_batch(
     except struct.error:
         return None
     return b"".join(records), b"".join(units), b"".join(packed_keys)
+
+
+_ANY_QUEUE = queue_constants("any", 0)
+_ANY_HOST = bytes(8)
+
+
+def encode_run(
+    constants: QueueConstants,
+    log_offset: int,
+    queue_offset: int,
+    store_time_ms: int,
+    store_host: bytes,
+    body: bytes,
+    suffix: bytes,
+    born_time_ms: int,
+) -> Batch | None:
+    """The messages of a batch body, each by ``encode_plain``; None unless all are plain.
+
+    They were born at the host that stores them.
+    """
+    records: list[bytes] = []
+    units: list[bytes] = []
+    packed_keys: list[bytes] = []
+    try:
+        for flag, inner_body, properties in decode_batch(body):
+            plain = encode_plain(
+                constants,
+                log_offset,
+                queue_offset,
+                store_time_ms,
+                store_host,
+                inner_body,
+                properties.decode(),
+                suffix,
+                flag,
+                0,
+                born_time_ms,
+                store_host,
+                0,
+            )
+            if plain is None:
+                return None
+            records.append(plain[0])
+            units.append(plain[1])
+            packed_keys.append(plain[2])
+            log_offset += len(plain[0])
+            queue_offset += 1
+    except (MalformedBatchError, UnicodeDecodeError):
+        return None
+    return b"".join(records), b"".join(units), b"".join(packed_keys)
+
+
+def count_run(body: bytes, suffix: bytes) -> int:
+    """How many messages ``encode_run`` makes of a batch body; 0 if it makes none."""
+    encoded = encode_run(_ANY_QUEUE, 0, 0, 0, _ANY_HOST, body, suffix, 0)
+    return 0 if encoded is None else len(encoded[1]) // CONSUME_QUEUE_UNIT.size
 
 
 def message_ids(host: str, units: bytes) -> str:

@@ -12,10 +12,14 @@ from rockhopper.protocol.compiled import compiled
 
 _encoding = compiled("rockhopper.broker.store.log._encoding")
 if _encoding is not None:
-    _encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
+    _encoding.set_fallbacks(
+        encoding.encode_plain, encoding.encode_batch, encoding.encode_run, encoding.count_run
+    )
 
 encode_plain: Callable[..., Plain | None] = (_encoding or encoding).encode_plain
 encode_batch: Callable[..., Batch | None] = (_encoding or encoding).encode_batch
+encode_run: Callable[..., Batch | None] = (_encoding or encoding).encode_run
+count_run: Callable[..., int] = (_encoding or encoding).count_run
 message_ids: Callable[[str, bytes], str] = (_encoding or encoding).message_ids
 put_entries: Callable[..., int] = (_encoding or encoding).put_entries
 put_timed_entries: Callable[..., int] = (_encoding or encoding).put_timed_entries

@@ -14,8 +14,9 @@ from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun, encode_sink_body
 from rockhopper.protocol.message_ids import UniqueIds
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.open_stores import STORE_HOST, Stores, bodies, messages, put
 from tests.support.peers import Clock
 
@@ -56,7 +57,7 @@ class Appends:
             return "Later", 0
         return topic, queue_id
 
-    def part(self, *sent: SinkMessage) -> Path:
+    def part(self, *sent: SinkMessage | SinkRun) -> Path:
         path = self._root / f"{len(list(self._root.glob('*.part')))}.part"
         data = encode_sink_body(list(sent))
         path.write_bytes(struct.pack(">IIII", len(data), zlib.crc32(data), 0, len(sent)) + data)
@@ -76,6 +77,89 @@ def message(
     body: str, topic: str = "TopicA", queue_id: int = 0, properties: str = ""
 ) -> SinkMessage:
     return SinkMessage(topic, queue_id, 5, 1234, properties, body.encode())
+
+
+def run(texts: str, topic: str = "TopicA", queue_id: int = 0, properties: str = "") -> SinkRun:
+    batch = [(5, text.encode(), f"UNIQ_KEY\x01K{text}\x02{properties}".encode()) for text in texts]
+    return SinkRun(topic, queue_id, 1234, encode_batch(batch))
+
+
+def test_a_run_is_stored_as_its_messages_would_be(appends: Appends) -> None:
+    assert appends.append(appends.part(message("x", properties="UNIQ_KEY\x01X"), run("ab"))) == [3]
+    assert bodies(appends.store) == [], "they are on hold"
+    appends.store.release()
+    assert bodies(appends.store) == [b"x", b"a", b"b"]
+    _, first, second = messages(appends.store)
+    assert (first.flag, first.born_time_ms, first.queue_offset) == (5, 1234, 1)
+    mark = {"CLUSTER": "c", "RH_SINK": f"{BATCH}:1+"}
+    assert first.properties == {"UNIQ_KEY": "Ka"} | mark
+    assert second.properties == {"UNIQ_KEY": "Kb"} | mark
+    assert appends.stats.put("TopicA").messages == 3
+
+
+def test_a_run_without_a_queue_goes_to_one(appends: Appends) -> None:
+    appends.append(appends.part(message("x"), run("abc", queue_id=-1), run("de", queue_id=-1)))
+    appends.store.release()
+    found = [bodies(appends.store, queue_id=queue_id) for queue_id in range(3)]
+    assert found == [[b"x"], [b"a", b"b", b"c", b"d", b"e"], []]
+
+
+@pytest.mark.parametrize("properties", ["DELAY\x013\x02", "INNER_NUM\x011\x02"])
+def test_a_run_that_is_not_plain_is_stored_message_by_message(
+    appends: Appends, properties: str
+) -> None:
+    assert appends.append(appends.part(run("ab", properties=properties))) == [2]
+    appends.store.release()
+    topic = "Later" if "DELAY" in properties else "TopicA"
+    marks = [each.properties["RH_SINK"] for each in messages(appends.store, topic)]
+    assert marks == [f"{BATCH}:0", f"{BATCH}:1"]
+
+
+def test_a_run_for_a_topic_with_attributes_is_stored_message_by_message(appends: Appends) -> None:
+    appends.topic("Typed", 3, **{"message.type": "NORMAL"})
+    appends.append(appends.part(run("ab", "Typed")))
+    appends.store.release()
+    assert bodies(appends.store, "Typed") == [b"a", b"b"]
+
+
+def test_a_run_that_no_file_of_the_log_can_hold_is_stored_message_by_message(
+    appends: Appends,
+) -> None:
+    large = [(0, bytes(20_000), f"UNIQ_KEY\x01K{number}".encode()) for number in range(4)]
+    whole = SinkRun("TopicA", 0, 1234, encode_batch(large))
+    assert appends.append(appends.part(whole)) == [4]
+    appends.store.release()
+    assert [len(body) for body in bodies(appends.store)] == [20_000] * 4
+
+
+def test_a_run_that_was_cut_off_goes_on_behind_what_the_log_has(appends: Appends) -> None:
+    start = appends.store.max_commit_log_offset
+    part = appends.part(message("x"), run("abcd"), run("ef"))
+    steps = appends.appender.append(BATCH, [appends.part(message("x"), run("ab"))], 0)
+    assert next(steps) == 3
+    assert appends.appender.appended_count(BATCH, start) == 3
+    assert appends.append(part, start=3) == [7]
+    appends.store.release()
+    assert bodies(appends.store) == [b"x", b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert appends.appender.appended_count(BATCH, start) == 7
+
+
+def test_a_full_disk_says_how_far_it_has_come_with_runs(
+    appends: Appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "FIRST_OF_QUEUE_COUNT", 0)
+    monkeypatch.setattr(appending, "SLICE_COUNT_MAX", 2)
+    part = appends.part(run("ab"), run("c"), run("de"))
+    steps = appends.appender.append(BATCH, [part], 0)
+    assert next(steps) == 2
+    appends.store.disk_full_reason = "the disk is full"
+    assert next(steps) == 2
+    with pytest.raises(DiskFullError, match="full"):
+        next(steps)
+    appends.store.disk_full_reason = None
+    assert appends.append(part, start=2) == [2, 5, 5]
+    appends.store.release()
+    assert bodies(appends.store) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 def test_messages_are_marked_with_their_batch_and_number(appends: Appends) -> None:

@@ -14,7 +14,7 @@ from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError
-from rockhopper.broker.sinks.staged_parts import messages
+from rockhopper.broker.sinks.staged_parts import items
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -24,7 +24,7 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.protocol.bodies.sinks import SinkMessage
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
 from tests.support.open_stores import bodies, put
 from tests.support.sink_rig import SINK, WHOLE, Sinks
 
@@ -174,14 +174,14 @@ async def test_a_part_that_cannot_be_read_for_once_is_read_again(
     monkeypatch.setattr("rockhopper.broker.sinks.publisher.RETRY_S", 0.0)
     failures = [600, 50]
 
-    def read(path: Path) -> Iterator[SinkMessage]:
+    def read(path: Path) -> Iterator[SinkMessage | SinkRun]:
         fails_at = failures.pop() if failures else -1
-        for number, message in enumerate(messages(path)):
+        for number, message in enumerate(items(path)):
             if number == fails_at:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             yield message
 
-    monkeypatch.setattr("rockhopper.broker.sinks.appender.messages", read)
+    monkeypatch.setattr("rockhopper.broker.sinks.appender.items", read)
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(0)
         await sinks.publish(0)

@@ -10,7 +10,7 @@ from rockhopper.broker.sinks.staged_parts import (
     entries,
     find_topics,
     is_part_name,
-    messages,
+    items,
     sink_key,
 )
 from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
@@ -62,7 +62,7 @@ def test_what_is_added_is_counted_and_read_again(tmp_path: Path) -> None:
     assert part is not None
     assert (part.message_count, part.sequence, part.topics) == (3, 2, {"a", "b", "c"})
     assert parts.size_bytes == part.size_bytes == part.path.stat().st_size
-    assert [message.topic for message in messages(part.path)] == ["a", "b", "c"]
+    assert [message.topic for message in items(part.path)] == ["a", "b", "c"]
     assert find_topics(part.path) == {"a", "b", "c"}
     again = opened(tmp_path).get(KEY)
     assert again is not None

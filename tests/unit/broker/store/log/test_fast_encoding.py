@@ -11,6 +11,8 @@ from rockhopper.broker.store.log.fast_encoding import crc32
 _NAMES = (
     "encode_plain",
     "encode_batch",
+    "encode_run",
+    "count_run",
     "message_ids",
     "put_entries",
     "put_timed_entries",
