@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_UNIQUE_KEY,
     SYSTEM_PROPERTIES,
 )
+from rockhopper.protocol.store.message_codec import BATCHED_SIZE_BYTES
 
 # A column of its own says these, and wins; without it they are taken out of the properties.
 _OF_COLUMNS = {
@@ -29,6 +31,7 @@ _OF_COLUMNS = {
 }
 # What other messages were through: it would make this one something that it is not.
 _HISTORY = (SYSTEM_PROPERTIES | {"RH_FINAL", "RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
+PROPERTIES_SIZE_BYTES_MAX = 32_767
 _SEPARATORS = "[\x01\x02]"
 
 
@@ -44,15 +47,73 @@ class Messages:
     born_ms: list[int]
     has_born: bool
     """Whether the frame says when they were born."""
-    properties: list[str]
-    bodies: list[bytes]
+    property_texts: pa.StringArray
+    body_bytes: pa.BinaryArray
     sizes: Any
     """Of body and properties, as an array of numpy."""
     is_delayed: Any
     """Which of them are delivered later; None if none is."""
 
     def __len__(self) -> int:
-        return len(self.bodies)
+        return len(self.body_bytes)
+
+    @cached_property
+    def properties(self) -> list[str]:
+        """The properties of each."""
+        found: list[str] = self.property_texts.to_pylist()
+        return found
+
+    @cached_property
+    def bodies(self) -> list[bytes]:
+        """The body of each."""
+        found: list[bytes] = self.body_bytes.to_pylist()
+        return found
+
+    def batch(self, rows: Any) -> bytes:
+        """The batch body (protocol.store.message_codec.batch) that holds some of them.
+
+        *rows* is an array of their numbers, or a slice.
+        """
+        bodies, texts = self.body_bytes, self.property_texts
+        if isinstance(rows, slice):
+            count = rows.stop - rows.start
+            bodies, texts = bodies.slice(rows.start, count), texts.slice(rows.start, count)
+        else:
+            bodies, texts = bodies.take(pa.array(rows)), texts.take(pa.array(rows))
+            count = len(rows)
+        texts = texts.cast(pa.binary())
+        heads = np.zeros(count, _BATCH_HEAD)
+        heads["body_size"] = pc.binary_length(bodies).to_numpy(zero_copy_only=False)
+        sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+        if sizes.max(initial=0) > PROPERTIES_SIZE_BYTES_MAX:
+            raise PipelineError(
+                f"a row has properties of {sizes.max()} bytes, and {PROPERTIES_SIZE_BYTES_MAX} are "
+                "the most: shorten keys, tags or properties, or put such values into the body"
+            )
+        heads["size"] = heads["body_size"] + sizes + BATCHED_SIZE_BYTES
+        flags = np.asarray(self.flags, np.int64)[rows]
+        if count and not -(2**31) <= flags.min() <= flags.max() < 2**31:
+            raise PipelineError(
+                f"a row has a flag from {flags.min()} to {flags.max()}, and flags have 32 bits: "
+                "correct the column 'flag'"
+            )
+        heads["flag"] = flags
+        parts = (_fixed(heads), bodies, _fixed(sizes.astype(">i2")), texts)
+        joined = pc.binary_join_element_wise(*parts, b"")
+        _, _, data = joined.buffers()
+        return bytes(memoryview(data)[: int(heads["size"].sum(dtype=np.int64))])
+
+
+_BATCH_HEAD = np.dtype(
+    [("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body_size", ">i4")]
+)
+
+
+def _fixed(values: Any) -> pa.BinaryArray:
+    """An array of numpy as bytes, one for each of its items."""
+    kind = pa.binary(values.dtype.itemsize)
+    whole = pa.FixedSizeBinaryArray.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    return whole.cast(pa.binary())
 
 
 def encode_messages(
@@ -100,8 +161,8 @@ def encode_messages(
         _flags(columns, count),
         [now] * count if born is None else pc.fill_null(_milliseconds(born), now).to_pylist(),
         born is not None,
-        properties.to_pylist(),
-        bodies.to_pylist(),
+        properties,
+        bodies,
         sizes.to_numpy(zero_copy_only=False).astype(np.int64),
         delayed,
     )

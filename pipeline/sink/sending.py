@@ -10,8 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
@@ -24,16 +27,17 @@ from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.staging import OVERHEAD_BYTES, check_refusal, writable
 from rockhopper.protocol.compression import compress_zlib
-from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
+_Rows = list[int] | range
 _REQUESTS_AT_A_TIME = 8
 _SINGLES_AT_A_TIME = 64
 
 
 @dataclass
 class _Request:
-    messages: list[OutgoingMessage]
+    message: OutgoingMessage
+    """One message, or a batch of them."""
     queue: MessageQueue | None
     size_bytes: int
 
@@ -79,7 +83,7 @@ class Sender:
 
     def _begin(self, requests: list[_Request]) -> _UnderWay:
         largest = max(requests, key=lambda request: request.size_bytes)
-        topic = largest.messages[0].topic
+        topic = largest.message.topic
         what = (
             f"messages could not be sent to {self._rules.nameserver}; the largest request of them "
             f"has {largest.size_bytes} bytes for the topic {topic!r}"
@@ -106,7 +110,7 @@ class Sender:
         if not requests:
             return
         limit = asyncio.Semaphore(
-            _REQUESTS_AT_A_TIME if len(requests[0].messages) > 1 else _SINGLES_AT_A_TIME
+            _REQUESTS_AT_A_TIME if requests[0].message.is_batch else _SINGLES_AT_A_TIME
         )
         by_queue: dict[object, list[_Request]] = defaultdict(list)
         for request in requests:
@@ -116,7 +120,7 @@ class Sender:
         async def send_in_order(row: list[_Request]) -> None:
             for request in row:
                 async with limit:
-                    await self._send_one(request)
+                    await self._sender.send(request.message, [request.message], request.queue)
                 done.add(id(request))
 
         tasks = [asyncio.ensure_future(send_in_order(row)) for row in by_queue.values()]
@@ -128,40 +132,21 @@ class Sender:
             await asyncio.gather(*tasks, return_exceptions=True)
             requests[:] = [request for request in requests if id(request) not in done]
 
-    async def _send_one(self, request: _Request) -> None:
-        first = request.messages[0]
-        if len(request.messages) == 1:
-            await self._sender.send(first, [first], request.queue)
-            return
-        unique_key = self._ids.next()
-        body = encode_batch(
-            (each.flag, each.body, each.properties.encode()) for each in request.messages
-        )
-        whole = OutgoingMessage(
-            first.topic,
-            body,
-            f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01true\x02",
-            unique_key,
-            first.born_time_ms,
-            is_batch=True,
-        )
-        await self._sender.send(whole, [whole], request.queue)
-
     def _requests(self, messages: Messages) -> list[_Request]:
         found: list[_Request] = []
         for (_, queue), rows in self._groups(messages).items():
             found += self._requests_of(messages, rows, queue)
         return found
 
-    def _groups(self, messages: Messages) -> dict[tuple[str, MessageQueue | None], list[int]]:
+    def _groups(self, messages: Messages) -> dict[tuple[str, MessageQueue | None], _Rows]:
         """Topic and queue -> rows, in order."""
         chosen = (messages.queue_ids, messages.broker_names, messages.sharding_keys)
         if self._rules.topic and all(each is None for each in chosen):
-            return {(self._rules.topic, None): list(range(len(messages)))}
+            return {(self._rules.topic, None): range(len(messages))}
         groups: dict[tuple[str, MessageQueue | None], list[int]] = defaultdict(list)
         for row, topic in enumerate(messages.topics):
             groups[topic, self._queue(messages, row)].append(row)
-        return groups
+        return dict(groups)
 
     def _queue(self, messages: Messages, row: int) -> MessageQueue | None:
         topic = messages.topics[row]
@@ -201,19 +186,15 @@ class Sender:
         return route
 
     def _requests_of(
-        self, messages: Messages, rows: list[int], queue: MessageQueue | None
+        self, messages: Messages, rows: _Rows, queue: MessageQueue | None
     ) -> list[_Request]:
-        topic = messages.topics[rows[0]]
-        over = self._rules.compress_over
+        alone = self._alone(messages, rows)
+        if alone is None:
+            return self._batches(messages, rows, queue)
         together: list[int] = []
         found: list[_Request] = []
         for row in rows:
-            if (
-                messages.has_born
-                or (messages.is_delayed is not None and messages.is_delayed[row])
-                or (over is not None and len(messages.bodies[row]) > over)
-                or topic[:1] == "%"
-            ):
+            if alone[row]:
                 if queue is not None and together:  # what is before it in its queue goes first
                     found += self._batches(messages, together, queue)
                     together = []
@@ -224,18 +205,43 @@ class Sender:
             found += self._batches(messages, together, queue)
         return found
 
+    def _alone(self, messages: Messages, rows: _Rows) -> Any:
+        """Which messages of all cannot go with others; None if each can."""
+        if messages.has_born or messages.topics[rows[0]].startswith("%"):
+            return np.ones(len(messages), bool)
+        over = self._rules.compress_over
+        alone = messages.is_delayed
+        if over is not None:
+            is_large = pc.greater(pc.binary_length(messages.body_bytes), over)
+            large = is_large.to_numpy(zero_copy_only=False)
+            alone = large if alone is None else alone | large
+        return alone if alone is not None and alone.any() else None
+
     def _batches(
-        self, messages: Messages, rows: list[int], queue: MessageQueue | None
+        self, messages: Messages, rows: _Rows, queue: MessageQueue | None
     ) -> list[_Request]:
-        sizes = messages.sizes if len(rows) == len(messages) else messages.sizes[rows]
-        return [
-            _Request(
-                [_outgoing(messages, row) for row in rows[start:end]],
-                queue,
-                int(sizes[start:end].sum()),
-            )
-            for start, end in pieces(sizes, self._rules.batch_bytes, OVERHEAD_BYTES)
-        ]
+        is_all = isinstance(rows, range)
+        sizes = messages.sizes if is_all else messages.sizes[rows]
+        found = []
+        for start, end in pieces(sizes, self._rules.batch_bytes, OVERHEAD_BYTES):
+            if end - start == 1:
+                outgoing = _outgoing(messages, rows[start])
+            else:
+                chosen = slice(start, end) if is_all else np.array(rows[start:end])
+                outgoing = self._whole(messages, rows[start], messages.batch(chosen))
+            found.append(_Request(outgoing, queue, int(sizes[start:end].sum())))
+        return found
+
+    def _whole(self, messages: Messages, first: int, body: bytes) -> OutgoingMessage:
+        unique_key = self._ids.next()
+        return OutgoingMessage(
+            messages.topics[first],
+            body,
+            f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01true\x02",
+            unique_key,
+            messages.born_ms[first],
+            is_batch=True,
+        )
 
     def _single(self, messages: Messages, row: int, queue: MessageQueue | None) -> _Request:
         outgoing = _outgoing(messages, row)
@@ -253,7 +259,7 @@ class Sender:
                     outgoing.flag,
                     SYS_FLAG_COMPRESSED_ZLIB,
                 )
-        return _Request([outgoing], queue, len(outgoing.body))
+        return _Request(outgoing, queue, len(outgoing.body))
 
 
 def _outgoing(messages: Messages, row: int) -> OutgoingMessage:

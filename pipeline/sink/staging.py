@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from rockhopper.client.errors import RequestRefusedError
@@ -21,6 +20,7 @@ from rockhopper.pipeline.sink.choice import choose_broker, choose_without_rows
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
 from rockhopper.pipeline.sink.home import keep_home, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.sink.runs import Runs
 from rockhopper.protocol.bodies.sinks import SinkPart, encode_sink_body
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -38,7 +38,6 @@ _FAULTS_OF_ROWS = frozenset(
         int(ResponseCode.TOPIC_NOT_EXIST),
     }
 )
-_encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class PartWriter:
         self._sequence = 0
         self._count = 0
         self._queues = QueueOfKey(self._remote, rules)
+        self._runs = Runs(self._queue_count, partition + batch_id)
         self._under_way: tuple[Future[Command], dict[str, str], bytes, str] | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
@@ -132,26 +132,19 @@ class PartWriter:
     def _add(self, messages: Messages) -> None:
         self._choose(set(messages.topics))
         queue_ids = self._queues.of(messages, self._broker)
-        rows = list(
-            zip(
-                messages.topics,
-                queue_ids,
-                messages.flags,
-                messages.born_ms,
-                messages.properties,
-                messages.bodies,
-                strict=True,
-            )
-        )
         for start, end in pieces(messages.sizes, self._rules.batch_bytes, OVERHEAD_BYTES):
             largest = start + int(messages.sizes[start:end].argmax())
             what = (
-                f"{end - start} messages, the largest of {len(messages.bodies[largest])} bytes for "
+                f"{end - start} messages, the largest of {messages.sizes[largest]} bytes for "
                 f"the topic {messages.topics[largest]!r}, could not be staged for the sink "
                 f"{self._sink_id!r}"
             )
-            self._stage(_encode(rows[start:end]), what)
+            items = self._runs.items(messages, queue_ids, start, end)
+            self._stage(encode_sink_body(items), what)
             self._count += end - start
+
+    def _queue_count(self, topic: str) -> int:
+        return self._queues.count(topic, self._broker)
 
     def _stage(self, body: bytes, what: str) -> None:
         """Send one request; the one before must have been answered, this one is not waited for."""
@@ -227,13 +220,14 @@ class QueueOfKey:
         known = self._known
         for topic, key in set(zip(messages.topics, keys, strict=True)):
             if key is not None and (topic, key) not in known:
-                known[topic, key] = abs(java_string_hash(key)) % self._count(topic, broker)
+                known[topic, key] = abs(java_string_hash(key)) % self.count(topic, broker)
         return [
             -1 if key is None else known[topic, key]
             for topic, key in zip(messages.topics, keys, strict=True)
         ]
 
-    def _count(self, topic: str, broker: str) -> int:
+    def count(self, topic: str, broker: str) -> int:
+        """How many queues of *topic* take messages there. Raises PipelineError if none does."""
         count = self._counts.get(topic)
         if count is None:
             route = self._rules.patience(

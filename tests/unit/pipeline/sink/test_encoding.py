@@ -14,6 +14,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
 from rockhopper.pipeline.sink.staging import part_ids
 from rockhopper.protocol.properties import decode_properties, encode_properties
+from rockhopper.protocol.store.message_codec import decode_batch
 
 MAP = pa.map_(pa.string(), pa.string())
 
@@ -41,6 +42,32 @@ def test_a_body_is_enough() -> None:
     assert messages.sharding_keys is None
     assert messages.is_delayed is None
     assert messages.sizes.tolist() == [6 + 12, 1 + 12]
+
+
+@given(
+    rows=st.lists(st.tuples(st.binary(max_size=40), st.text("ab c", max_size=9)), min_size=1),
+    data=st.data(),
+)
+def test_a_batch_holds_rows_as_the_protocol_says(
+    rows: list[tuple[bytes, str]], data: st.DataObject
+) -> None:
+    texts, tags = zip(*rows, strict=True)
+    flags = list(range(-1, len(rows) - 1))
+    messages = encoded(body=pa.array(texts, pa.binary()), tags=tags, flag=flags)
+    start = data.draw(st.integers(0, len(rows) - 1))
+    end = data.draw(st.integers(start + 1, len(rows)))
+    some = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1))
+    for chosen, numbers in ((slice(start, end), range(start, end)), (np.array(some), some)):
+        assert decode_batch(messages.batch(chosen)) == [
+            (flags[n], texts[n], messages.properties[n].encode()) for n in numbers
+        ]
+
+
+def test_properties_that_no_record_can_hold_are_refused() -> None:
+    messages = encoded(body=["a", "b"], tags=["t", "t" * 32_768])
+    assert decode_batch(messages.batch(slice(0, 1)))
+    with pytest.raises(PipelineError, match="32767 are the most: shorten"):
+        messages.batch(slice(0, 2))
 
 
 def test_every_column() -> None:

@@ -1,0 +1,91 @@
+"""Rows as a staged part carries them: runs of messages for one queue, where that is possible."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rockhopper.pipeline.sink.encoding import Messages
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
+
+RUN_COUNT_MIN = 64
+"""Rows that may go to any queue are not spread any thinner."""
+
+
+class Runs:
+    """Makes the items of SINK_STAGE requests, over all batches of a task."""
+
+    def __init__(self, queue_count: Callable[[str], int], first_turn: int = 0) -> None:
+        """*queue_count* tells how many queues of a topic take messages, where it is staged.
+
+        Rows for any queue go to them in turn, beginning with that of *first_turn*.
+        """
+        self._queue_count = queue_count
+        self._turn = first_turn
+
+    def items(
+        self, messages: Messages, queue_ids: Sequence[int], start: int, end: int
+    ) -> list[SinkMessage | SinkRun]:
+        """Rows [start, end), those for one queue in their order; queue −1 is any.
+
+        Raises:
+            PipelineError: a row cannot be stored.
+        """
+        if messages.has_born or messages.is_delayed is not None:
+            return list(_one_by_one(messages, queue_ids, start, end))
+        groups = _groups(messages, queue_ids, start, end)
+        if any(topic.startswith("%") for topic, _ in groups):
+            return list(_one_by_one(messages, queue_ids, start, end))
+        found: list[SinkMessage | SinkRun] = []
+        for (topic, queue_id), rows in groups.items():
+            if queue_id >= 0:
+                found.append(_run(messages, topic, queue_id, rows))
+            else:
+                found += self._spread(messages, topic, rows)
+        return found
+
+    def _spread(self, messages: Messages, topic: str, rows: Any) -> Iterator[SinkRun]:
+        count = self._queue_count(topic)
+        size = len(rows) if isinstance(rows, np.ndarray) else rows.stop - rows.start
+        run_count = min(count, max(size // RUN_COUNT_MIN, 1))
+        bounds = [size * number // run_count for number in range(run_count + 1)]
+        for first, last in pairwise(bounds):
+            if isinstance(rows, slice):
+                chosen: Any = slice(rows.start + first, rows.start + last)
+            else:
+                chosen = rows[first:last]
+            yield _run(messages, topic, self._turn % count, chosen)
+            self._turn += 1
+
+
+def _groups(
+    messages: Messages, queue_ids: Sequence[int], start: int, end: int
+) -> dict[tuple[str, int], Any]:
+    """Topic and queue -> rows, as ``Messages.batch`` takes them."""
+    if len(set(messages.topics)) == 1 and len(set(queue_ids)) == 1:
+        return {(messages.topics[start], queue_ids[start]): slice(start, end)}
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for row in range(start, end):
+        groups[messages.topics[row], queue_ids[row]].append(row)
+    return {key: np.array(rows) for key, rows in groups.items()}
+
+
+def _run(messages: Messages, topic: str, queue_id: int, rows: Any) -> SinkRun:
+    first = rows.start if isinstance(rows, slice) else rows[0]
+    return SinkRun(topic, queue_id, messages.born_ms[first], messages.batch(rows))
+
+
+def _one_by_one(
+    messages: Messages, queue_ids: Sequence[int], start: int, end: int
+) -> Iterator[SinkMessage]:
+    for row in range(start, end):
+        yield SinkMessage(
+            messages.topics[row],
+            queue_ids[row],
+            messages.flags[row],
+            messages.born_ms[row],
+            messages.properties[row],
+            messages.bodies[row],
+        )
