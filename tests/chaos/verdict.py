@@ -147,8 +147,8 @@ def _judge_order(ledger: Ledger, messages: list[Sighting], verdict: Verdict) -> 
             )
         times[one.topic, one.queue_id] = one.store_time_ms
         fact = ledger.facts.get((one.topic, one.body))
-        if fact is None or fact.order is None:
-            continue
+        if fact is None or fact.order is None or fact.acknowledged_s is None:
+            continue  # What nobody answered may have lain in a socket for a while.
         key, number = fact.order
         if number < last.get(key, -1):
             verdict.wrong.append(f"of {key} number {number} lies behind {last[key]}")

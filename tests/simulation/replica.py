@@ -91,6 +91,8 @@ class Node:
     paused_until_ms: float = 0.0
     checked: int = 0
     """Up to where its confirmed log was compared with what was ever confirmed."""
+    leads_epoch: int = 0
+    """In which it leads, 0 if it does not."""
     checked_epoch: int = 0
     """Of the truth that it was compared with."""
     may_lose: bool = False

@@ -155,6 +155,7 @@ class World:
         node = self.nodes[number]
         node.machine = None
         node.incarnation = ""
+        node.leads_epoch = 0
         node.may_lose = node.is_given_up = node.takes_no_sends = False
         for link in [each for each in self.links.values() if number in each.ends]:
             self._break(link)
@@ -510,19 +511,21 @@ class World:
 
     def _lead(self, node: Node, machine: Machine, action: actions.Lead) -> None:
         self.rules.elected(node, action.epoch)
+        node.leads_epoch = action.epoch
         node.checked = node.disk.log_start
         log = node.disk.log
         node.next_queue_offset = log[-1].queue_offset + 1 if log else 0
 
     def _resign(self, node: Node, machine: Machine, action: actions.Resign) -> None:
+        node.leads_epoch = 0
         for link in self.links.values():
             if link.ends[1] == node.id:
                 link.stream_offset = None
 
     def _confirm(self, node: Node, machine: Machine, action: actions.Confirm) -> None:
-        term = machine.term
-        epoch = term.epoch if term else machine.following.epoch
-        self.rules.confirmed(node, epoch, action.offset, is_master=term is not None)
+        # By then the machine may have resigned: that is another action, behind this one.
+        epoch = node.leads_epoch or machine.following.epoch
+        self.rules.confirmed(node, epoch, action.offset, is_master=node.leads_epoch > 0)
 
     def _alarm(self, node: Node, machine: Machine, action: actions.Alarm) -> None:
         self.rules.fenced(node, machine.standing.confirmed_offset, action.text)

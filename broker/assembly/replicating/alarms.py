@@ -86,7 +86,9 @@ class Alarms:
                 "that was seen before: the engine was put back from a backup. By that state "
                 "nobody may lead who was not in sync since; stop whoever leads, and let the one "
                 "with the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect "
-                "--unclean",
+                "--unclean. If one leads that has all of it, and others say nothing of this, "
+                "the engine was exchanged to and fro: have this replica seeded by it, rockhopper "
+                "ha reseed",
             )
         if text := _unclean(machine, view, state):
             yield UNCLEAN, text

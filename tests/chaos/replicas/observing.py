@@ -15,6 +15,7 @@ ANSWER_TIMEOUT_S = 1.0
 SETTLED_WITHIN_S = 60.0
 """Ten times what it takes on an idle machine."""
 SWITCHED_WITHIN_S = 10.0
+PUT_BACK_SAYS = "the engine was put back from a backup"
 
 Status = dict[str, Any]
 
@@ -85,6 +86,39 @@ class Observer:
                 timeout_s=SWITCHED_WITHIN_S,
             )
         await self.until(lambda: self.master not in (None, before), "led by another")
+
+    async def settle(self) -> None:
+        """Wait until all are in sync, and do meanwhile what alarms ask an operator for.
+
+        A replica that saw the set change in an engine from a backup takes no part when the engine
+        has its own data again: it is seeded by who leads.
+        """
+        seeded: set[int] = set()
+        while True:
+            await self.until(
+                lambda: self.is_whole_set() or bool(self._apart() - seeded),
+                "complete after the faults",
+            )
+            if self.is_whole_set():
+                return
+            async with Admin() as admin:
+                for number in self._apart() - seeded:
+                    seeded.add(number)
+                    await admin.request(
+                        self._addresses[number],
+                        RequestCode.CHANGE_REPLICA_SET,
+                        {"action": "reseed"},
+                        timeout_s=SWITCHED_WITHIN_S,
+                    )
+
+    def _apart(self) -> set[int]:
+        """Who follows nobody because of what the engine was, while another leads."""
+        return {
+            number
+            for number, status in self.statuses.items()
+            if self.master not in (None, number)
+            and any(PUT_BACK_SAYS in alarm for alarm in status["alarms"])
+        }
 
     def is_led(self) -> bool:
         """Whether one leads."""

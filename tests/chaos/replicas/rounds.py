@@ -131,7 +131,7 @@ class Round:
                 await asyncio.sleep(CALM_S)
                 await nemesis.run(self._steps)
                 nemesis.mend()
-                await observer.until(observer.is_whole_set, "complete after the faults")
+                await observer.settle()
                 await asyncio.sleep(CALM_S)
             found = await self._read_back(observer)
             await observer.until(observer.is_whole, "equal in the end")
