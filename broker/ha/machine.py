@@ -303,10 +303,12 @@ class Machine:
                 f"replica {replica_id} cannot take over: in sync besides this one are "
                 f"{', '.join(map(str, others)) or 'none'}"
             )
-        follower = term.followers.get(found[0])
-        if not follower or follower.link is None:
+        # Of one whose disk was exchanged, both stores may count.
+        followers = [term.followers.get(each) for each in found]
+        connected = [each for each in followers if each and each.link is not None]
+        if not connected:
             raise ValueError(f"replica {replica_id} is not connected")
-        return follower
+        return connected[0]
 
     def step_down(self, why: str, now_ms: int) -> None:
         """Lead no more; whoever may is elected, be it this one again."""

@@ -200,6 +200,15 @@ def test_a_replica_that_is_not_the_master_says_so() -> None:
     ]
 
 
+def test_the_store_that_is_connected_takes_over_of_two_that_have_one_id() -> None:
+    rig = Rig().lead(frozenset({A, B, Replica(2, "s0"), Replica(2, "s3")}))
+    rig.greet()
+    machine = rig.machine
+    machine.received(7, Ack(2, 100, True), 1000)
+    assert machine.best_successor() == 2
+    assert machine.successor(2).link == 7
+
+
 def test_a_replica_connects_as_soon_as_it_sees_who_leads() -> None:
     rig = Rig()
     rig.machine.saw(View(SetState(2, B, frozenset({B}), 1), 5, None), 0)
