@@ -140,8 +140,9 @@ bench-ha-beside: $(VENV)/.installed-test  ## the same faults on a set of ours an
 bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large requests, many topics and clients
 	$(BIN)/python -m benchmarks.stalls
 
-bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet (2 minutes)
+bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet, and beside Kafka (JDK, Maven)
 	$(BIN)/python -m benchmarks.spark_bench
+	$(BIN)/python -m benchmarks.spark_beside_kafka --save build/spark-beside-kafka.json
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
 	$(PYTEST) -q $(PARALLEL) -rs -m interop tests/interop
