@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rockhopper.client import Admin
 from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.bodies.queue_ranges import QueueRead
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
@@ -107,6 +108,12 @@ class OrdinaryPulls:
             timeout_s=self._timeout_s,
         )
         return read_answer(answer)
+
+
+def bulk_read(read: QueueRead) -> BulkRead:
+    """What one of many queues was answered with."""
+    has_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
+    return BulkRead(read.records, read.next_offset, read.min_offset, read.max_offset, has_moved)
 
 
 def read_answer(answer: Command) -> BulkRead:

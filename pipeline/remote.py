@@ -13,7 +13,8 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Coroutine, Iterable
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -25,15 +26,23 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, read_answer
+from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, bulk_read, read_answer
+from rockhopper.protocol.bodies.queue_ranges import (
+    QueueRange,
+    decode_queue_reads,
+    encode_queue_ranges,
+)
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.requests import encode_fields
-from rockhopper.protocol.requests.extensions import BulkPullRequest
+from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkPullRequest
 from rockhopper.protocol.store.message_codec import decode_messages
 
 _NOT_SUPPORTED = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+RANGES_AT_A_TIME = 1000
+_BEYOND_ANY = 1 << 62
 
 _Value = TypeVar("_Value")
 
@@ -48,6 +57,7 @@ class Remote:
         self.nameserver = nameserver
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
+        self.without_many: set[str] = set()
         self._masters: dict[str, str] = {}
         self._senders: dict[str, GroupSender] = {}
         self._loop = _background_loop()
@@ -144,12 +154,38 @@ class Remote:
 
     def ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         """What each queue holds: from (inclusive) and to (exclusive)."""
+        return self.run(self._about(queues, self._ranges(queues)))
 
-        async def ask() -> dict[MessageQueue, tuple[int, int]]:
-            found = await asyncio.gather(*(self.admin.range(queue) for queue in queues))
-            return {each.queue: (each.min_offset, each.max_offset) for each in found}
+    async def _ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        by_topic: dict[tuple[str, str], list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            by_topic[queue.broker_name, queue.topic].append(queue)
+        pieces = [
+            same[start : start + RANGES_AT_A_TIME]
+            for same in by_topic.values()
+            for start in range(0, len(same), RANGES_AT_A_TIME)
+        ]
+        found: dict[MessageQueue, tuple[int, int]] = {}
+        for some in await asyncio.gather(*map(self._ranges_of, pieces)):
+            found |= some
+        return found
 
-        return self.run(self._about(queues, ask()))
+    async def _ranges_of(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        """Those of queues of one topic of one broker: it tells them with any read, found or not."""
+        reads = None
+        if len(queues) > 1:
+            beyond = [Pull(queue, _BEYOND_ANY, _BEYOND_ANY + 1) for queue in queues]
+            reads = await self._read_many(beyond)
+        if reads is None or len(reads) < len(queues):
+            held = await asyncio.gather(*(self.admin.range(queue) for queue in queues))
+            return {
+                queue: (each.min_offset, each.max_offset)
+                for queue, each in zip(queues, held, strict=True)
+            }
+        return {
+            queue: (read.min_offset, read.max_offset)
+            for queue, read in zip(queues, reads, strict=True)
+        }
 
     def offsets_at(self, queues: list[MessageQueue], time_ms: int) -> dict[MessageQueue, int]:
         """The first offset of each queue that was stored at a time or later, else its end."""
@@ -235,6 +271,45 @@ class Remote:
     def begin_read(self, wanted: Pull) -> Future[BulkRead]:
         """The same without waiting; ``result`` has the answer."""
         return self.begin(self._about([wanted.queue], self._read(wanted)))
+
+    def begin_reads(self, wanted: Sequence[Pull]) -> Future[list[BulkRead]]:
+        """Read many queues of one topic of one broker; what comes back is of the first of them.
+
+        There is one answer at least. Filters are not looked at.
+        """
+        queues = [each.queue for each in wanted]
+        return self.begin(self._about(queues, self._read_queues(wanted)))
+
+    async def _read_queues(self, wanted: Sequence[Pull]) -> list[BulkRead]:
+        reads = await self._read_many(wanted) if len(wanted) > 1 else None
+        return reads or [await self._read(wanted[0])]
+
+    async def _read_many(self, wanted: Sequence[Pull]) -> list[BulkRead] | None:
+        """Answers to the first of *wanted*; None from a broker that reads one queue at a time."""
+        first = wanted[0]
+        address = await self.admin.offsets.address(first.queue)
+        if address in self.without_many:
+            return None
+        fields = BulkPullQueuesRequest(
+            topic=first.queue.topic,
+            max_bytes=first.bytes_max,
+            consumer_group=first.group,
+            topic_id=first.topic_id or None,
+        )
+        answer = await self.admin.request(
+            address,
+            RequestCode.BULK_PULL_QUEUES,
+            encode_fields(fields),
+            encode_queue_ranges(
+                [QueueRange(each.queue.queue_id, each.offset, each.end) for each in wanted]
+            ),
+            accept=frozenset({ResponseCode.SUCCESS, _NOT_SUPPORTED}),
+            timeout_s=self._timeout_s,
+        )
+        if answer.code == _NOT_SUPPORTED:
+            self.without_many.add(address)
+            return None
+        return [bulk_read(each) for each in decode_queue_reads(answer.body)]
 
     async def _read(self, wanted: Pull) -> BulkRead:
         queue = wanted.queue

@@ -205,6 +205,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         ),
         # Jobs (ours alone)
         Code.BULK_PULL: serves(bulk.process, *needs.PULLED_IN_BULK),
+        Code.BULK_PULL_QUEUES: serves(bulk.process_queues, *needs.PULLED_IN_BULK),
         Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
         Code.SINK_STAGE: serves(sinks.stage, *needs.STAGED),
         Code.SINK_PUBLISH: serves(sinks.publish, needs.OF_SINK),

@@ -9,7 +9,16 @@ The body of an answer to a pull holds the same records as a file of the log does
 
 from rockhopper.pipeline.decoder.decode import BATCH_ROWS_MAX, Decoder, decode
 from rockhopper.pipeline.decoder.records import Records, pick, read_records
-from rockhopper.pipeline.decoder.walk import Buffer, Offsets, Stop, Walk, is_record, resync, walk
+from rockhopper.pipeline.decoder.walk import (
+    Buffer,
+    Offsets,
+    Stop,
+    Walk,
+    are_in_row,
+    is_record,
+    resync,
+    walk,
+)
 
 __all__ = [
     "BATCH_ROWS_MAX",
@@ -19,6 +28,7 @@ __all__ = [
     "Records",
     "Stop",
     "Walk",
+    "are_in_row",
     "decode",
     "is_record",
     "pick",

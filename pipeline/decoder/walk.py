@@ -23,6 +23,7 @@ from rockhopper.protocol.store.record_head import (
     SYS_FLAG_AT,
     body_start,
 )
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -107,6 +108,21 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
     if at >= end:
         return Walk(found, at, None)
     return Walk(found, *_why_stopped(buffer, at, size_bytes - at))
+
+
+def are_in_row(buffer: Buffer, offsets: Offsets, first: int, end: int) -> bool:
+    """Whether these records, as ``walk`` finds them, have the queue offsets [first, end), in order.
+
+    Records that hold a batch, which has several, do not.
+    """
+    if len(offsets) != end - first:
+        return False
+    for queue_offset, at in enumerate(offsets.tolist(), first):
+        if _INT64.unpack_from(buffer, at + QUEUE_OFFSET_AT) != (queue_offset,):
+            return False
+        if _INT32.unpack_from(buffer, at + SYS_FLAG_AT)[0] & SYS_FLAG_INNER_BATCH:
+            return False
+    return True
 
 
 def _equal_records(buffer: Buffer, at: int, size: int, magic: int, last_start: int) -> Offsets:

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rockhopper.pipeline.decoder import decode, walk
+from rockhopper.pipeline.decoder import are_in_row, decode, walk
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.rules import Rules
@@ -19,6 +20,13 @@ from rockhopper.pipeline.schema import arrow_schema
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 
 _log = logging.getLogger(__name__)
+
+TOGETHER_MAX = 1000
+TOGETHER_COUNT_MAX = 20_000
+"""So many ranges, and messages, are asked for at once."""
+ONE_OF_FEW_SIZE_BYTES_MAX = 1 << 16
+FEW_SIZE_BYTES_MAX = 1 << 20
+"""A larger read is decoded alone; so many bytes are decoded together."""
 
 _FAIL = (
     "if that is expected, set failOnDataLoss=false to go on without them; otherwise see that the "
@@ -32,47 +40,72 @@ def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBa
     Raises:
         PipelineError: a broker stays away, messages are missing, or some cannot be decoded.
     """
-    reading = _Reading(ranges, rules)
-    for wanted, read in reading:
-        yield from _batches(wanted, read, rules)
+    few = Few(rules)
+    for wanted, read in _Reading(ranges, rules):
+        if few.take(wanted, read):
+            continue
+        yield from few.batches()
+        if not few.take(wanted, read):
+            yield from _batches(wanted, read, rules)
+    yield from few.batches()
 
 
 class _Reading:
-    """Reads ranges one after the other, with one read under way while another is decoded."""
+    """Reads ranges one after the other, with one read under way while another is decoded.
+
+    Short ranges of one topic are read together.
+    """
 
     def __init__(self, ranges: tuple[Range, ...], rules: Rules) -> None:
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
         self._left = list(reversed(ranges))
+        self._reads_many = not rules.is_filtered and rules.pull_count is None
 
     def __iter__(self) -> Iterator[tuple[Range, BulkRead]]:
         """What was read, and the rest of the range that it is the start of."""
-        wanted = self._next(None)
+        wanted = self._next()
         under_way = self._begin(wanted) if wanted else None
-        while wanted is not None:
-            read = self._finish(wanted, under_way)
-            if read.has_moved or read.next_offset <= wanted.begin:
-                found = None
-                behind = _skipped(wanted, read, self._rules)
-            else:
-                found = (wanted, read)
-                behind = read.next_offset
-            wanted = self._next(replace(wanted, begin=behind))
+        while wanted:
+            found: list[tuple[Range, BulkRead]] = []
+            reads = self._finish(wanted, under_way)
+            rest = list(wanted[len(reads) :])
+            for each, read in zip(wanted, reads, strict=False):
+                if read.has_moved or read.next_offset <= each.begin:
+                    behind = _skipped(each, read, self._rules)
+                else:
+                    found.append((each, read))
+                    behind = read.next_offset
+                if behind < each.end:
+                    rest.insert(0, replace(each, begin=behind))
+            self._left += reversed(rest)
+            wanted = self._next()
             under_way = self._begin(wanted) if wanted else None
-            if found is not None:
-                yield found
+            yield from found
 
-    def _next(self, rest: Range | None) -> Range | None:
-        if rest is not None and rest.count > 0:
-            return rest
-        return self._left.pop() if self._left else None
+    def _next(self) -> tuple[Range, ...]:
+        """What is read at once; nothing at the end."""
+        if not self._left:
+            return ()
+        first = self._left.pop()
+        found, count = [first], first.count
+        while self._reads_many and self._left and len(found) < TOGETHER_MAX:
+            other = self._left[-1]
+            count += other.count
+            if count > TOGETHER_COUNT_MAX or _place(other) != _place(first):
+                break
+            found.append(self._left.pop())
+        return tuple(found)
 
-    def _begin(self, wanted: Range) -> Future[BulkRead]:
+    def _begin(self, wanted: tuple[Range, ...]) -> Future[list[BulkRead]]:
+        return self._remote.begin_reads([self._pull(each) for each in wanted])
+
+    def _pull(self, wanted: Range) -> Pull:
         rules = self._rules
         end = wanted.end
         if rules.pull_count is not None:
             end = min(end, wanted.begin + rules.pull_count)
-        pull = Pull(
+        return Pull(
             wanted.queue,
             wanted.begin,
             end,
@@ -82,21 +115,74 @@ class _Reading:
             rules.expression_type,
             wanted.topic_id,
         )
-        return self._remote.begin_read(pull)
 
-    def _finish(self, wanted: Range, under_way: Future[BulkRead] | None) -> BulkRead:
+    def _finish(
+        self, wanted: tuple[Range, ...], under_way: Future[list[BulkRead]] | None
+    ) -> list[BulkRead]:
         first = [under_way]
 
-        def attempt() -> BulkRead:
+        def attempt() -> list[BulkRead]:
             return result((first.pop() if first else None) or self._begin(wanted))
 
-        what = f"{wanted.queue} could not be read from offset {wanted.begin} on"
+        what = f"{wanted[0].queue} could not be read from offset {wanted[0].begin} on"
         try:
             return self._rules.patience(what, attempt)
         except PipelineError as error:
             if not is_unknown_topic(error):
                 raise
-            return _without_topic(wanted, error, self._rules)
+            return [_without_topic(each, error, self._rules) for each in wanted]
+
+
+def _place(wanted: Range) -> tuple[str, str, str]:
+    return wanted.queue.broker_name, wanted.queue.topic, wanted.topic_id
+
+
+class Few:
+    """Reads that hold a few messages each, decoded together: a batch costs as much for one."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._bodies: list[bytes] = []
+        self._offsets: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        self._size_bytes = 0
+        self._broker = ""
+
+    def take(self, wanted: Range, read: BulkRead) -> bool:
+        """Take a read in, or tell that it cannot be, or not before ``batches``.
+
+        It is taken if its records are just those that were asked for, one behind the other.
+        """
+        if self._bodies and (
+            wanted.queue.broker_name != self._broker or self._size_bytes > FEW_SIZE_BYTES_MAX
+        ):
+            return False
+        if len(read.body) > ONE_OF_FEW_SIZE_BYTES_MAX or self._rules.is_filtered:
+            return False
+        found = walk(read.body, 0, len(read.body))
+        end = min(read.next_offset, wanted.end)
+        if found.problem is not None or not are_in_row(read.body, found.offsets, wanted.begin, end):
+            return False
+        self._broker = wanted.queue.broker_name
+        self._bodies.append(read.body)
+        self._offsets.append(found.offsets + self._size_bytes)
+        self._size_bytes += len(read.body)
+        return True
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The messages of all that was taken, which are let go. Raises PipelineError."""
+        if not self._bodies:
+            return
+        body, offsets = b"".join(self._bodies), np.concatenate(self._offsets)
+        self._bodies, self._offsets, self._size_bytes = [], [], 0
+        rules = self._rules
+        yield from decode(
+            body,
+            offsets,
+            rules.columns,
+            broker_name=self._broker,
+            decompress=rules.decompress,
+            crc=rules.crc,
+        )
 
 
 def _without_topic(wanted: Range, error: PipelineError, rules: Rules) -> BulkRead:

@@ -24,6 +24,17 @@ class BulkPullRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=
     """Of TOPIC_IDS (70007): read from this topic only, not from a later one of its name."""
 
 
+class BulkPullQueuesRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """BULK_PULL_QUEUES (70009), of queues that its body names."""
+
+    topic: str
+    max_bytes: Int32 = 4 << 20
+    """Of all records together; one read is answered in any case."""
+    consumer_group: str | None = None
+    topic_id: str | None = None
+    """As in BULK_PULL."""
+
+
 class SinkStageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
     """SINK_STAGE (70002)."""
 

@@ -10,7 +10,7 @@ from rockhopper.client import Message, Producer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead, Pull
-from rockhopper.pipeline.remote import Remote
+from rockhopper.pipeline.remote import Remote, result
 from rockhopper.protocol.store.message_codec import decode_messages
 
 MESSAGES = 3000
@@ -61,6 +61,29 @@ async def test_queues_and_what_they_hold(remote: Remote) -> None:
     assert sum(high - low for low, high in ranges.values()) == MESSAGES
     assert await asyncio.to_thread(remote.queues, "unknown") == []
     assert "T" in await asyncio.to_thread(remote.topics)
+
+
+async def test_ends_of_queues_are_told_one_by_one_where_a_broker_cannot_tell_many(
+    remote: Remote,
+) -> None:
+    queues = await asyncio.to_thread(remote.queues, "T")
+    ranges = await asyncio.to_thread(remote.ranges, queues)
+    remote.without_many.add(await remote_address(remote, queues[0]))
+    assert await asyncio.to_thread(remote.ranges, queues) == ranges
+
+
+@pytest.mark.parametrize("knows_many", [True, False])
+async def test_many_queues_are_read_at_once(remote: Remote, knows_many: bool) -> None:
+    queues = await asyncio.to_thread(remote.queues, "T")
+    ranges = await asyncio.to_thread(remote.ranges, queues)
+    if not knows_many:
+        remote.without_many.add(await remote_address(remote, queues[0]))
+    wanted = [Pull(queue, 3, min(ranges[queue][1], 9)) for queue in queues if ranges[queue][1] > 3]
+    found = await asyncio.to_thread(lambda: result(remote.begin_reads(wanted)))
+    assert len(found) == (len(wanted) if knows_many else 1)
+    for pull, read in zip(wanted, found, strict=False):
+        assert offsets(read) == list(range(3, pull.end))
+        assert (read.next_offset, read.has_moved) == (pull.end, False)
 
 
 async def full_queue(remote: Remote) -> tuple[MessageQueue, int]:

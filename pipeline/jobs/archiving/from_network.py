@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
@@ -36,10 +37,10 @@ class NetworkWork:
         """Write the messages of a task's ranges. Raises PipelineError."""
         number, ranges = task
         writer = SplitWriter(self.target, number)
-        for wanted in ranges:
-            for batch in read_ranges((wanted,), self.rules):
+        for topic, same in groupby(ranges, lambda wanted: wanted.queue.topic):
+            for batch in read_ranges(tuple(same), self.rules):
                 if batch.num_rows:
-                    writer.add(wanted.queue.topic, batch)
+                    writer.add(topic, batch)
         return writer.finish()
 
 

@@ -27,6 +27,27 @@ def test_everything_that_is_there(broker: PipelineBroker, topic: str) -> None:
     assert read(broker, topic, maxRecordsPerPartition=3, pullMaxBytes=300) == numbered(0, 60)
 
 
+def test_a_topic_of_many_queues_is_read_in_few_batches(broker: PipelineBroker) -> None:
+    queues = 200
+    broker.run(broker.admin.create_topic("wide", queues=queues))
+    for queue_id in range(queues):
+        broker.send("wide", numbered(3 * queue_id, 3 * queue_id + 3), queue_id)
+    reader = NetworkReader(read_rules(options(broker, "wide"), streaming=False))
+    (partition,) = reader.partitions()
+    batches = list(reader.read(partition))
+    assert [batch.num_rows for batch in batches] == [3 * queues]
+    bodies = batches[0].column("body").to_pylist()
+    assert [body.decode() for body in bodies] == numbered(0, 3 * queues)
+    # A few of them, a filter, and limits that a queue does not fit into.
+    starting = json.dumps({"wide": {str(n): n % 3 for n in range(queues)}})
+    assert len(read(broker, "wide", startingOffsets=starting)) == 3 * queues - sum(
+        n % 3 for n in range(queues)
+    )
+    assert read(broker, "wide", pullMaxBytes=300) == numbered(0, 3 * queues)
+    assert read(broker, "wide", pullBatchSize=2) == numbered(0, 3 * queues)
+    assert read(broker, "wide", subExpression="none") == []
+
+
 def test_an_empty_topic(broker: PipelineBroker, topic: str) -> None:
     reader = NetworkReader(read_rules(options(broker, topic), streaming=False))
     partitions = reader.partitions()

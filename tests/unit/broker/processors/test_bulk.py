@@ -2,6 +2,11 @@
 
 import pytest
 
+from rockhopper.protocol.bodies.queue_ranges import (
+    QueueRange,
+    decode_queue_reads,
+    encode_queue_ranges,
+)
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -86,3 +91,57 @@ async def test_what_makes_no_sense_is_refused(
 async def test_the_topic_of_an_id_is_read(filled: ServedBroker) -> None:
     topic_id = filled.topic_ids.get("orders", 0)
     assert len(numbers(await bulk(filled, topicId=topic_id))) == 100
+
+
+async def queues(broker: ServedBroker, *ranges: QueueRange, **fields: str) -> Command:
+    body = encode_queue_ranges(list(ranges))
+    return await broker.ask(RequestCode.BULK_PULL_QUEUES, {"topic": "orders"} | fields, body)
+
+
+async def test_many_queues_come_in_one_answer(filled: ServedBroker) -> None:
+    filled.put("orders", b"100", queue_id=2)
+    wanted = [
+        QueueRange(0, 10, 13),
+        QueueRange(1, 0, 5),
+        QueueRange(2, 0, 1),
+        QueueRange(0, 500, 501),
+    ]
+    answer = await queues(filled, *wanted)
+    assert answer.code == ResponseCode.SUCCESS
+    reads = decode_queue_reads(answer.body)
+    assert [(read.code, read.next_offset, read.max_offset) for read in reads] == [
+        (ResponseCode.SUCCESS, 13, 100),
+        (ResponseCode.PULL_NOT_FOUND, 0, 0),
+        (ResponseCode.SUCCESS, 1, 1),
+        (ResponseCode.PULL_OFFSET_MOVED, 100, 100),
+    ]
+    bodies = [[m.body for m in decode_messages(read.records)] for read in reads]
+    assert bodies == [[b"10", b"11", b"12"], [], [b"100"], []]
+
+
+async def test_as_many_queues_come_as_fit(filled: ServedBroker) -> None:
+    wanted = [QueueRange(0, number, number + 1) for number in range(100)]
+    answer = await queues(filled, *wanted, maxBytes="1000")
+    reads = decode_queue_reads(answer.body)
+    assert 1 < len(reads) < 20
+    assert sum(len(read.records) for read in reads[:-1]) < 1000
+    (one,) = decode_queue_reads((await queues(filled, *wanted, maxBytes="1")).body)
+    assert one.next_offset == 1
+    whole = decode_queue_reads((await queues(filled, *wanted)).body)
+    assert [read.next_offset for read in whole] == list(range(1, 101))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fields", "code"),
+    [
+        (QueueRange(0, 0, 1), {"maxBytes": "0"}, ResponseCode.INVALID_PARAMETER),
+        (QueueRange(0, 5, 5), {}, ResponseCode.INVALID_PARAMETER),
+        (QueueRange(99, 0, 1), {}, ResponseCode.INVALID_PARAMETER),
+        (QueueRange(0, 0, 1), {"topic": "none"}, ResponseCode.TOPIC_NOT_EXIST),
+        (QueueRange(0, 0, 1), {"topicId": "another"}, ResponseCode.TOPIC_NOT_EXIST),
+    ],
+)
+async def test_what_is_wrong_with_any_queue_is_refused(
+    filled: ServedBroker, wanted: QueueRange, fields: dict[str, str], code: int
+) -> None:
+    assert (await queues(filled, QueueRange(0, 0, 1), wanted, **fields)).code == code

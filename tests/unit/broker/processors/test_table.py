@@ -45,7 +45,7 @@ FOR_EVERYBODY = {
 }
 POP = {200_050, 200_051, 200_052, 200_053, 200_054, 200_055, 200_151}
 # Ours: jobs read in bulk and write in whole batches.
-FOR_EVERYBODY |= {70_001, 70_002, 70_003, 70_004, 70_005, 70_007, 70_008}
+FOR_EVERYBODY |= {70_001, 70_002, 70_003, 70_004, 70_005, 70_007, 70_008, 70_009}
 FOR_EVERYBODY |= POP | {code & 0xFFFF for code in POP} | {400}
 
 
@@ -121,6 +121,7 @@ async def test_every_row_names_an_action_and_what_it_is_about(
         (Code.GET_ALL_TOPIC_CONFIG, [("Administer", "Cluster:*"), ("List", "Topic:*")]),
         (Code.UPDATE_BROKER_CONFIG, [("Administer", "Cluster:*"), ("Update", "Cluster:*")]),
         (Code.BULK_PULL, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (Code.BULK_PULL_QUEUES, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
     ],
 )
 async def test_what_is_asked_for_a_request(

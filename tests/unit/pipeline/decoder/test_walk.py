@@ -2,10 +2,12 @@
 
 import struct
 
+import numpy as np
 import pytest
 
-from rockhopper.pipeline.decoder.walk import Stop, is_record, resync, walk
+from rockhopper.pipeline.decoder.walk import Stop, are_in_row, is_record, resync, walk
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK, MAGIC_V1
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 from tests.support.records import encode_message
 
 BASE = 4096
@@ -37,6 +39,21 @@ def test_every_record_is_found_whatever_sizes_follow_each_other(sizes: list[int]
     found = walk(data, 0, len(data))
     assert found.offsets.tolist() == starts
     assert (found.end, found.problem, found.stop) == (len(data), None, Stop.END)
+
+
+def test_records_in_a_row_have_just_the_queue_offsets_of_a_range() -> None:
+    data, starts = b"", []
+    for queue_offset in (4, 5, 6):
+        starts.append(len(data))
+        data += encode_message(topic="T", queue_offset=queue_offset)
+    found = np.array(starts, np.int64)
+    assert are_in_row(data, found, 4, 7)
+    assert not are_in_row(data, found, 3, 6)
+    assert not are_in_row(data, found, 4, 8)
+    assert not are_in_row(data, found[[0, 2]], 4, 6)
+    assert are_in_row(b"", found[:0], 4, 4)
+    batch = encode_message(topic="T", queue_offset=4, sys_flag=SYS_FLAG_INNER_BATCH)
+    assert not are_in_row(batch, found[:1], 4, 5)
 
 
 @pytest.mark.parametrize("sizes", [[7] * 50, [*range(50)]])
