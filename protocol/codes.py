@@ -219,6 +219,8 @@ class RequestCode(IntEnum):
     TAKE_OVER = 70_011
     GET_REPLICA_SET = 70_012
     CHANGE_REPLICA_SET = 70_013
+    SINK_PREPARE = 70_014
+    SINK_DECIDE = 70_015
 
 
 class ResponseCode(IntEnum):

@@ -30,6 +30,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.sinks.shared_batches import SharedBatches
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
@@ -229,6 +230,7 @@ class ServingParts:
             ),
             owners=self.tables.sink_owners,
             homes=self.tables.sink_homes,
+            shared=SharedBatches(self.tables.sink_prepared, self.tables.sink_decisions),
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,
             now_ms=steady_ms,

@@ -8,7 +8,7 @@ from rockhopper.broker.later.delayed import DelayOffsetTable
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.sinks import SinkHomes, SinkOwners
+from rockhopper.broker.sinks import SinkDecisions, SinkHomes, SinkOwners, SinkPrepared
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
@@ -49,6 +49,8 @@ class Tables(Part):
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)
         self.sink_homes = SinkHomes(layout.sink_homes, now_ms=now_ms)
+        self.sink_prepared = SinkPrepared(layout.sink_prepared, now_ms=now_ms)
+        self.sink_decisions = SinkDecisions(layout.sink_decisions, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
         self.others: tuple[JsonTable, ...] = ()
@@ -64,6 +66,8 @@ class Tables(Part):
             self.delay_offsets,
             self.sink_owners,
             self.sink_homes,
+            self.sink_prepared,
+            self.sink_decisions,
             self.topic_ids,
         )
 

@@ -1,4 +1,4 @@
-"""The sink codes, 70002 to 70005 and 70008: stage a batch, publish it once, ask, give up, note.
+"""The sink codes (70002 to 70005, 70008, 70014, 70015): stage a batch, publish it once, and so on.
 
 What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells it to those who write
 clients.
@@ -31,6 +31,8 @@ from rockhopper.protocol.bodies.sinks import (
     decode_sink_item,
     decode_sink_part_names,
     decode_sink_parts,
+    decode_sink_shares,
+    encode_sink_body,
     split_sink_items,
 )
 from rockhopper.protocol.errors import MalformedBatchError
@@ -45,6 +47,7 @@ from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL, decode_properti
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import (
     SinkBatchRequest,
+    SinkDecideResponse,
     SinkHomeRequest,
     SinkPublishResponse,
     SinkStageRequest,
@@ -196,6 +199,36 @@ class SinkProcessors:
             raise IllegalOperation(str(error)) from None
         return Response(
             ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated))
+        )
+
+    async def prepare(self, request: Request) -> Response:
+        """70014: keep parts, on disk, until their batch is published."""
+        fields = request.fields(SinkBatchRequest)
+        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
+        try:
+            count, repeated = await self._sinks.prepare(
+                fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
+            )
+        except SinkError as error:
+            raise IllegalOperation(str(error)) from None
+        return Response(
+            ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated))
+        )
+
+    async def decide(self, request: Request) -> Response:
+        """70015: decide which parts on which brokers make a batch, or ask."""
+        fields = request.fields(SinkBatchRequest)
+        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
+        shares = decode_sink_shares(request.body)
+        try:
+            batch_id, decided = await self._sinks.decide(
+                fields.sink_id, fields.batch_id, shares, fields.owner
+            )
+        except SinkError as error:
+            raise IllegalOperation(str(error)) from None
+        return Response(
+            ext=encode_fields(SinkDecideResponse(batch_id=batch_id)),
+            body=encode_sink_body(decided),
         )
 
     def status(self, request: Request) -> Response:

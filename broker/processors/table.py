@@ -212,6 +212,8 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.SINK_STATUS: serves(sinks.status, needs.OF_SINK),
         Code.SINK_ABORT: serves(sinks.abort, needs.OF_SINK),
         Code.SINK_HOME: serves(sinks.home, needs.OF_SINK),
+        Code.SINK_PREPARE: serves(sinks.prepare, needs.OF_SINK),
+        Code.SINK_DECIDE: serves(sinks.decide, needs.OF_SINK),
         # The broker
         Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
         Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),

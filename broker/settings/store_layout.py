@@ -136,6 +136,16 @@ class StoreLayout:
         return self.own / "sinks" / "homes.json"
 
     @property
+    def sink_prepared(self) -> Path:
+        """Which staged parts are kept until their batch is published."""
+        return self.own / "sinks" / "prepared.json"
+
+    @property
+    def sink_decisions(self) -> Path:
+        """Which parts on which brokers make the batch of a sink."""
+        return self.own / "sinks" / "decisions.json"
+
+    @property
     def quarantine(self) -> Path:
         """Where recovery keeps the bytes that it cut off."""
         return self.own / "quarantine"

@@ -3,7 +3,7 @@
 A job stages the parts of a batch, then publishes it under (sink id, batch id). See publisher.py.
 """
 
-from rockhopper.broker.sinks.notes import SinkHomes, SinkOwners
+from rockhopper.broker.sinks.notes import SinkDecisions, SinkHomes, SinkOwners, SinkPrepared
 from rockhopper.broker.sinks.publisher import SinkPublisher
 
-__all__ = ["SinkHomes", "SinkOwners", "SinkPublisher"]
+__all__ = ["SinkDecisions", "SinkHomes", "SinkOwners", "SinkPrepared", "SinkPublisher"]

@@ -1,4 +1,11 @@
-"""What a broker notes of sinks beside their batches: whose they are, and who else has them."""
+"""What a broker notes of sinks beside their batches: whose they are, and who else has them.
+
+Of a batch that is spread over several brokers, each notes which parts it has promised to keep, and
+the sink's home what was decided:
+
+    prepared.json    {"<sink id>": {"batchId": 41, "parts": ["0.1.ab", …]}, …}
+    decisions.json   {"<sink id>": {"batchId": 41, "brokers": {"broker-b": [["0.1.ab", 9]], …}}, …}
+"""
 
 from rockhopper.broker.tables.checked_table import CheckedTable
 
@@ -18,4 +25,22 @@ class SinkHomes(CheckedTable):
     lost = (
         "a sink that publishes on another broker may publish a batch here once more while that "
         "one is away: the list of sinks' brokers is damaged"
+    )
+
+
+class SinkPrepared(CheckedTable):
+    """Sink id -> the parts of its batch that are kept until it is published, whatever happens."""
+
+    lost = (
+        "a batch of a sink that is being published on several brokers may lose its parts here: the "
+        "list of parts that are kept for it is damaged"
+    )
+
+
+class SinkDecisions(CheckedTable):
+    """Sink id -> which parts on which brokers make its batch, until all of them are published."""
+
+    lost = (
+        "a batch of a sink that some brokers have published already may be staged anew and be "
+        "refused: the list of what was decided is damaged"
     )

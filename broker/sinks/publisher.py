@@ -29,6 +29,7 @@ from rockhopper.broker.loop.part import Part
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.notes import SinkHomes, SinkOwners
+from rockhopper.broker.sinks.shared_batches import SharedBatches
 from rockhopper.broker.sinks.staged_parts import (
     PartKey,
     StagedPart,
@@ -41,7 +42,7 @@ from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
-from rockhopper.protocol.bodies.sinks import SinkPart
+from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
 
 log = structlog.get_logger("broker.sinks")
 
@@ -64,6 +65,7 @@ class SinkPublisher(Part):
         *,
         owners: SinkOwners,
         homes: SinkHomes,
+        shared: SharedBatches,
         staged_bytes_max: int,
         expire_ms: int,
         now_ms: Callable[[], int],
@@ -72,6 +74,7 @@ class SinkPublisher(Part):
         self._appender = appender
         self._owners = owners
         self._homes = homes
+        self.shared = shared
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
         self._now_ms = now_ms
@@ -82,6 +85,8 @@ class SinkPublisher(Part):
         self._one_at_a_time = asyncio.Lock()
         self.on_intent: Callable[[Intent, list[Path]], Awaitable[None]] | None = None
         """Called once a batch is sure to be published, with the files of its parts."""
+        self.on_prepared: Callable[[list[Path]], Awaitable[None]] | None = None
+        """Called with the files of parts that are going to be kept."""
         self.on_published: Callable[[str, int, int], None] | None = None
         """Called with a sink, its last batch and the number of its messages."""
         self.confirmed: Callable[[], Awaitable[None]] | None = None
@@ -220,7 +225,7 @@ class SinkPublisher(Part):
     async def note_home(self, sink_id: str, broker: str) -> None:
         """Remember the other broker, on disk. Raises SinkError, OSError."""
         last = self.last_batch_id(sink_id)
-        if last >= 0:
+        if last >= 0 and self.home(sink_id) != broker:
             raise SinkError(f"sink {sink_id} has published batch {last} here, not on {broker}")
         if self.home(sink_id) != broker:
             self._homes.set(sink_id, broker)
@@ -235,10 +240,13 @@ class SinkPublisher(Part):
             )
 
     def abort(self, sink_id: str, batch_id: int, names: list[str]) -> None:
-        """Forget parts of a batch that is not being published, or all of them for no names."""
+        """Forget parts of a batch that is not being published, or all of them for no names.
+
+        Those that are kept until it is published stay.
+        """
         if (sink_id, batch_id) in self._publishing:
             return
-        keys = self._parts.keys(sink_key(sink_id), batch_id)
+        keys = set(self._parts.keys(sink_key(sink_id), batch_id)) - self.shared.keeps()
         self._discard([key for key in keys if not names or key[2] in names])
 
     def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
@@ -250,8 +258,9 @@ class SinkPublisher(Part):
         if topic is not None or not name:
             return
         self._appender.deleted.add(name)
-        busy = self._busy()
-        gone = [key for key in self._parts.for_topic(name) if key[:2] not in busy]
+        busy, kept = self._busy(), self.shared.keeps()
+        found = [key for key in self._parts.for_topic(name) if key not in kept]
+        gone = [key for key in found if key[:2] not in busy]
         if gone:
             log.warning("staged parts of sinks dropped: their topic was deleted", topic=name)
             self._discard(gone)
@@ -268,15 +277,16 @@ class SinkPublisher(Part):
         if self._published:
             self._published.clear()
             self._journal.save_published({})
+        self.shared.purge()
         for table in (self._owners, self._homes):
             for sink_id in list(table.entries):
                 table.forget(sink_id)
 
     def expire(self) -> None:
         """Forget parts that nobody added to or published for long."""
-        busy = self._busy()
-        stale = self._parts.untouched_since(self._now_ms() - self._expire_ms)
-        stale = [key for key in stale if key[:2] not in busy]
+        busy, kept = self._busy(), self.shared.keeps()
+        found = self._parts.untouched_since(self._now_ms() - self._expire_ms)
+        stale = [key for key in found if key[:2] not in busy and key not in kept]
         if stale:
             log.warning("staged parts of sinks expired", parts=len(stale))
             self._discard(stale)
@@ -285,6 +295,65 @@ class SinkPublisher(Part):
         paths = self._parts.forget(keys)
         if paths:
             remove_files(paths)
+
+    async def prepare(
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""
+    ) -> tuple[int, bool]:
+        """Keep parts until their batch is published; as ``publish``, which it is the half of.
+
+        Raises:
+            SinkError, StoreError, OSError: as ``publish``; they are not kept.
+        """
+        self._check_owner(sink_id, owner)
+        if (task := self._publishing.get((sink_id, batch_id))) is not None:
+            await asyncio.shield(task)
+        last, count = self._published.get(sink_id, (-1, 0))
+        if batch_id <= last:
+            await self._replicated()
+            return (count if batch_id == last else 0), True
+        if (held := self.shared.prepared_batch(sink_id)) > batch_id:
+            raise SinkError(
+                f"sink {sink_id} prepares batch {held} here, and this is batch {batch_id}: another "
+                "job writes under its id, so use another sink id"
+            )
+        staged = self._checked(sink_id, batch_id, parts)
+        await self._check_topics(sink_id, batch_id, staged)
+        await self._own(sink_id, owner)
+        paths = [part.path for part in staged]
+        if paths:
+            await self._on_disk(sink_id, batch_id, lambda: self._parts.sync(paths))
+        if self.on_prepared is not None:
+            await self.on_prepared(paths)
+        await self.shared.prepare(sink_id, batch_id, [part.name for part in parts])
+        return sum(part.message_count for part in parts), False
+
+    async def decide(
+        self, sink_id: str, batch_id: int, shares: SinkShares, owner: str = ""
+    ) -> tuple[int, SinkShares]:
+        """Decide which parts on which brokers make a batch; return what is decided.
+
+        That is of an earlier batch while it is not published here. Without *shares* nothing is
+        decided, and −1 returned if nothing was. Nothing is there to be decided of a batch that is
+        published.
+
+        Raises:
+            SinkError: the sink is another owner's.
+            StoreError, OSError: nobody knows whether it is decided.
+        """
+        self._check_owner(sink_id, owner)
+        if batch_id <= self.last_batch_id(sink_id):
+            await self._replicated()
+            return batch_id, {}
+        if shares and self.shared.decision(sink_id) is None:
+            await self._own(sink_id, owner)
+            await self.shared.decide(sink_id, batch_id, shares)
+        await self._replicated()
+        return self.shared.decision(sink_id) or (-1, {})
+
+    async def _own(self, sink_id: str, owner: str) -> None:
+        if owner and not self.owner(sink_id):
+            self._owners.set(sink_id, owner)
+            await self._owners.saved()
 
     async def publish(
         self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""
@@ -322,9 +391,7 @@ class SinkPublisher(Part):
             self._store.check_writable()
             staged = self._checked(sink_id, batch_id, parts)
             await self._check_topics(sink_id, batch_id, staged)
-            if owner and not self.owner(sink_id):
-                self._owners.set(sink_id, owner)
-                await self._owners.saved()
+            await self._own(sink_id, owner)
             paths = [part.path for part in staged]
             intent = Intent(
                 sink_id,
@@ -366,7 +433,10 @@ class SinkPublisher(Part):
 
     async def _check_topics(self, sink_id: str, batch_id: int, parts: list[StagedPart]) -> None:
         topics: set[str] = set()
+        kept = {f"{key[0]}-{key[1]}-{key[2]}.part" for key in self.shared.keeps()}
         for part in parts:
+            if part.path.name in kept:
+                continue  # It is too late to refuse them: they go with their topic.
             if part.topics is None:
                 part.topics = await asyncio.to_thread(find_topics, part.path)
             topics |= part.topics
@@ -385,18 +455,21 @@ class SinkPublisher(Part):
             self._parts.sync(paths)
             self._journal.save_intent(intent)
 
+        await self._on_disk(intent.sink_id, intent.batch_id, sync_and_save)
+
+    async def _on_disk(self, sink_id: str, batch_id: int, work: Callable[[], None]) -> None:
         try:
-            await asyncio.to_thread(sync_and_save)
+            await asyncio.to_thread(work)
         except OSError as error:
             if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
                 raise
             # What is on disk now is unknown, and a second fsync would not tell.
             self._journal.withdraw_intent()
-            self._discard(self._parts.keys(sink_key(intent.sink_id), intent.batch_id))
+            self._discard(self._parts.keys(sink_key(sink_id), batch_id))
             raise SinkError(
-                f"the disk did not keep the staged parts of batch {intent.batch_id} of sink "
-                f"{intent.sink_id} ({error.strerror}), and they are dropped: check the disk, then "
-                "run the batch again"
+                f"the disk did not keep the staged parts of batch {batch_id} of sink {sink_id} "
+                f"({error.strerror}), and they are dropped: check the disk, then run the batch "
+                "again"
             ) from error
 
     async def _append(self, intent: Intent, paths: list[Path]) -> None:
@@ -449,6 +522,7 @@ class SinkPublisher(Part):
                 log.error("a batch waits for the disk", sink=intent.sink_id, reason=str(error))
             await asyncio.sleep(RETRY_S)
         self._discard(self._parts.keys(sink_key(intent.sink_id), intent.batch_id))
+        self.shared.published(intent.sink_id, intent.batch_id)
 
 
 def _report_lost(intent: Intent, found: int) -> None:

@@ -7,6 +7,8 @@ SINK_STAGE     [message or run, …]
                queue id −1 lets the broker choose; properties as in SEND_MESSAGE (text)
 SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored
 SINK_ABORT     [part, …], none for all parts of the batch
+SINK_PREPARE   as SINK_PUBLISH
+SINK_DECIDE    {broker: [[part, message count], …], …}, or nothing to ask; the answer has the same
 """
 
 from collections.abc import Sequence
@@ -46,6 +48,9 @@ class SinkPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
     message_count: int
 
 
+SinkShares = dict[str, list[SinkPart]]
+"""The parts of a batch by the brokers that have them."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _raw_messages = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _message = msgspec.msgpack.Decoder(SinkMessage)
@@ -53,10 +58,11 @@ _run = msgspec.msgpack.Decoder(SinkRun)
 _ARRAY_OF_4 = 0x94
 _parts = msgspec.msgpack.Decoder(list[SinkPart])
 _names = msgspec.msgpack.Decoder(list[str])
+_shares = msgspec.msgpack.Decoder(SinkShares)
 
 
 def encode_sink_body(
-    value: Sequence[SinkMessage | SinkRun] | Sequence[SinkPart] | Sequence[str],
+    value: Sequence[SinkMessage | SinkRun] | Sequence[SinkPart] | Sequence[str] | SinkShares,
 ) -> bytes:
     """The body of a sink request."""
     return _encode(value)
@@ -85,6 +91,11 @@ def decode_sink_parts(body: bytes) -> list[SinkPart]:
 def decode_sink_part_names(body: bytes) -> list[str]:
     """The parts of a SINK_ABORT. Raises MalformedBodyError."""
     return _decode(_names, body) if body else []
+
+
+def decode_sink_shares(body: bytes) -> SinkShares:
+    """Either body of a SINK_DECIDE. Raises MalformedBodyError."""
+    return _decode(_shares, body) if body else {}
 
 
 def _decode(decoder: "msgspec.msgpack.Decoder[_Value]", body: bytes | msgspec.Raw) -> _Value:

@@ -53,7 +53,7 @@ class SinkStageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=Tru
 
 
 class SinkBatchRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """SINK_PUBLISH (70003) and SINK_ABORT (70005)."""
+    """SINK_PUBLISH (70003), SINK_ABORT (70005), SINK_PREPARE (70014) and SINK_DECIDE (70015)."""
 
     sink_id: str
     batch_id: Int64
@@ -65,6 +65,12 @@ class SinkPublishResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=T
 
     message_count: Int64
     repeated: bool
+
+
+class SinkDecideResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """The batch that the decision in the body is of; −1 if there is none."""
+
+    batch_id: Int64
 
 
 class SinkStatusRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

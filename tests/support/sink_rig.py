@@ -5,9 +5,16 @@ from typing import Any
 
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
+from rockhopper.broker.sinks import (
+    SinkDecisions,
+    SinkHomes,
+    SinkOwners,
+    SinkPrepared,
+    SinkPublisher,
+)
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.publisher import SinkError
+from rockhopper.broker.sinks.shared_batches import SharedBatches
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -29,7 +36,7 @@ class Sinks:
     """A publisher over a store of its own, and what it takes to use it."""
 
     def __init__(self, root: Path, **store: Any) -> None:
-        clock = Clock()
+        clock = self.clock = Clock()
         config = BrokerConfig()
         self.root = root
         self.store: MessageStore = open_store(root, clock, **(STORE_FILES | store))
@@ -44,12 +51,18 @@ class Sinks:
             store_host=STORE_HOST,
             suffix=b"CLUSTER\x01c\x02",
         )
+        self.prepared = SinkPrepared(root / "rockhopper" / "sinks" / "prepared.json")
+        self.decisions = SinkDecisions(root / "rockhopper" / "sinks" / "decisions.json")
+        self.tables = (self.prepared, self.decisions)
+        for table in self.tables:
+            table.load()
         self.publisher = SinkPublisher(
             root / "rockhopper" / "sinks",
             self.store,
             appender,
             owners=SinkOwners(root / "rockhopper" / "sinks" / "owners.json"),
             homes=SinkHomes(root / "rockhopper" / "sinks" / "homes.json"),
+            shared=SharedBatches(self.prepared, self.decisions),
             staged_bytes_max=1 << 30,
             expire_ms=3_600_000,
             now_ms=clock,
@@ -58,11 +71,16 @@ class Sinks:
 
     async def __aenter__(self) -> "Sinks":
         await self.store.start()
+        for table in self.tables:
+            table.start_saving()
         await self.publisher.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.publisher.close()
+        for table in self.tables:
+            await table.saved()
+            table.stop_saving()
         await self.store.close()
 
     def stage(self, batch_id: int) -> None:

@@ -29,6 +29,8 @@ class KeptTables(NamedTuple):
             tables.topic_ids,
             tables.sink_owners,
             tables.sink_homes,
+            tables.sink_prepared,
+            tables.sink_decisions,
             self.modes,
             *([] if self.values is None else [self.values]),
         )

@@ -19,6 +19,7 @@ from rockhopper.broker.assembly.state.state_records import (
     encode_part,
 )
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
+from rockhopper.broker.sinks.staged_parts import sink_key
 from rockhopper.broker.store.files import disk
 from rockhopper.protocol import fastjson
 
@@ -72,12 +73,10 @@ class SinkCopies:
             name: (last, count) for name, (last, count) in fastjson.loads(payload).items()
         }
         self._save(published)
-
-    def take_all(self, payload: bytes) -> None:
-        """Sinks have published just these, and none is at it. Raises OSError."""
-        self._journal.withdraw_intent()
-        self._save({name: (last, count) for name, (last, count) in fastjson.loads(payload).items()})
-        disk.remove_files(self._directory.glob(f"*{_SUFFIX}"))
+        for sink_id, (last, _) in fastjson.loads(payload).items():
+            # Those of a batch that was prepared, of which no intent tells.
+            found = self._directory.glob(f"{sink_key(sink_id)}-*{_SUFFIX}")
+            disk.remove_files(path for path in found if int(path.name.split("-")[1]) <= last)
 
     def _save(self, published: dict[str, tuple[int, int]]) -> None:
         disk.make_directories_durably(self._directory)

@@ -130,6 +130,7 @@ class StateWriter:
         parts.pop.lanes.on_noted = self._pop_noted
         parts.locks.on_changed = self._locked
         parts.sinks.on_intent, parts.sinks.on_published = self._intended, self._published
+        parts.sinks.on_prepared = self._tell_parts
         parts.sinks.confirmed = log.confirmed
         visibility = self._store.visibility
         visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
@@ -273,14 +274,17 @@ class StateWriter:
         self._log.note([(Kind.PURGED, fastjson.dumps([list(topics), end]).encode())], alone=True)
 
     async def _intended(self, intent: Intent, paths: list[Path]) -> None:
-        for piece in pieces_of_parts(paths):
-            self._log.note([piece])
-            self._log.flush()
-            await asyncio.sleep(0)
+        await self._tell_parts(paths)
         self._log.note([(Kind.INTENT, fastjson.dumps(msgspec.to_builtins(intent)).encode())])
         # Sure to be published, here or elsewhere: what follows waits for the replicas anyway.
         with contextlib.suppress(NotReplicatedError):
             await self._log.confirmed()
+
+    async def _tell_parts(self, paths: list[Path]) -> None:
+        for piece in pieces_of_parts(paths):
+            self._log.note([piece])
+            self._log.flush()
+            await asyncio.sleep(0)
 
     def _published(self, sink_id: str, batch_id: int, message_count: int) -> None:
         last = {sink_id: (batch_id, message_count)}

@@ -205,6 +205,8 @@ STORE_NOTHING = {
     Code.POLLING_INFO,
     Code.SINK_STAGE,
     Code.SINK_STATUS,
+    Code.SINK_PREPARE,
+    Code.SINK_DECIDE,
     Code.TOPIC_IDS,
     Code.SINK_ABORT,
     Code.SINK_HOME,

@@ -36,6 +36,8 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "topic-ids.json": ("orders", ["0123456789abcdef", 7]),
     "owners.json": ("sink", "somebody"),
     "homes.json": ("sink", "broker-b"),
+    "prepared.json": ("sink", {"batchId": 3, "parts": ["0.1.ab"]}),
+    "decisions.json": ("sink", {"batchId": 3, "brokers": {"broker-b": [["0.1.ab", 9]]}}),
     "messageRequestMode.json": ("orders@g", MODE),
     "kvConfig.json": ("namespace", {"key": "value"}),
     "subscriptions.json": ("g", {"fingerprint": 1, "subscriptions": [["orders", "TAG", "*", 3]]}),

@@ -11,6 +11,7 @@ from rockhopper.broker.assembly.state.state_records import (
     encode_part,
 )
 from rockhopper.broker.sinks.journal import SinkJournal
+from rockhopper.broker.sinks.staged_parts import sink_key
 
 INTENT = b'{"sinkId":"s","batchId":3,"messageCount":2,"parts":["a.part","b.part"],"fromOffset":17}'
 
@@ -51,14 +52,14 @@ def test_an_intent_stays_until_its_batch_is_published(directory: Path) -> None:
     assert not list(directory.glob("*.part"))
 
 
-def test_a_snapshot_takes_the_place_of_all(directory: Path) -> None:
-    copies, journal = SinkCopies(directory), SinkJournal(directory)
-    copies.take_part(encode_part("a.part", 0, b"x"))
-    copies.take_intent(INTENT)
-    copies.take_all(b'{"other":[8,1]}')
-    assert journal.load_intent() is None
-    assert journal.load_published() == {"other": (8, 1)}
-    assert not list(directory.glob("*.part"))
+def test_prepared_parts_go_when_their_batch_is_published(directory: Path) -> None:
+    copies, key = SinkCopies(directory), sink_key("s")
+    for name in (f"{key}-2-0.1.part", f"{key}-3-0.1.part", f"{sink_key('t')}-2-0.1.part"):
+        copies.take_part(encode_part(name, 0, b"x"))
+    copies.take_published(b'{"s":[2,9]}')
+    left = {path.name.split("-", 1)[1] for path in directory.glob("*.part")}
+    assert left == {"3-0.1.part", "2-0.1.part"}
+    assert not list(directory.glob(f"{key}-2-*"))
 
 
 def test_an_intent_that_makes_no_sense_is_refused(directory: Path) -> None:
