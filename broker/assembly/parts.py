@@ -28,9 +28,8 @@ from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.sinks import SinkPublisher
+from rockhopper.broker.sinks import SinkNotes, SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
-from rockhopper.broker.sinks.shared_batches import SharedBatches
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
@@ -228,9 +227,12 @@ class ServingParts:
                 store_host=store_host,
                 suffix=broker_properties(config),
             ),
-            owners=self.tables.sink_owners,
-            homes=self.tables.sink_homes,
-            shared=SharedBatches(self.tables.sink_prepared, self.tables.sink_decisions),
+            notes=SinkNotes(
+                self.tables.sink_owners,
+                self.tables.sink_homes,
+                self.tables.sink_prepared,
+                self.tables.sink_decisions,
+            ),
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,
             now_ms=steady_ms,

@@ -3,7 +3,20 @@
 A job stages the parts of a batch, then publishes it under (sink id, batch id). See publisher.py.
 """
 
-from rockhopper.broker.sinks.notes import SinkDecisions, SinkHomes, SinkOwners, SinkPrepared
+from rockhopper.broker.sinks.notes import (
+    SinkDecisions,
+    SinkHomes,
+    SinkNotes,
+    SinkOwners,
+    SinkPrepared,
+)
 from rockhopper.broker.sinks.publisher import SinkPublisher
 
-__all__ = ["SinkDecisions", "SinkHomes", "SinkOwners", "SinkPrepared", "SinkPublisher"]
+__all__ = [
+    "SinkDecisions",
+    "SinkHomes",
+    "SinkNotes",
+    "SinkOwners",
+    "SinkPrepared",
+    "SinkPublisher",
+]

@@ -7,6 +7,8 @@ the sink's home what was decided:
     decisions.json   {"<sink id>": {"batchId": 41, "brokers": {"broker-b": [["0.1.ab", 9]], …}}, …}
 """
 
+from typing import NamedTuple
+
 from rockhopper.broker.tables.checked_table import CheckedTable
 
 
@@ -44,3 +46,12 @@ class SinkDecisions(CheckedTable):
         "a batch of a sink that some brokers have published already may be staged anew and be "
         "refused: the list of what was decided is damaged"
     )
+
+
+class SinkNotes(NamedTuple):
+    """All of them."""
+
+    owners: SinkOwners
+    homes: SinkHomes
+    prepared: SinkPrepared
+    decisions: SinkDecisions

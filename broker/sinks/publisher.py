@@ -28,7 +28,7 @@ import structlog
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
-from rockhopper.broker.sinks.notes import SinkHomes, SinkOwners
+from rockhopper.broker.sinks.notes import SinkNotes
 from rockhopper.broker.sinks.shared_batches import SharedBatches
 from rockhopper.broker.sinks.staged_parts import (
     PartKey,
@@ -63,18 +63,15 @@ class SinkPublisher(Part):
         store: MessageStore,
         appender: BatchAppender,
         *,
-        owners: SinkOwners,
-        homes: SinkHomes,
-        shared: SharedBatches,
+        notes: SinkNotes,
         staged_bytes_max: int,
         expire_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._appender = appender
-        self._owners = owners
-        self._homes = homes
-        self.shared = shared
+        self._owners, self._homes = notes.owners, notes.homes
+        self.shared = SharedBatches(notes.prepared, notes.decisions)
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
         self._now_ms = now_ms

@@ -8,13 +8,13 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import (
     SinkDecisions,
     SinkHomes,
+    SinkNotes,
     SinkOwners,
     SinkPrepared,
     SinkPublisher,
 )
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.publisher import SinkError
-from rockhopper.broker.sinks.shared_batches import SharedBatches
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -60,9 +60,12 @@ class Sinks:
             root / "rockhopper" / "sinks",
             self.store,
             appender,
-            owners=SinkOwners(root / "rockhopper" / "sinks" / "owners.json"),
-            homes=SinkHomes(root / "rockhopper" / "sinks" / "homes.json"),
-            shared=SharedBatches(self.prepared, self.decisions),
+            notes=SinkNotes(
+                SinkOwners(root / "rockhopper" / "sinks" / "owners.json"),
+                SinkHomes(root / "rockhopper" / "sinks" / "homes.json"),
+                self.prepared,
+                self.decisions,
+            ),
             staged_bytes_max=1 << 30,
             expire_ms=3_600_000,
             now_ms=clock,
