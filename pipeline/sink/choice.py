@@ -1,13 +1,15 @@
-"""Which broker an exactly-once sink publishes on; where that is not certain, nothing is written.
+"""Which broker is the home of an exactly-once sink; where that is not certain, nothing is written.
 
-Publishing is atomic on one broker, and that broker alone knows what it has published. A batch that
-is repeated must come to it again, whatever broker is away then. So a sink has the one broker that
-has its topic, or that the option broker names, and goes nowhere else:
+A batch is spread over the brokers that have its topics. One of them is the sink's home, which
+decides what belongs to the batch and publishes it last, so that it knows what is published
+everywhere (docs/decisions/0013). A batch that is repeated must come to it again, whatever broker is
+away then. So a sink stays with its home:
 
-- A topic that several brokers take messages for is refused, unless the option names one of them.
+- It is the broker that the option broker names, to which all rows go then, or the first that has
+  rows of the first batch.
 - A topic that does not exist is refused: it may be on a broker that is away, and made on another it
   would let a batch in that the first one has published.
-- A sink whose earlier batches went to another broker is refused, and so is one that has batches of
+- A sink whose earlier batches have another home is refused, and so is one that has batches of
   somebody else, another streaming query for example. The broker remembers whose they are. Which
   broker it is the others remember for when it is away, and a file in the checkpoint (home.py).
 """
@@ -33,7 +35,7 @@ class SinkState(NamedTuple):
     owner: str = ""
     """Whose batches these are; blank if the broker does not know."""
     home: str = ""
-    """Which other broker publishes them; blank if this one was told of none."""
+    """Which broker publishes them, this one or another; blank if it was told of none."""
 
 
 def choose_broker(
@@ -42,12 +44,15 @@ def choose_broker(
     batch_id: int | None = None,
     *,
     topics: Collection[str] = (),
+    staged: Collection[str] = (),
     owner: str = "",
 ) -> str:
-    """The broker that a sink publishes on; *batch_id* if one is to be staged now, for *topics*.
+    """The home of a sink; *batch_id* if one is to be staged or published now, for *topics*.
+
+    A new sink's is one of the brokers *staged*, on which there are rows of the batch.
 
     Raises:
-        PipelineError: none can, the one that is wanted cannot, or it is not certain which it is.
+        PipelineError: none can be it, the one that is wanted cannot, or it is not certain which.
     """
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
 
@@ -55,44 +60,23 @@ def choose_broker(
         states = _states(remote, rules, sink_id)
         able = {name: state for name, state in states.items() if state is not None}
         if not able:
-            raise PipelineError(_unable(", ".join(states)))
+            raise PipelineError(unable(", ".join(states)))
         if rules.broker and rules.broker not in states:
             raise PipelineError(
                 f"there is no broker {rules.broker!r} to publish on: start it again if it is away "
                 "(on another a repeated batch would be stored twice), or correct the option "
                 f"broker if this sink has not published yet; there are {', '.join(states)}"
             ) from RouteNotFoundError(rules.broker)
-        homes = {topic: _homes(remote, rules, topic) for topic in topics}
-        chosen = _chosen(rules, sink_id, able, homes)
-        if chosen not in states:
-            raise PipelineError(
-                f"the broker {chosen!r}, which has the topic, is away: start it again"
-            ) from RouteNotFoundError(chosen)
+        homes = {topic: homes_of(remote, rules, topic) for topic in topics}
+        chosen = _chosen(rules, sink_id, able, homes, staged)
+        _check_home(sink_id, able)
         if chosen not in able:
-            raise PipelineError(_unable(chosen))
-        _check_home(sink_id, chosen, able)
+            raise PipelineError(unable(chosen))
         _check_batch(rules, sink_id, batch_id, able, chosen, owner)
         return chosen
 
     name = f" {rules.sink_id!r}" if rules.sink_id else ""
     return rules.patience(f"the sink{name} found no broker to publish on", ask)
-
-
-def choose_without_rows(rules: SinkRules, sink_id: str, batch_id: int, owner: str) -> str:
-    """The broker that is to remember a batch without rows; blank where only rows could tell which.
-
-    Unless it does, the next batch looks like one of a sink whose broker is away.
-
-    Raises:
-        PipelineError: as ``choose_broker``.
-    """
-    topics = (rules.topic,) if rules.topic else ()
-    if not topics and not rules.broker:
-        remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-        known = rules.patience("the brokers could not be asked for", remote.brokers)
-        if len({each.name for each in known if each.is_master}) > 1:
-            return ""
-    return choose_broker(rules, sink_id, batch_id, topics=topics, owner=owner)
 
 
 def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkState | None]:
@@ -117,7 +101,7 @@ def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkSta
     return states
 
 
-def _homes(remote: Remote, rules: SinkRules, topic: str) -> list[str]:
+def homes_of(remote: Remote, rules: SinkRules, topic: str) -> list[str]:
     """The brokers that take messages for a topic, those without a master included."""
     route = remote.route(topic)
     queues = () if route is None else (*route.write_queues, *route.masterless_queues)
@@ -135,8 +119,12 @@ def _chosen(
     sink_id: str,
     able: Mapping[str, SinkState],
     homes: Mapping[str, list[str]],
+    staged: Collection[str],
 ) -> str:
-    used = [name for name, state in able.items() if state.last_batch >= 0]
+    # Others that have batches of the sink know that it is at home elsewhere.
+    used = [
+        name for name, state in able.items() if state.last_batch >= 0 and state.home in ("", name)
+    ]
     if rules.broker:
         if used and rules.broker not in used:
             raise PipelineError(_elsewhere(sink_id, used, rules.broker))
@@ -153,26 +141,9 @@ def _chosen(
             f"the sink {sink_id!r} has batches on the brokers {', '.join(used)}, and nobody knows "
             "on which it goes on: name that one with the option broker, or set another sinkId"
         )
-    for topic, names in homes.items():
-        if len(names) > 1:
-            raise PipelineError(
-                f"the topic {topic!r} is on the brokers {', '.join(names)}, and a batch can be "
-                "published exactly once on one only: name that one with the option broker and "
-                "never another for this sink, write to a topic that is on one broker, or set "
-                "delivery=at-least-once"
-            )
-    found = {names[0]: topic for topic, names in homes.items()}
-    if len(found) > 1:
-        said = " and ".join(f"{topic!r} on {name}" for name, topic in sorted(found.items()))
-        raise PipelineError(
-            f"the rows are for the topics {said}, and a batch can be published exactly once on one "
-            "broker only: write them with a sink for each of these topics, or set "
-            "delivery=at-least-once"
-        )
-    home = next(iter(found), "")
-    if home and used and home not in used:
-        raise PipelineError(_elsewhere(sink_id, used, home))
-    return home or next(iter([*used, *able]))
+    told = sorted({state.home for state in able.values() if state.home})
+    with_rows = sorted(staged) or sorted({name for names in homes.values() for name in names})
+    return next(iter([*used, *told, *(name for name in with_rows if name in able), *able]))
 
 
 def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:
@@ -183,17 +154,17 @@ def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:
     )
 
 
-def _check_home(sink_id: str, chosen: str, able: Mapping[str, SinkState]) -> None:
+def _check_home(sink_id: str, able: Mapping[str, SinkState]) -> None:
     """See that no broker remembers another one that publishes these batches and is away."""
     for name, state in able.items():
         # One that is there speaks for itself.
-        if state.home not in ("", chosen, *able):
+        if state.home and state.home not in able:
             raise PipelineError(
                 f"batches of the sink {sink_id!r} are published on {state.home}, as {name} "
-                f"remembers, so it cannot go on with {chosen}, which would let a repeated batch in "
+                "remembers, so it cannot go on without it, which would let a repeated batch in "
                 f"twice: start {state.home} again; if it is gone for good, set another sinkId, "
                 "under which the batch is written anew"
-            )
+            ) from RouteNotFoundError(state.home)
 
 
 def _check_batch(
@@ -258,7 +229,8 @@ def is_not_supported(error: PipelineError) -> bool:
     )
 
 
-def _unable(brokers: str) -> str:
+def unable(brokers: str) -> str:
+    """What is said of brokers that know no sinks."""
     return (
         f"delivery=exactly-once needs Rockhopper, and {brokers} cannot publish a batch at once "
         "(Apache RocketMQ cannot): set delivery=at-least-once"

@@ -54,16 +54,16 @@ def keep_home(checkpoint: str, sink_id: str, broker: str) -> None:
 
 
 def tell_home(remote: Remote, sink_id: str, broker: str) -> None:
-    """Let the other brokers remember that *sink_id* publishes on *broker*.
+    """Let all brokers remember that *sink_id* publishes on *broker*, that one as well.
 
     One that is away may miss it once the sink has batches: others were told with the first one.
 
     Raises:
         PipelineError: one cannot be told of a sink's first batch, or has batches of it itself.
     """
-    others = sorted({each.name for each in remote.brokers() if each.is_master} - {broker})
+    names = sorted({each.name for each in remote.brokers() if each.is_master} | {broker})
     fields = encode_fields(SinkHomeRequest(sink_id=sink_id, broker=broker))
-    answers = [remote.begin_request(name, RequestCode.SINK_HOME, fields) for name in others]
+    answers = [remote.begin_request(name, RequestCode.SINK_HOME, fields) for name in names]
     for answer in answers:
         try:
             result(answer)

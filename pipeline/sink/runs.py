@@ -1,7 +1,7 @@
 """Rows as a staged part carries them: runs of messages for one queue, where that is possible."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +17,8 @@ RUN_COUNT_MIN = 64
 class Runs:
     """Makes the items of SINK_STAGE requests, over all batches of a task."""
 
-    def __init__(self, queue_count: Callable[[str], int], first_turn: int = 0) -> None:
-        """*queue_count* tells how many queues of a topic take messages, where it is staged.
+    def __init__(self, queue_count: Callable[[str, str], int], first_turn: int = 0) -> None:
+        """*queue_count* tells how many queues of a topic take messages on a broker.
 
         Rows for any queue go to them in turn, beginning with that of *first_turn*.
         """
@@ -26,28 +26,29 @@ class Runs:
         self._turn = first_turn
 
     def items(
-        self, messages: Messages, queue_ids: Sequence[int], start: int, end: int
+        self, messages: Messages, queue_ids: Sequence[int], rows: Any, broker: str
     ) -> list[SinkMessage | SinkRun]:
-        """Rows [start, end), those for one queue in their order; queue −1 is any.
+        """Some rows, those for one queue in their order; queue −1 is any of *broker*.
+
+        *rows* is a slice, or an array of their numbers.
 
         Raises:
             PipelineError: a row cannot be stored.
         """
         if messages.has_born or messages.is_delayed is not None:
-            return list(_one_by_one(messages, queue_ids, start, end))
-        groups = _groups(messages, queue_ids, start, end)
+            return list(_one_by_one(messages, queue_ids, rows))
+        groups = _groups(messages, queue_ids, rows)
         if any(topic.startswith("%") for topic, _ in groups):
-            return list(_one_by_one(messages, queue_ids, start, end))
+            return list(_one_by_one(messages, queue_ids, rows))
         found: list[SinkMessage | SinkRun] = []
-        for (topic, queue_id), rows in groups.items():
+        for (topic, queue_id), some in groups.items():
             if queue_id >= 0:
-                found.append(_run(messages, topic, queue_id, rows))
+                found.append(_run(messages, topic, queue_id, some))
             else:
-                found += self._spread(messages, topic, rows)
+                found += self._spread(messages, topic, some, self._queue_count(topic, broker))
         return found
 
-    def _spread(self, messages: Messages, topic: str, rows: Any) -> Iterator[SinkRun]:
-        count = self._queue_count(topic)
+    def _spread(self, messages: Messages, topic: str, rows: Any, count: int) -> Iterator[SinkRun]:
         size = len(rows) if isinstance(rows, np.ndarray) else rows.stop - rows.start
         run_count = min(count, max(size // RUN_COUNT_MIN, 1))
         bounds = [size * number // run_count for number in range(run_count + 1)]
@@ -60,16 +61,21 @@ class Runs:
             self._turn += 1
 
 
-def _groups(
-    messages: Messages, queue_ids: Sequence[int], start: int, end: int
-) -> dict[tuple[str, int], Any]:
+def _groups(messages: Messages, queue_ids: Sequence[int], rows: Any) -> dict[tuple[str, int], Any]:
     """Topic and queue -> rows, as ``Messages.batch`` takes them."""
     if len(set(messages.topics)) == 1 and len(set(queue_ids)) == 1:
-        return {(messages.topics[start], queue_ids[start]): slice(start, end)}
+        return {(messages.topics[0], queue_ids[0]): rows}
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for row in range(start, end):
+    for row in _numbers(rows):
         groups[messages.topics[row], queue_ids[row]].append(row)
-    return {key: np.array(rows) for key, rows in groups.items()}
+    return {key: np.array(some) for key, some in groups.items()}
+
+
+def _numbers(rows: Any) -> Iterable[int]:
+    if isinstance(rows, slice):
+        return range(rows.start, rows.stop)
+    numbers: list[int] = rows.tolist()
+    return numbers
 
 
 def _run(messages: Messages, topic: str, queue_id: int, rows: Any) -> SinkRun:
@@ -77,10 +83,8 @@ def _run(messages: Messages, topic: str, queue_id: int, rows: Any) -> SinkRun:
     return SinkRun(topic, queue_id, messages.born_ms[first], messages.batch(rows))
 
 
-def _one_by_one(
-    messages: Messages, queue_ids: Sequence[int], start: int, end: int
-) -> Iterator[SinkMessage]:
-    for row in range(start, end):
+def _one_by_one(messages: Messages, queue_ids: Sequence[int], rows: Any) -> Iterator[SinkMessage]:
+    for row in _numbers(rows):
         yield SinkMessage(
             messages.topics[row],
             queue_ids[row],

@@ -25,7 +25,12 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
 from rockhopper.pipeline.sink.rules import SinkRules
-from rockhopper.pipeline.sink.staging import OVERHEAD_BYTES, check_refusal, writable
+from rockhopper.pipeline.sink.staging import (
+    OVERHEAD_BYTES,
+    check_refusal,
+    no_such_queue,
+    writable,
+)
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
@@ -166,11 +171,7 @@ class Sender:
         ]
         if not fitting:
             known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in route.write_queues)
-            raise PipelineError(
-                f"a row is for queue {'any' if number is None else number} of {topic!r} on "
-                f"{broker or 'any broker'}, which does not exist: correct its queueId and "
-                f"brokerName to one of {known}"
-            )
+            raise PipelineError(no_such_queue(topic, broker, number, known))
         self._turn += 1
         return fitting[self._turn % len(fitting)]
 

@@ -1,27 +1,30 @@
-"""Exactly once: parts are staged at one broker, which publishes a batch whole and once.
+"""Exactly once, in a task: its rows are staged as a part on each broker that has its topics.
 
-Which broker that is, choice.py says.
+Which rows go to which broker does not matter to what is published: that is decided once for a batch
+(publishing.py), of parts that are there.
 """
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from rockhopper.client.errors import RequestRefusedError
+from rockhopper.client.errors import RequestRefusedError, RouteNotFoundError
 from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import Remote, connect, result
-from rockhopper.pipeline.sink.choice import choose_broker, choose_without_rows
+from rockhopper.pipeline.sink.choice import choose_broker, is_not_supported, unable
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
-from rockhopper.pipeline.sink.home import keep_home, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.runs import Runs
-from rockhopper.protocol.bodies.sinks import SinkPart, encode_sink_body
+from rockhopper.protocol.bodies.sinks import encode_sink_body
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.java_hash import java_string_hash
@@ -46,13 +49,34 @@ class StagedPart:
 
     sink_id: str
     batch_id: int
-    broker: str
-    """Blank if there was nothing to stage."""
     name: str
     partition: int
-    message_count: int
+    counts: Mapping[str, int]
+    """How many messages, by the brokers that have them."""
     owner: str = ""
     """Whose batches those of the sink are."""
+
+    @property
+    def message_count(self) -> int:
+        """On all brokers."""
+        return sum(self.counts.values())
+
+
+@dataclass
+class _UnderWay:
+    answer: Future[Command]
+    fields: dict[str, str]
+    body: bytes
+    what: str
+
+
+@dataclass
+class _Share:
+    """What of a part is on one broker."""
+
+    sequence: int = 0
+    message_count: int = 0
+    under_way: _UnderWay | None = None
 
 
 class PartWriter:
@@ -74,7 +98,6 @@ class PartWriter:
         """
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-        self._broker = ""
         self._topics: set[str] = set()
         self._owner = owner
         self._sink_id = sink_id
@@ -82,11 +105,10 @@ class PartWriter:
         self._partition = partition
         self._name = f"{partition}.{attempt}"
         self._ids = part_ids(sink_id, batch_id, partition)
-        self._sequence = 0
-        self._count = 0
-        self._queues = QueueOfKey(self._remote, rules)
-        self._runs = Runs(self._queue_count, partition + batch_id)
-        self._under_way: tuple[Future[Command], dict[str, str], bytes, str] | None = None
+        self._shares: dict[str, _Share] = defaultdict(_Share)
+        self._queues = QueueOfRow(self._remote, rules)
+        self._runs = Runs(self._queues.count, partition + batch_id)
+        self._turn = partition + batch_id
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
         """Stage everything. Raises PipelineError; the part is then forgotten."""
@@ -94,101 +116,105 @@ class PartWriter:
             for batch in batches:
                 if batch.num_rows:
                     self._add(encode_messages(batch, self._rules.topic, self._ids))
-            self._settle()
+            for broker in self._shares:
+                self._settle(broker)
         except BaseException:
             self._give_up()
             raise
-        if not self._broker:
-            self._broker = choose_without_rows(
-                self._rules, self._sink_id, self._batch_id, self._owner
-            )
+        counts = {broker: share.message_count for broker, share in self._shares.items()}
         return StagedPart(
-            self._sink_id,
-            self._batch_id,
-            self._broker,
-            self._name,
-            self._partition,
-            self._count,
-            self._owner,
+            self._sink_id, self._batch_id, self._name, self._partition, counts, self._owner
         )
 
-    def _choose(self, topics: set[str]) -> None:
-        """See which broker takes the messages for *topics*. Raises PipelineError."""
-        new = topics - self._topics
-        if not new:
-            return
-        chosen = choose_broker(
-            self._rules, self._sink_id, self._batch_id, topics=new, owner=self._owner
-        )
-        if self._broker not in ("", chosen):
-            raise PipelineError(
-                f"the topics {min(self._topics)!r} and {min(new)!r} are on the brokers "
-                f"{self._broker} and {chosen}, and a batch can be published exactly once on one "
-                "only: write them with a sink for each, or set delivery=at-least-once"
-            )
-        self._broker = chosen
-        self._topics |= new
+    def _check(self, topics: set[str]) -> None:
+        """See that the batch may be written to *topics*. Raises PipelineError."""
+        if new := topics - self._topics:
+            choose_broker(self._rules, self._sink_id, self._batch_id, topics=new, owner=self._owner)
+            self._topics |= new
 
     def _add(self, messages: Messages) -> None:
-        self._choose(set(messages.topics))
-        queue_ids = self._queues.of(messages, self._broker)
+        self._check(set(messages.topics))
+        brokers, queue_ids = self._queues.of(messages)
         for start, end in pieces(messages.sizes, self._rules.batch_bytes, OVERHEAD_BYTES):
-            largest = start + int(messages.sizes[start:end].argmax())
-            what = (
-                f"{end - start} messages, the largest of {messages.sizes[largest]} bytes for "
-                f"the topic {messages.topics[largest]!r}, could not be staged for the sink "
-                f"{self._sink_id!r}"
-            )
-            items = self._runs.items(messages, queue_ids, start, end)
-            self._stage(encode_sink_body(items), what)
-            self._count += end - start
+            for broker, rows in self._shared_out(messages, brokers, slice(start, end)).items():
+                sizes = messages.sizes[rows]
+                what = (
+                    f"{len(sizes)} messages, the largest of {sizes.max()} bytes, for the topic "
+                    f"{messages.topics[start]!r} could not be staged on {broker} for the sink "
+                    f"{self._sink_id!r}"
+                )
+                items = self._runs.items(messages, queue_ids, rows, broker)
+                self._stage(broker, encode_sink_body(items), what)
+                self._shares[broker].message_count += len(sizes)
 
-    def _queue_count(self, topic: str) -> int:
-        return self._queues.count(topic, self._broker)
+    def _shared_out(
+        self, messages: Messages, brokers: list[str] | None, rows: slice
+    ) -> dict[str, Any]:
+        """Which of some rows go to which broker; those that may go to any stay together."""
+        if brokers is None and len(set(messages.topics)) == 1:
+            able = self._queues.brokers(messages.topics[0])
+            self._turn += 1
+            return {able[self._turn % len(able)]: rows}
+        found: dict[str, list[int]] = defaultdict(list)
+        turns: dict[str, str] = {}
+        for row in range(rows.start, rows.stop):
+            broker = brokers[row] if brokers is not None else ""
+            if not broker:
+                topic = messages.topics[row]
+                if topic not in turns:
+                    able = self._queues.brokers(topic)
+                    self._turn += 1
+                    turns[topic] = able[self._turn % len(able)]
+                broker = turns[topic]
+            found[broker].append(row)
+        return {broker: np.array(some) for broker, some in found.items()}
 
-    def _stage(self, body: bytes, what: str) -> None:
+    def _stage(self, broker: str, body: bytes, what: str) -> None:
         """Send one request; the one before must have been answered, this one is not waited for."""
-        self._settle()
+        self._settle(broker)
+        share = self._shares[broker]
         fields = encode_fields(
             SinkStageRequest(
                 sink_id=self._sink_id,
                 batch_id=self._batch_id,
                 part=self._name,
-                sequence=self._sequence,
+                sequence=share.sequence,
                 owner=self._owner,
             )
         )
-        self._sequence += 1
-        self._under_way = (self._begin(fields, body), fields, body, what)
+        share.sequence += 1
+        share.under_way = _UnderWay(self._begin(broker, fields, body), fields, body, what)
 
-    def _begin(self, fields: dict[str, str], body: bytes) -> "Future[Command]":
+    def _begin(self, broker: str, fields: dict[str, str], body: bytes) -> "Future[Command]":
         return self._remote.begin_request(
-            self._broker, RequestCode.SINK_STAGE, fields, body, timeout_s=self._rules.timeout_s
+            broker, RequestCode.SINK_STAGE, fields, body, timeout_s=self._rules.timeout_s
         )
 
-    def _settle(self) -> None:
-        if self._under_way is None:
+    def _settle(self, broker: str) -> None:
+        share = self._shares[broker]
+        sent, share.under_way = share.under_way, None
+        if sent is None:
             return
-        answer, fields, body, what = self._under_way
-        self._under_way = None
-        first: list[Future[Command]] = [answer]
+        first: list[Future[Command]] = [sent.answer]
 
         def attempt() -> Command:
             # A request that comes twice changes nothing: its sequence tells.
-            return result(first.pop() if first else self._begin(fields, body))
+            answer = first.pop() if first else self._begin(broker, sent.fields, sent.body)
+            return result(answer)
 
         try:
-            self._rules.patience(what, attempt)
+            self._rules.patience(sent.what, attempt)
         except PipelineError as error:
-            check_refusal(what, error)
+            if is_not_supported(error):
+                raise PipelineError(unable(broker)) from error
+            check_refusal(sent.what, error)
             raise
 
     def _give_up(self) -> None:
-        """Forget the part; it expires at the broker if that cannot be told."""
-        if not self._broker:
-            return
-        with contextlib.suppress(PipelineError):  # what made us give up is what matters
-            send_abort(self._remote, self._broker, self._sink_id, self._batch_id, [self._name])
+        """Forget the part; it expires at the brokers if that cannot be told."""
+        for broker in self._shares:
+            with contextlib.suppress(PipelineError):  # what made us give up is what matters
+                send_abort(self._remote, broker, self._sink_id, self._batch_id, [self._name])
 
 
 def check_refusal(what: str, error: PipelineError) -> None:
@@ -201,50 +227,99 @@ def check_refusal(what: str, error: PipelineError) -> None:
         raise PipelineError(f"{what} ({error.sentence}): {remedy}") from error
 
 
-class QueueOfKey:
-    """Which queue of one broker each message goes to; −1 where the broker may choose."""
+class QueueOfRow:
+    """Which broker and queue each message goes to, where its row says something about it."""
 
     def __init__(self, remote: Remote, rules: SinkRules) -> None:
         self._remote = remote
         self._rules = rules
-        self._counts: dict[str, int] = {}
-        self._known: dict[tuple[str, str], int] = {}
+        self._known: dict[str, tuple[MessageQueue, ...]] = {}
+        self._turn = 0
 
-    def of(self, messages: Messages, broker: str) -> list[int]:
-        """A number for each message, of the queues that *broker* has."""
-        if messages.queue_ids is not None:
-            return [-1 if number is None else number for number in messages.queue_ids]
-        keys = messages.sharding_keys
-        if keys is None:
-            return [-1] * len(messages)
-        known = self._known
-        for topic, key in set(zip(messages.topics, keys, strict=True)):
-            if key is not None and (topic, key) not in known:
-                known[topic, key] = abs(java_string_hash(key)) % self.count(topic, broker)
-        return [
-            -1 if key is None else known[topic, key]
-            for topic, key in zip(messages.topics, keys, strict=True)
+    def of(self, messages: Messages) -> tuple[list[str] | None, list[int]]:
+        """Brokers, blank for any, and queues, −1 for any; None for no broker at all.
+
+        Raises:
+            PipelineError: there is no such queue, or a broker that has some is away.
+        """
+        keys, numbers, names = messages.sharding_keys, messages.queue_ids, messages.broker_names
+        if keys is None and numbers is None and names is None:
+            return None, [-1] * len(messages)
+        brokers, queue_ids = [""] * len(messages), [-1] * len(messages)
+        of_keys: dict[tuple[str, str], MessageQueue] = {}
+        for row, topic in enumerate(messages.topics):
+            number = numbers[row] if numbers is not None else None
+            name = names[row] if names is not None else None
+            key = keys[row] if keys is not None else None
+            if number is None and name is None:
+                if key is None:
+                    continue
+                queue = of_keys.get((topic, key))
+                if queue is None:
+                    queues = self._queues(topic)
+                    at = abs(java_string_hash(key)) % len(queues)
+                    queue = of_keys[topic, key] = queues[at]
+            else:
+                queue = self._fitting(topic, name, number)
+            brokers[row], queue_ids[row] = queue.broker_name, queue.queue_id
+        return brokers, queue_ids
+
+    def _fitting(self, topic: str, name: str | None, number: int | None) -> MessageQueue:
+        fitting = [
+            queue
+            for queue in self._queues(topic)
+            if name in (None, queue.broker_name) and number in (None, queue.queue_id)
         ]
+        if not fitting:
+            known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in self._queues(topic))
+            raise PipelineError(no_such_queue(topic, name, number, known))
+        self._turn += 1
+        return fitting[self._turn % len(fitting)]
+
+    def brokers(self, topic: str) -> list[str]:
+        """Those that take messages for *topic*. Raises PipelineError if none does."""
+        return list(dict.fromkeys(queue.broker_name for queue in self._queues(topic)))
 
     def count(self, topic: str, broker: str) -> int:
         """How many queues of *topic* take messages there. Raises PipelineError if none does."""
-        count = self._counts.get(topic)
-        if count is None:
-            route = self._rules.patience(
-                f"the queues of {topic!r} could not be asked for", lambda: self._remote.route(topic)
+        return sum(1 for queue in self._queues(topic) if queue.broker_name == broker)
+
+    def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        found = self._known.get(topic)
+        if found is None:
+            what = f"the queues of {topic!r} could not be asked for"
+            found = self._known[topic] = self._rules.patience(what, lambda: self._ask(topic))
+        return found
+
+    def _ask(self, topic: str) -> tuple[MessageQueue, ...]:
+        route = self._remote.route(topic)
+        queues = writable(route, topic)
+        if self._rules.broker:
+            queues = tuple(each for each in queues if each.broker_name == self._rules.broker)
+        elif route is not None and route.masterless_queues:
+            away = route.masterless_queues[0].broker_name
+            raise PipelineError(
+                f"the broker {away!r}, which has queues of {topic!r}, is away: start it again, or "
+                "take it from the name service if it is gone for good"
+            ) from RouteNotFoundError(away)
+        if not queues:
+            raise PipelineError(
+                f"the topic {topic!r} has no queue on the broker {self._rules.broker!r}, which "
+                "this sink publishes on: create it there, or name another with the option broker"
             )
-            queues = writable(route, topic)
-            count = sum(1 for queue in queues if queue.broker_name == broker)
-            if not count:
-                raise PipelineError(
-                    f"the topic {topic!r} has no queue on the broker {broker!r}, which this "
-                    "sink publishes on: create it there, or name another with the option broker"
-                )
-            self._counts[topic] = count
-        return count
+        return queues
 
 
-def writable(route: TopicRoute | None, topic: str) -> tuple[Any, ...]:
+def no_such_queue(topic: str, broker: str | None, number: int | None, known: str) -> str:
+    """What is said to a row for a queue that is not among those *known*."""
+    return (
+        f"a row is for queue {'any' if number is None else number} of {topic!r} on "
+        f"{broker or 'any broker'}, which does not exist: correct its queueId and brokerName to "
+        f"one of {known}"
+    )
+
+
+def writable(route: TopicRoute | None, topic: str) -> tuple[MessageQueue, ...]:
     """The queues that a sharding key is spread over. Raises PipelineError if there are none."""
     if route is None or not route.write_queues:
         raise PipelineError(
@@ -277,56 +352,11 @@ def part_ids(sink_id: str, batch_id: int, partition: int) -> Callable[[int], lis
     return make
 
 
-def publish(rules: SinkRules, parts: list[StagedPart]) -> bool:
-    """Publish a batch, once; False if it had been published before.
-
-    Raises:
-        PipelineError: it is not published, or nobody knows.
-    """
-    # Tasks that had nothing to write may have chosen no broker.
-    parts = [part for part in parts if part.broker]
-    if not parts:
-        return False
-    first = parts[0]
-    brokers = sorted({part.broker for part in parts})
-    if len(brokers) > 1:
-        raise PipelineError(
-            f"the tasks of batch {first.batch_id} of the sink {first.sink_id!r} did not agree on a "
-            f"broker ({', '.join(brokers)}), since they write to topics on several, or one came or "
-            "went meanwhile: write to topics that are on one broker, and start the job again"
-        )
-    keep_home(rules.checkpoint, first.sink_id, first.broker)
-    fields = encode_fields(
-        SinkBatchRequest(sink_id=first.sink_id, batch_id=first.batch_id, owner=first.owner)
-    )
-    ordered = sorted(parts, key=lambda part: part.partition)
-    body = encode_sink_body([SinkPart(part.name, part.message_count) for part in ordered])
+def abort(rules: SinkRules, parts: Sequence[StagedPart]) -> None:
+    """Forget parts, but for those that brokers keep for their batch. Raises PipelineError."""
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-    what = f"batch {first.batch_id} of the sink {first.sink_id!r} could not be published"
-
-    def attempt() -> Command:
-        tell_home(remote, first.sink_id, first.broker)
-        return remote.request(
-            first.broker, RequestCode.SINK_PUBLISH, fields, body, timeout_s=_PUBLISH_TIMEOUT_S
-        )
-
-    try:
-        answer = rules.patience(what, attempt)
-    except PipelineError as error:
-        check_refusal(what, error)
-        raise
-    return (answer.ext or {}).get("repeated") != "true"
-
-
-# Publishing takes as long as writing and syncing the batch does.
-_PUBLISH_TIMEOUT_S = 300.0
-
-
-def abort(rules: SinkRules, parts: list[StagedPart]) -> None:
-    """Forget parts; does nothing for a batch that is published. Raises PipelineError."""
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-    for broker in sorted({part.broker for part in parts} - {""}):
-        names = [part.name for part in parts if part.broker == broker]
+    for broker in sorted({broker for part in parts for broker in part.counts}):
+        names = [part.name for part in parts if broker in part.counts]
         send_abort(remote, broker, parts[0].sink_id, parts[0].batch_id, names)
 
 

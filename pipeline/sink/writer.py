@@ -23,9 +23,10 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.sink.choice import choose_broker, sink_state
 from rockhopper.pipeline.sink.columns import check_columns
+from rockhopper.pipeline.sink.publishing import publish
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.sending import Sender
-from rockhopper.pipeline.sink.staging import PartWriter, StagedPart, abort, publish
+from rockhopper.pipeline.sink.staging import PartWriter, StagedPart, abort
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -16,7 +16,7 @@ from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.replaying import job as replaying
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.tasks import in_this_process
-from rockhopper.pipeline.sink import staging
+from rockhopper.pipeline.sink import publishing
 from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.remade_topics import remake, without_ids
@@ -168,7 +168,7 @@ def test_a_replay_that_is_killed_in_any_batch_goes_on_there(
 
         return take
 
-    monkeypatch.setattr(replaying, "publish", mortal(staging.publish))
+    monkeypatch.setattr(replaying, "publish", mortal(publishing.publish))
     monkeypatch.setattr(ReplayWork, "__call__", mortal(ReplayWork.__call__))
     monkeypatch.setattr(replaying, "batch_rows_for", lambda *_: 25)
     sent = 0

@@ -46,7 +46,7 @@ from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.spark import job_session, run_tasks, spark_problem
 from rockhopper.pipeline.options import nearest
-from rockhopper.pipeline.sink.staging import publish
+from rockhopper.pipeline.sink.publishing import publish
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from rockhopper.pipeline.jobs.replaying.plan import Plan
 from rockhopper.pipeline.network.stream_offset import ids_from_document, ids_to_document
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.retrying import Patience
-from rockhopper.pipeline.sink.choice import choose_broker, sink_state
+from rockhopper.pipeline.sink.choice import choose_broker, homes_of, sink_state
 from rockhopper.pipeline.sink.rules import SinkRules, read_rules
 
 SINK_PREFIX = "replay-"
@@ -28,6 +28,13 @@ def choose_target(
     rules = _rules(nameserver, job_id, broker, retries=str(_PROBE_RETRIES))
     if delivery == "auto" and not broker and not _any_has_sinks(rules):
         return ""
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+    for topic in topics if not broker else ():
+        if len(names := homes_of(remote, rules, topic)) > 1:
+            raise PipelineError(
+                f"the topic {topic!r} is on the brokers {', '.join(names)}, and a replay publishes "
+                "on one of them: name it with --broker, or give --delivery at-least-once"
+            )
     return choose_broker(rules, rules.sink_id, topics=topics)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rockhopper.client.errors import BrokerUnreachableError
 from rockhopper.pipeline import remote as remote_module
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.sink import choice, staging
+from rockhopper.pipeline.sink import choice
 from rockhopper.pipeline.sink.choice import SinkState, choose_broker
 from rockhopper.pipeline.sink.home import HOME_FILE, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules, read_rules
@@ -20,7 +21,7 @@ from rockhopper.pipeline.sink.writer import Task, Written, _Writing, make_stream
 from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.refusing_brokers import fail, refuse
-from tests.support.sink_batches import batches, exact, numbered, rules, send, write
+from tests.support.sink_batches import batches, exact, numbered, rules, write
 
 QUEUES = 4
 
@@ -165,42 +166,186 @@ def test_ids_of_a_repeated_batch_are_the_same(broker: PipelineBroker, topic: str
 QUICK = {"retries": 1, "retryIntervalMs": 1}
 
 
-def test_a_topic_on_two_brokers_is_refused_from_the_first_batch_on(
+def test_a_batch_is_spread_over_the_brokers_of_its_topic_and_appears_once(
+    broker: PipelineBroker, topic: str
+) -> None:
+    with broker.beside() as other:
+        broker.create(topic, 2)
+
+        def run(batch: int, start: int) -> tuple[_Writing, list[Written]]:
+            writing = exact(broker, topic)
+            parts = [
+                write(writing.rules, numbered(start, start + 30), batch=batch),
+                write(writing.rules, numbered(start + 30, start + 50), partition=1, batch=batch),
+                write(writing.rules, [], partition=2, batch=batch),
+            ]
+            return writing, parts
+
+        writing, parts = run(0, 0)
+        assert broker.bodies(topic) + other.bodies(topic) == []
+        writing.commit_parts(parts)
+        first, second = broker.bodies(topic), other.bodies(topic)
+        assert first
+        assert second
+        assert sorted(first + second) == numbered(0, 50)
+        writing.commit_parts(parts)
+        # Spark did not hear of it: it aborts, and repeats the batch with parts of its own.
+        writing.abort_parts(parts)
+        again, parts = run(0, 0)
+        again.commit_parts(parts)
+        assert (broker.bodies(topic), other.bodies(topic)) == (first, second)
+        writing, parts = run(1, 50)
+        writing.commit_parts(parts)
+        assert sorted(broker.bodies(topic) + other.bodies(topic)) == numbered(0, 100)
+        for each in (broker, other):
+            assert each.broker.sinks.staged_bytes == 0
+            assert each.broker.sinks.shared.keeps() == set()
+            assert each.broker.sinks.home(topic) == "broker-a"
+
+
+def test_rows_of_a_key_are_in_one_queue_of_all_brokers_in_their_order(
+    broker: PipelineBroker, topic: str
+) -> None:
+    with broker.beside() as other:
+        broker.create(topic, 2)
+        writing = exact(broker, topic)
+        for batch in range(3):
+            bodies = numbered(batch * 60, batch * 60 + 60)
+            keys = [f"k{int(body) % 7}" for body in bodies]
+            rows = batches(bodies, shardingKey=keys)
+            part = writing.write_task(rows, Task(0, 0, "query-of-the-test", batch), batch)
+            writing.commit_parts([part])
+        places: dict[str, set[tuple[str, int]]] = {}
+        for name, served in (("broker-a", broker), ("broker-b", other)):
+            last: dict[str, int] = {}
+            for message in served.stored(topic):
+                number = int(message.body)
+                key = f"k{number % 7}"
+                places.setdefault(key, set()).add((name, message.queue_id))
+                assert last.get(key, -1) < number
+                last[key] = number
+        assert len(places) == 7
+        assert all(len(each) == 1 for each in places.values())
+        assert len({name for each in places.values() for name, _ in each}) == 2
+        assert sorted(broker.bodies(topic) + other.bodies(topic)) == numbered(0, 180)
+
+
+@pytest.mark.parametrize("fails_at", ["prepare", "decide", "other", "home"])
+def test_a_batch_that_fails_at_any_step_is_published_once_when_it_is_repeated(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    codes = {"prepare": RequestCode.SINK_PREPARE, "decide": RequestCode.SINK_DECIDE}
+    code = codes.get(fails_at, RequestCode.SINK_PUBLISH)
+    begin = remote_module.Remote.begin_request
+
+    def begin_request(remote: Any, name: str, asked: RequestCode, *rest: Any, **more: Any) -> Any:
+        is_home = name == "broker-a"
+        if asked is not code or is_home is (fails_at in ("prepare", "other")):
+            return begin(remote, name, asked, *rest, **more)
+        if fails_at == "decide" and not rest[1]:
+            return begin(remote, name, asked, *rest, **more)
+        failed: Future[Any] = Future()
+        failed.set_exception(BrokerUnreachableError(f"{name} is away"))
+        return failed
+
+    with broker.beside() as other:
+        broker.create(topic, 2)
+        writing = exact(broker, topic, **QUICK)
+        parts = [write(writing.rules, numbered(0, 40)), write(writing.rules, ["x"], partition=1)]
+        with monkeypatch.context() as patched:
+            patched.setattr(remote_module.Remote, "begin_request", begin_request)
+            with pytest.raises(
+                PipelineError, match=r"on broker-., after 2 tries \(broker-. is away"
+            ):
+                writing.commit_parts(parts)
+            writing.abort_parts(parts)
+        # The rows come in other tasks, of which one has none.
+        again = exact(broker, topic)
+        parts = [write(again.rules, ["x", *numbered(0, 40)]), write(again.rules, partition=1)]
+        again.commit_parts(parts)
+        assert sorted(broker.bodies(topic) + other.bodies(topic)) == [*numbered(0, 40), "x"]
+        next_one = exact(broker, topic)
+        next_one.commit_parts([write(next_one.rules, ["y"], batch=1)])
+        assert len(broker.bodies(topic) + other.bodies(topic)) == 42
+        for each in (broker, other):
+            assert each.broker.sinks.shared.keeps() == set()
+
+
+def test_a_decided_batch_is_finished_before_the_next_one(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with broker.beside() as other:
         broker.create(topic, 2)
-        for streaming in (True, False):
-            given = {"topic": topic, "delivery": "exactly-once", "sinkId": topic}
-            asked = read_rules({"nameServer": broker.nameserver} | given, streaming=streaming)
-            with pytest.raises(PipelineError, match=r"on the brokers broker-a, broker-b, and a ba"):
-                write(asked, ["a"])
-            with pytest.raises(PipelineError, match=r"name that one with the option broker"):
-                _check_writer(asked)
-        assert send(rules(broker, topic), numbered(0, 9)) == 9
-        assert sorted(broker.bodies(topic) + other.bodies(topic)) == numbered(0, 9)
+        writing = exact(broker, topic, **QUICK)
+        writing.commit_parts([write(writing.rules, ["first"])])
+        parts = [write(writing.rules, numbered(0, 40), batch=1)]
+        with monkeypatch.context() as patched:
+            fail(patched, RequestCode.SINK_PUBLISH, BrokerUnreachableError)
+            with pytest.raises(PipelineError):
+                writing.commit_parts(parts)
+        writing.commit_parts([write(writing.rules, ["next"], batch=2)])
+        found = sorted(broker.bodies(topic) + other.bodies(topic))
+        assert found == [*numbered(0, 40), "first", "next"]
 
+
+def test_a_broker_with_a_share_that_is_away_is_waited_for_and_named(
+    broker: PipelineBroker, topic: str
+) -> None:
+    with broker.beside():
+        broker.create(topic, 2)
+        writing = exact(broker, topic, **QUICK)
+        parts = [write(writing.rules, numbered(0, 40))]
+    with pytest.raises(PipelineError, match=r"could not be prepared on broker-b, after 2 tries"):
+        writing.commit_parts(parts)
+    # It has left the name service: the batch is written on the others.
+    again = exact(broker, topic)
+    again.commit_parts([write(again.rules, numbered(0, 40))])
+    assert broker.bodies(topic) == numbered(0, 40)
+
+
+def test_a_home_that_lost_its_store_is_noticed(broker: PipelineBroker, topic: str) -> None:
+    async def lose() -> None:
+        broker.broker.sinks.purge()
+
+    with broker.beside() as other:
+        broker.create(topic, 2)
+        writing = exact(broker, topic)
+        writing.commit_parts([write(writing.rules, numbered(0, 40))])
+        broker.run(lose())
+        again = exact(broker, topic)
+        found = len(other.bodies(topic))
+        with pytest.raises(PipelineError, match=r"broker-b has published batch 0 .* knows nothing"):
+            again.commit_parts([write(again.rules, numbered(0, 40))])
+        assert len(other.bodies(topic)) == found
+
+
+def test_a_named_broker_gets_all_rows_of_a_topic_that_others_have_too(
+    broker: PipelineBroker, topic: str
+) -> None:
+    with broker.beside() as other:
+        broker.create(topic, 2)
         at_b = exact(broker, topic, broker="broker-b")
         at_b.commit_parts([write(at_b.rules, ["x"], batch=7)])
-        assert "x" in other.bodies(topic)
-        # Neither without the option nor with another name may it go on elsewhere.
-        with pytest.raises(PipelineError, match="broker-a, broker-b, and a batch"):
-            write(exact(broker, topic).rules, ["y"], batch=8)
+        assert (broker.bodies(topic), other.bodies(topic)) == ([], ["x"])
         with pytest.raises(PipelineError, match="were published on broker-b, so it cannot"):
             write(exact(broker, topic, broker="broker-a").rules, ["y"], batch=8)
-        part = write(at_b.rules, ["y"], batch=8)
-        moved = Written(1, None if part.part is None else _elsewhere(part.part))
-        with pytest.raises(PipelineError, match="did not agree on a broker"):
-            at_b.commit_parts([part, moved])
+        # Without the option rows go to both, and the home stays.
+        free = exact(broker, topic)
+        free.commit_parts([write(free.rules, numbered(0, 40), batch=8)])
+        assert sorted(broker.bodies(topic) + other.bodies(topic)) == [*numbered(0, 40), "x"]
+        assert broker.broker.sinks.home(topic) == other.broker.sinks.home(topic) == "broker-b"
     # It is away now.
     gone = exact(broker, topic, broker="broker-b", **QUICK)
     with pytest.raises(PipelineError, match="is no broker 'broker-b' to publish on: start") as told:
-        write(gone.rules, ["y"], batch=8)
+        write(gone.rules, ["y"], batch=9)
     assert "on another a repeated batch would be stored twice" in str(told.value)
     with pytest.raises(PipelineError, match="on broker-b, as broker-a remembers"):
-        write(exact(broker, topic, **QUICK).rules, ["y"], batch=8)
-    # A sink that was begun before brokers told each other.
-    monkeypatch.setattr(broker.broker.sinks, "home", lambda _: "")
+        write(exact(broker, topic, **QUICK).rules, ["y"], batch=9)
+
+
+def test_a_sink_that_no_broker_remembers_does_not_begin_in_the_midst(
+    broker: PipelineBroker, topic: str
+) -> None:
     with pytest.raises(PipelineError, match="start the broker that has its earlier batches"):
         write(exact(broker, topic, **QUICK).rules, ["y"], batch=8)
 
@@ -296,7 +441,7 @@ def test_a_first_batch_waits_until_the_other_broker_is_told(
         parts = [write(writing.rules, [str(batch)], batch=batch) for batch in range(2)]
         with monkeypatch.context() as patched:
             fail(patched, RequestCode.SINK_HOME, cut_off)
-            with pytest.raises(PipelineError, match="no connection to broker-b"):
+            with pytest.raises(PipelineError, match="no connection to broker-"):
                 writing.commit_parts(parts[:1])
         assert broker.bodies(topic) == []
         writing.commit_parts(parts[:1])
@@ -317,16 +462,10 @@ def test_rows_for_topics_on_different_brokers(broker: PipelineBroker, topic: str
         one = by_row.write_task(batches(["a"], topic=[topic]), Task(0, 0, "q", 0), 0)
         other_one = by_row.write_task(batches(["b"], topic=[f"{topic}-b"]), Task(1, 0, "q", 0), 0)
         none = by_row.write_task(batches([]), Task(2, 0, "q", 0), 0)
-        with pytest.raises(PipelineError, match="did not agree on a broker"):
-            by_row.commit_parts([one, other_one, none])
-        mixed = batches(["a", "b"], topic=[topic, f"{topic}-b"])
-        with pytest.raises(PipelineError, match="with a sink for each of these topics"):
-            by_row.write_task(mixed, Task(0, 0, "q", 0), 0)
-        one_by_one = (row for name in (topic, f"{topic}-b") for row in batches(["a"], topic=[name]))
-        with pytest.raises(PipelineError, match="are on the brokers broker-a and broker-b, and"):
-            by_row.write_task(one_by_one, Task(0, 0, "q", 0), 0)
-        by_row.commit_parts([one, none])
-    assert broker.bodies(topic) == ["a"]
+        mixed = batches(["c", "d"], topic=[topic, f"{topic}-b"])
+        two = by_row.write_task(mixed, Task(3, 0, "q", 0), 0)
+        by_row.commit_parts([one, other_one, none, two])
+        assert (broker.bodies(topic), other.bodies(f"{topic}-b")) == (["a", "c"], ["b", "d"])
 
 
 def test_two_checkpoints_under_one_id(broker: PipelineBroker, topic: str) -> None:
@@ -349,12 +488,6 @@ def _check_writer(asked: SinkRules) -> None:
     schema = StructType([StructField("body", StringType())])
     make = make_stream_writer if asked.is_streaming else make_writer
     make(schema, asked, overwrite=False)
-
-
-def _elsewhere(part: staging.StagedPart) -> staging.StagedPart:
-    return staging.StagedPart(
-        part.sink_id, part.batch_id, "broker-a", part.name, part.partition, part.message_count
-    )
 
 
 def test_apache_brokers_are_told_apart(

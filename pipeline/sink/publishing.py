@@ -1,0 +1,193 @@
+"""Exactly once, on the driver: a batch is published on all its brokers, once.
+
+    1  is the batch published, or decided, by an earlier try: that is what counts
+    2  every broker prepares its parts, which it keeps from then on
+    3  the sink's home decides; the first word counts
+    4  all others publish, then the home
+
+A batch on one broker needs none of this: publishing it is one step there. What a try has staged
+that was not decided is forgotten.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple, TypeVar
+
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import Remote, connect, result
+from rockhopper.pipeline.sink.choice import choose_broker
+from rockhopper.pipeline.sink.home import keep_home, tell_home
+from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.sink.staging import StagedPart, abort, check_refusal
+from rockhopper.protocol.bodies.sinks import (
+    SinkPart,
+    SinkShares,
+    decode_sink_shares,
+    encode_sink_body,
+)
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.requests import decode_fields, encode_fields
+from rockhopper.protocol.requests.extensions import SinkBatchRequest, SinkDecideResponse
+
+_Value = TypeVar("_Value")
+
+# Publishing takes as long as writing and syncing the batch does.
+PUBLISH_TIMEOUT_S = 300.0
+
+
+def publish(rules: SinkRules, parts: Sequence[StagedPart]) -> bool:
+    """Publish a batch, once; False if an earlier try had decided what it holds.
+
+    Raises:
+        PipelineError: not all of it is published, or nobody knows; the next try goes on with it.
+    """
+    return bool(parts) and _Publishing(rules, sorted(parts, key=lambda part: part.partition)).run()
+
+
+class _Publishing:
+    """One batch on its way."""
+
+    def __init__(self, rules: SinkRules, parts: Sequence[StagedPart]) -> None:
+        first = parts[0]
+        self._rules = rules
+        self._parts = parts
+        self._remote: Remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+        self._sink_id, self._owner = first.sink_id, first.owner
+        self._batch_id = first.batch_id
+        self._mine: SinkShares = {}
+        for part in parts:
+            for broker, count in part.counts.items():
+                self._mine.setdefault(broker, []).append(SinkPart(part.name, count))
+        self._home = choose_broker(
+            rules, self._sink_id, self._batch_id, staged=self._mine, owner=self._owner
+        )
+        self._mine.setdefault(self._home, [])
+
+    def run(self) -> bool:
+        """See publish."""
+        keep_home(self._rules.checkpoint, self._sink_id, self._home)
+        decided = self._decided()
+        if decided is None:
+            self._tell_home()
+            if len(self._mine) == 1:
+                return self._alone()
+            self._prepare()
+            decided = self._ask(self._mine)
+            self._check_batch(decided[0])
+        self._finish(*decided)
+        if decided[1] == self._mine:
+            return True
+        abort(self._rules, self._parts)
+        return False
+
+    def _tell_home(self) -> None:
+        self._patiently(
+            f"the brokers besides {self._home} could not be told of {self._what()}",
+            lambda: tell_home(self._remote, self._sink_id, self._home),
+        )
+
+    def _alone(self) -> bool:
+        sent = self._begin(RequestCode.SINK_PUBLISH, self._home, self._mine[self._home])
+        return not _is_repeated(self._settle(sent))
+
+    def _prepare(self) -> None:
+        sent = [self._begin(RequestCode.SINK_PREPARE, *each) for each in self._mine.items()]
+        for each in sent:
+            if _is_repeated(self._settle(each)):
+                raise PipelineError(
+                    f"{each.broker} has published {self._what()}, and {self._home}, which decides "
+                    "what belongs to it, knows nothing of that: its store was put back from a "
+                    "backup, or lost; see what is published, and set another sinkId to go on"
+                )
+
+    def _decided(self) -> tuple[int, SinkShares] | None:
+        """What an earlier try has decided of this batch; an earlier batch is finished first."""
+        while True:
+            batch_id, shares = self._ask()
+            if batch_id < 0:
+                return None
+            if batch_id >= self._batch_id:
+                self._check_batch(batch_id)
+                return batch_id, shares
+            self._finish(batch_id, shares)
+
+    def _check_batch(self, decided: int) -> None:
+        if decided != self._batch_id:
+            raise PipelineError(
+                f"batch {decided} of the sink {self._sink_id!r} is being published, and this is "
+                f"batch {self._batch_id}: it belongs to another checkpoint, so set another sinkId, "
+                "or go on with that checkpoint"
+            )
+
+    def _ask(self, shares: SinkShares | None = None) -> tuple[int, SinkShares]:
+        """Have the home decide, or ask it."""
+        body = encode_sink_body(shares) if shares else b""
+        sent = self._send(
+            RequestCode.SINK_DECIDE, self._home, body, f"{self._what()} could not be decided on"
+        )
+        answer = self._settle(sent)
+        found = decode_fields(SinkDecideResponse, answer.ext)
+        return found.batch_id, decode_sink_shares(answer.body)
+
+    def _finish(self, batch_id: int, shares: SinkShares) -> None:
+        """Publish what is decided: on the others, then at home."""
+        code, home = RequestCode.SINK_PUBLISH, self._home
+        others = [name for name in sorted(shares) if name != home]
+        for sent in [self._begin(code, name, shares[name], batch_id) for name in others]:
+            self._settle(sent)
+        if home in shares:
+            self._settle(self._begin(code, home, shares[home], batch_id))
+
+    def _begin(
+        self, code: RequestCode, broker: str, parts: Sequence[SinkPart], batch_id: int | None = None
+    ) -> "_Sent":
+        verb = "published" if code is RequestCode.SINK_PUBLISH else "prepared"
+        what = f"{self._what(batch_id)} could not be {verb}"
+        return self._send(code, broker, encode_sink_body(parts), what, batch_id)
+
+    def _send(
+        self, code: RequestCode, broker: str, body: bytes, what: str, batch_id: int | None = None
+    ) -> "_Sent":
+        batch_id = self._batch_id if batch_id is None else batch_id
+        fields = encode_fields(
+            SinkBatchRequest(sink_id=self._sink_id, batch_id=batch_id, owner=self._owner)
+        )
+
+        def ask() -> "Future[Command]":
+            return self._remote.begin_request(
+                broker, code, fields, body, timeout_s=PUBLISH_TIMEOUT_S
+            )
+
+        return _Sent(broker, f"{what} on {broker}", ask, [ask()])
+
+    def _settle(self, sent: "_Sent") -> Command:
+        """The answer; asked again while that may help. Raises PipelineError."""
+        under_way = sent.under_way
+        return self._patiently(
+            sent.what, lambda: result(under_way.pop() if under_way else sent.ask())
+        )
+
+    def _patiently(self, what: str, attempt: Callable[[], _Value]) -> _Value:
+        try:
+            return self._rules.patience(what, attempt)
+        except PipelineError as error:
+            check_refusal(what, error)
+            raise
+
+    def _what(self, batch_id: int | None = None) -> str:
+        batch_id = self._batch_id if batch_id is None else batch_id
+        return f"batch {batch_id} of the sink {self._sink_id!r}"
+
+
+class _Sent(NamedTuple):
+    """A request that is under way, and how to send it again."""
+
+    broker: str
+    what: str
+    ask: "Callable[[], Future[Command]]"
+    under_way: "list[Future[Command]]"
+
+
+def _is_repeated(answer: Command) -> bool:
+    return (answer.ext or {}).get("repeated") == "true"
