@@ -55,7 +55,8 @@ class Truth:
             known[index] if index < len(known) and entry.id < 0 else entry
             for index, entry in enumerate(log[:end])
         ]
-        self._queue = {entry.queue_offset: entry.id for entry in self.entries}
+        # Who was seeded, and got nothing yet, does not know how far the queue was.
+        self._queue = {entry.queue_offset: entry.id for entry in log[:end] if entry.id >= 0}
         self._seen_epoch, self._seen_offset = self.epoch, min(before._seen_offset, end)
         self.is_known = True
         self.is_apart = node.disk.epochs[0].number >= self.epoch
