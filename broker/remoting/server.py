@@ -51,6 +51,8 @@ JOINED_BYTES_MAX = 8 << 10
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
+ACCEPTING_TURNS = 4
+"""So many turns of the loop after it was accepted a connection is known to its server, or gone."""
 
 FrameHandler = Callable[["Connection", list[Frame]], int]
 
@@ -391,6 +393,15 @@ class _Door:
         assert self.listener is not None
         return int(self.listener.sockets[0].getsockname()[1])
 
+    def stop_accepting(self) -> None:
+        """Let who connects wait, until the port is closed.
+
+        asyncio loses a connection that it has accepted when its listener is closed in that turn.
+        """
+        if self.listener is not None:
+            for each in self.listener.sockets:
+                asyncio.get_running_loop().remove_reader(each.fileno())
+
     def close(self) -> None:
         if self.listener is not None:
             self.listener.close()
@@ -483,6 +494,11 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening and close every connection, sending what is queued first."""
+        self._is_closing = True
+        for door in self._doors:
+            door.stop_accepting()
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         self.begin_to_close()
         if self.connections:
             self._all_closed = asyncio.Event()
