@@ -16,8 +16,9 @@ from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import Remote, connect, result
+from rockhopper.pipeline.sink.bad_rows import BadRows, Sieve
 from rockhopper.pipeline.sink.choice import choose_broker, choose_without_rows
-from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
+from rockhopper.pipeline.sink.encoding import Messages, pieces
 from rockhopper.pipeline.sink.home import keep_home, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.runs import Runs
@@ -55,6 +56,17 @@ class StagedPart:
     """Whose batches those of the sink are."""
 
 
+@dataclass
+class _Staging:
+    """A request that is under way."""
+
+    answer: "Future[Command]"
+    fields: dict[str, str]
+    body: bytes
+    rows: tuple[Messages, list[int], int, int]
+    """The messages, their queues, and from which to which."""
+
+
 class PartWriter:
     """Stages the rows of one task."""
 
@@ -81,19 +93,19 @@ class PartWriter:
         self._batch_id = batch_id
         self._partition = partition
         self._name = f"{partition}.{attempt}"
-        self._ids = part_ids(sink_id, batch_id, partition)
+        self._sieve = Sieve(rules, part_ids(sink_id, batch_id, partition))
         self._sequence = 0
         self._count = 0
         self._queues = QueueOfKey(self._remote, rules)
         self._runs = Runs(self._queue_count, partition + batch_id)
-        self._under_way: tuple[Future[Command], dict[str, str], bytes, str] | None = None
+        self._under_way: _Staging | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
         """Stage everything. Raises PipelineError; the part is then forgotten."""
         try:
             for batch in batches:
-                if batch.num_rows:
-                    self._add(encode_messages(batch, self._rules.topic, self._ids))
+                for messages in self._sieve.messages(batch):
+                    self._add(messages)
             self._settle()
         except BaseException:
             self._give_up()
@@ -111,6 +123,11 @@ class PartWriter:
             self._count,
             self._owner,
         )
+
+    @property
+    def bad(self) -> BadRows:
+        """The rows that could not be staged."""
+        return self._sieve.bad
 
     def _choose(self, topics: set[str]) -> None:
         """See which broker takes the messages for *topics*. Raises PipelineError."""
@@ -131,23 +148,30 @@ class PartWriter:
 
     def _add(self, messages: Messages) -> None:
         self._choose(set(messages.topics))
+        if self._rules.sets_bad_rows_aside and messages.queue_ids is not None:
+            problems = self._queues.missing(messages, self._broker)
+            if problems:
+                for each in self._sieve.without(messages, problems, "queueId"):
+                    self._add(each)
+                return
         queue_ids = self._queues.of(messages, self._broker)
         for start, end in pieces(messages.sizes, self._rules.batch_bytes, OVERHEAD_BYTES):
-            largest = start + int(messages.sizes[start:end].argmax())
-            what = (
-                f"{end - start} messages, the largest of {messages.sizes[largest]} bytes for "
-                f"the topic {messages.topics[largest]!r}, could not be staged for the sink "
-                f"{self._sink_id!r}"
-            )
-            items = self._runs.items(messages, queue_ids, start, end)
-            self._stage(encode_sink_body(items), what)
-            self._count += end - start
+            self._stage(messages, queue_ids, start, end)
+
+    def _what(self, messages: Messages, start: int, end: int) -> str:
+        largest = start + int(messages.sizes[start:end].argmax())
+        return (
+            f"{end - start} messages, the largest of {messages.sizes[largest]} bytes for "
+            f"the topic {messages.topics[largest]!r}, could not be staged for the sink "
+            f"{self._sink_id!r}"
+        )
 
     def _queue_count(self, topic: str) -> int:
         return self._queues.count(topic, self._broker)
 
-    def _stage(self, body: bytes, what: str) -> None:
+    def _stage(self, messages: Messages, queue_ids: list[int], start: int, end: int) -> None:
         """Send one request; the one before must have been answered, this one is not waited for."""
+        body = encode_sink_body(self._runs.items(messages, queue_ids, start, end))
         self._settle()
         fields = encode_fields(
             SinkStageRequest(
@@ -159,7 +183,9 @@ class PartWriter:
             )
         )
         self._sequence += 1
-        self._under_way = (self._begin(fields, body), fields, body, what)
+        self._count += end - start
+        rows = (messages, queue_ids, start, end)
+        self._under_way = _Staging(self._begin(fields, body), fields, body, rows)
 
     def _begin(self, fields: dict[str, str], body: bytes) -> "Future[Command]":
         return self._remote.begin_request(
@@ -167,21 +193,43 @@ class PartWriter:
         )
 
     def _settle(self) -> None:
-        if self._under_way is None:
-            return
-        answer, fields, body, what = self._under_way
-        self._under_way = None
-        first: list[Future[Command]] = [answer]
+        """Wait until nothing is under way."""
+        while self._under_way is not None:
+            asked = self._under_way
+            self._under_way = None
+            self._finish(asked)
+
+    def _finish(self, asked: _Staging) -> None:
+        first = [asked.answer]
+        what = self._what(asked.rows[0], *asked.rows[2:])
 
         def attempt() -> Command:
             # A request that comes twice changes nothing: its sequence tells.
-            return result(first.pop() if first else self._begin(fields, body))
+            return result(first.pop() if first else self._begin(asked.fields, asked.body))
 
         try:
             self._rules.patience(what, attempt)
         except PipelineError as error:
-            check_refusal(what, error)
-            raise
+            refusal = self._sieve.refusal(error.__cause__)
+            if refusal is None:
+                check_refusal(what, error)
+                raise
+            self._stage_again(*asked.rows, str(refusal))
+
+    def _stage_again(
+        self, messages: Messages, queue_ids: list[int], start: int, end: int, why: str
+    ) -> None:
+        """Stage by halves what was refused, until it is known which rows are at fault."""
+        self._sequence -= 1
+        self._count -= end - start
+        if end - start > 1:
+            half = (start + end) // 2
+            self._stage(messages, queue_ids, start, half)
+            self._stage(messages, queue_ids, half, end)
+            return
+        letter = self._sieve.refuse(messages, start, why)
+        if letter is not None:
+            self._add(letter)
 
     def _give_up(self) -> None:
         """Forget the part; it expires at the broker if that cannot be told."""
@@ -225,6 +273,19 @@ class QueueOfKey:
             -1 if key is None else known[topic, key]
             for topic, key in zip(messages.topics, keys, strict=True)
         ]
+
+    def missing(self, messages: Messages, broker: str) -> dict[int, str]:
+        """What is wrong with the messages for queues that *broker* does not have."""
+        found: dict[int, str] = {}
+        for row, (topic, number) in enumerate(
+            zip(messages.topics, messages.queue_ids or (), strict=True)
+        ):
+            if number is not None and not -1 <= number < (count := self.count(topic, broker)):
+                found[row] = (
+                    f"the topic {topic!r} has {count} queues on {broker}, and the row is for queue "
+                    f"{number}"
+                )
+        return found
 
     def count(self, topic: str, broker: str) -> int:
         """How many queues of *topic* take messages there. Raises PipelineError if none does."""
