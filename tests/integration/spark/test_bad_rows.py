@@ -120,6 +120,18 @@ def test_one_late_row_among_many_is_found(
     assert stored == [body for body in bodies if body not in ("0017", "0998")]
 
 
+@DELIVERIES
+def test_a_request_that_is_too_large_while_its_rows_are_not(
+    broker: PipelineBroker, topic: str, delivery: str
+) -> None:
+    bodies = [f"{number:02d}" * 30_000 for number in range(30)]
+    chosen = keeping(broker, topic, delivery, batchBytes="4m")
+    assert commit(chosen, batches(bodies, queueId=[0] * 30)).bad.count == 0
+    assert [message.body.decode()[:2] for message in broker.stored(topic)] == [
+        body[:2] for body in bodies
+    ]
+
+
 def test_a_batch_that_is_repeated_has_its_dead_letters_once(
     broker: PipelineBroker, topic: str
 ) -> None:
