@@ -99,7 +99,8 @@ class Sieve:
                 raise
         bad = np.logical_or.reduce([fault.rows for fault in faults])
         rows: list[int] = np.flatnonzero(bad).tolist()
-        letters = list(self._letters(batch.take(pa.array(rows)), rows, faults))
+        kept = rows if rules.dead_letter_topic else rows[:1]
+        letters = list(self._letters(batch.take(pa.array(kept)), kept, faults))
         self._count(len(rows), letters[0].properties[PROPERTY_BAD_ROW])
         good: list[int] = np.flatnonzero(~bad).tolist()
         if good:
