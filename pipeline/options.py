@@ -17,6 +17,8 @@ _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"([0-9]+)\s*([bkmgt]?)(?:i?b)?")
+_DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NAMED_ELSEWHERE = {
     "kafka.bootstrap.servers": "nameServer",
     "bootstrap.servers": "nameServer",
@@ -116,6 +118,18 @@ class Options:
                 "such as 64m"
             )
         return size
+
+    def duration_ms(self, name: str, default: int) -> int:
+        """A time span in ms, given as such or with ms, s, m (also min), h or d."""
+        value = self.text(name).lower()
+        if not value:
+            return default
+        match = _DURATION.fullmatch(value)
+        if match is None or match[2] not in _UNITS_MS:
+            raise PipelineError(
+                f"the option {name} is {value!r}: set it to a time such as 500ms, 30s, 15m or 1h"
+            )
+        return int(match[1]) * _UNITS_MS[match[2]]
 
     def time_ms(self, name: str) -> int | None:
         """A time in ms since the epoch, given as such or as ISO 8601 (UTC unless it says else)."""

@@ -33,6 +33,8 @@ _CHATTER = re.compile(r"WARNING: Using incubator|Using Spark's default|Setting |
 _GATEWAY_COMPLAINT = "Exception while sending command."
 # Spark's own default is one failure on one machine, four on a cluster.
 _LOCAL_MASTER = "local[*,4]"
+_DESCRIPTION = "spark.job.description"
+_OF_JOBS = (_DESCRIPTION, "spark.jobGroup.id", "spark.job.interruptOnCancel")
 _own: "list[SparkSession]" = []
 _is_hushed = False
 
@@ -130,12 +132,14 @@ def run_tasks(
     work: Callable[[_Task], _Result],
     *,
     label: str = "",
+    description: str = "",
     progress: Progress | None = None,
 ) -> list[_Result]:
     """Call *work* with each of *tasks* in a worker; the results in the order of the tasks.
 
     *work* is a function of a module, or a picklable object that can be called. It may be called
     again for a task, also while the first call still runs. Without *label* no progress is shown.
+    Spark's UI shows *description*, else *label*.
 
     Raises:
         PipelineError: what *work* raised, or why Spark gave up.
@@ -157,12 +161,14 @@ def run_tasks(
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
-    context.setJobGroup(group, label or "rockhopper", interruptOnCancel=True)
     watcher.start()
     try:
-        results: list[_Result] = (
-            context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
-        )
+        with described(spark, description or label or "rockhopper"):
+            context.setLocalProperty("spark.jobGroup.id", group)
+            context.setLocalProperty("spark.job.interruptOnCancel", "true")
+            results: list[_Result] = (
+                context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
+            )
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
@@ -176,10 +182,25 @@ def run_tasks(
     finally:
         done.set()
         watcher.join()
-        if _has_java(spark):
-            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     progress.reach(len(tasks))
     return results
+
+
+@contextmanager
+def described(spark: "SparkSession", description: str) -> Iterator[None]:
+    """What Spark's UI says of the jobs that this thread starts meanwhile.
+
+    Then it says of the caller's jobs again what it said before.
+    """
+    context = spark.sparkContext
+    before = {name: context.getLocalProperty(name) for name in _OF_JOBS}
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        if _has_java(spark):
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]
 
 
 def _has_java(spark: "SparkSession") -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.pace import MAX_TRIGGER_DELAY_MS
 from rockhopper.pipeline.network.positions import parse_json
 from rockhopper.pipeline.options import NOT_SERVED, Options, nearest
 from rockhopper.pipeline.retrying import Patience
@@ -37,6 +38,8 @@ READ_OPTIONS = (
     "startingOffsetsByTimestampStrategy",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
@@ -80,6 +83,10 @@ class Rules:
     latest_if_no_time: bool
     max_offsets: int | None
     max_bytes: int | None
+    min_offsets: int | None
+    """How many messages a batch of a stream waits for,"""
+    delay_max_ms: int
+    """at most so long."""
     min_partitions: int | None
     max_records: int | None
     fail_on_data_loss: bool
@@ -146,6 +153,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
             "a batch that starts at latest is empty: set startingOffsets to earliest or to JSON"
         )
     expression, expression_type = _filter(options)
+    min_offsets, delay_max_ms = _pace(options)
     patience = Patience(
         options.integer("fetchOffset.numRetries", 20) or 0,
         (options.integer("fetchOffset.retryIntervalMs", 500) or 0) / 1000,
@@ -161,6 +169,8 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
         == "latest",
         max_offsets=options.integer("maxOffsetsPerTrigger", None, 1),
         max_bytes=options.size_bytes("maxBytesPerTrigger", None),
+        min_offsets=min_offsets,
+        delay_max_ms=delay_max_ms,
         min_partitions=options.integer("minPartitions", None, 1),
         max_records=options.integer("maxRecordsPerPartition", None, 1),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
@@ -238,6 +248,23 @@ def _position(options: Options, which: str, default: str) -> Position:
             '{"orders": {"broker-a": {"0": 23}}}'
         )
     return Position(text.lower())
+
+
+def _pace(options: Options) -> tuple[int | None, int]:
+    """How many messages a batch waits for, and how long, in ms."""
+    least = options.integer("minOffsetsPerTrigger", None, 1)
+    if least is None and "maxTriggerDelay" in options:
+        raise PipelineError(
+            "the option maxTriggerDelay says how long minOffsetsPerTrigger may hold a batch back: "
+            "set that as well, or leave maxTriggerDelay out"
+        )
+    most = options.integer("maxOffsetsPerTrigger", None, 1)
+    if least is not None and most is not None and least > most:
+        raise PipelineError(
+            f"the option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}: "
+            "correct one of the two"
+        )
+    return least, options.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS)
 
 
 def _filter(options: Options) -> tuple[str, str]:

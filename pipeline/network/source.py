@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -33,6 +34,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.going_on import GoingOn
+from rockhopper.pipeline.network.pace import Pace
 from rockhopper.pipeline.network.planning import (
     NetworkPartition,
     Range,
@@ -154,8 +156,15 @@ def _wall_clock_ms() -> int:
 class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on; exact over restarts from a checkpoint."""
 
-    def __init__(self, rules: Rules, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        now_ms: Callable[[], int] = _wall_clock_ms,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*now_ms* is the time of day, *now_s* a clock that nobody sets."""
         self._rules = rules
+        self._pace = Pace(rules.min_offsets, rules.delay_max_ms, now_s)
         self._now_ms = now_ms
         self._discovery = Discovery(rules)
         self._going_on = GoingOn(rules, self._discovery)
@@ -195,11 +204,14 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._rules.max_bytes)
         if self._rules.max_offsets is not None:
             return ReadMaxRows(self._rules.max_offsets)
+        if self._rules.min_offsets is not None:
+            return ReadMinRows(self._rules.min_offsets)
         return ReadAllAvailable()
 
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """Where the next batch ends; everything up to *start* is done and is committed."""
         at = StreamOffset.read(start)
+        before = at.document()
         held = self._discovery.ranges(at.places)
         self._commit(start)
         if self._is_bounded and self._target is None:
@@ -207,9 +219,14 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._going_on.adjust(at, held, self._target)
         begin = at.offsets
         ends = {queue: self._end(queue, begin, held) for queue in begin}
+        is_as_before = not at.is_fresh and at.document() == before
         at.is_fresh = False
         self._newest = at.document(ends)
         if not isinstance(limit, ReadAllAvailable):
+            waiting = sum(ends[queue] - begin[queue] for queue in ends)
+            # Which queues and topics there are is noted at once.
+            if not self._is_bounded and self._pace.is_too_soon(waiting) and is_as_before:
+                return start
             ends = self._limit(begin, ends)
         self._going_on.mark(at, ends, held)
         return at.document(ends)

@@ -30,9 +30,9 @@ _OF_COLUMNS = {
     PROPERTY_SHARDING_KEY: "shardingKey",
 }
 # What other messages were through: it would make this one something that it is not.
-_HISTORY = (SYSTEM_PROPERTIES | {"RH_FINAL", "RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
+HISTORY = (SYSTEM_PROPERTIES | {"RH_FINAL", "RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
 PROPERTIES_SIZE_BYTES_MAX = 32_767
-_SEPARATORS = "[\x01\x02]"
+SEPARATORS = "[\x01\x02]"
 
 
 @dataclass
@@ -68,6 +68,27 @@ class Messages:
         """The body of each."""
         found: list[bytes] = self.body_bytes.to_pylist()
         return found
+
+    def some(self, rows: Any) -> "Messages":
+        """Those of *rows*, an array of their numbers."""
+
+        def listed(values: list[Any] | None) -> list[Any] | None:
+            return None if values is None else [values[row] for row in rows]
+
+        numbers = pa.array(rows)
+        return Messages(
+            [self.topics[row] for row in rows],
+            listed(self.queue_ids),
+            listed(self.broker_names),
+            listed(self.sharding_keys),
+            [self.flags[row] for row in rows],
+            [self.born_ms[row] for row in rows],
+            self.has_born,
+            self.property_texts.take(numbers),
+            self.body_bytes.take(numbers),
+            self.sizes[rows],
+            None if self.is_delayed is None else self.is_delayed[rows],
+        )
 
     def batch(self, rows: Any) -> bytes:
         """The batch body (protocol.store.message_codec.batch) that holds some of them.
@@ -159,7 +180,7 @@ def encode_messages(
         _listed(columns, "brokerName"),
         _listed(columns, "shardingKey"),
         _flags(columns, count),
-        [now] * count if born is None else pc.fill_null(_milliseconds(born), now).to_pylist(),
+        [now] * count if born is None else pc.fill_null(milliseconds(born), now).to_pylist(),
         born is not None,
         properties,
         bodies,
@@ -184,7 +205,7 @@ def _flags(columns: dict[str, Any], count: int) -> list[int]:
     return flags
 
 
-def _milliseconds(column: Any) -> Any:
+def milliseconds(column: Any) -> Any:
     """Times as ms since the epoch; numbers are such already."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
@@ -208,7 +229,7 @@ def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str])
     if "delayTimeLevel" in columns:
         parts.append(_pairs(PROPERTY_DELAY_LEVEL, columns["delayTimeLevel"].cast(pa.string())))
     if "deliverTimestamp" in columns:
-        times = _milliseconds(columns["deliverTimestamp"]).cast(pa.string())
+        times = milliseconds(columns["deliverTimestamp"]).cast(pa.string())
         parts.append(_pairs(PROPERTY_TIMER_DELIVER_MS, times))
     parts.append(_pairs(PROPERTY_UNIQUE_KEY, pa.array(unique_keys, pa.string())))
     if len(parts) == 1:
@@ -238,7 +259,7 @@ def _pairs(name: str, values: Any) -> Any:
 
 
 def _checked(values: Any, column: str) -> Any:
-    if pc.any(pc.match_substring_regex(values, _SEPARATORS)).as_py():
+    if pc.any(pc.match_substring_regex(values, SEPARATORS)).as_py():
         raise PipelineError(
             f"the column {column!r} holds the character 1 or 2, which separate properties: remove "
             "them with translate, or put such values into the body"
@@ -248,10 +269,10 @@ def _checked(values: Any, column: str) -> Any:
 
 def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
     """The properties that a map or stored properties bring along, as one text for each row."""
-    dropped = sorted(_HISTORY | {key for key, own in _OF_COLUMNS.items() if own in columns})
+    dropped = sorted(HISTORY | {key for key, own in _OF_COLUMNS.items() if own in columns})
     column = columns[name]
     if name == "properties":
-        keys, values, counts = _entries(column)
+        keys, values, counts = map_entries(column)
         keep = pc.and_(
             pc.and_(pc.fill_null(pc.not_equal(values, ""), False), pc.not_equal(keys, "")),
             pc.invert(pc.is_in(keys, value_set=pa.array(dropped, pa.string()))),
@@ -276,7 +297,7 @@ def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), "")
 
 
-def _entries(column: Any) -> tuple[Any, Any, Any]:
+def map_entries(column: Any) -> tuple[Any, Any, Any]:
     """The names and values of all maps of a column, and how many each row has."""
     ends = column.offsets.to_numpy()
     counts = np.diff(ends)

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import NOT_SERVED, Options
 from rockhopper.pipeline.retrying import Patience
-from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, group_error, topic_error
+from rockhopper.protocol.names import (
+    DLQ_PREFIX,
+    NOT_SENDABLE_TOPICS,
+    RETRY_PREFIX,
+    group_error,
+    topic_error,
+)
 
 SINK = "rocketmq"
 _ALIASES = {"rocketmq.nameserver.address": "nameServer", "namesrvaddr": "nameServer"}
@@ -23,6 +29,8 @@ WRITE_OPTIONS = (
     "sinkId",
     "batchId",
     "broker",
+    "onBadRow",
+    "deadLetterTopic",
 )
 # Spark hands these over as well.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
@@ -54,6 +62,15 @@ class SinkRules:
     """The broker that exactly-once publishes on; empty for the one that has the topic."""
     checkpoint: str = ""
     """Where the query keeps its checkpoint, if its options say so."""
+    sets_bad_rows_aside: bool = False
+    """Whether a write goes on without the rows that cannot be sent."""
+    dead_letter_topic: str = ""
+    """Where these go; empty for nowhere."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that the options name."""
+        return tuple(filter(None, (self.topic, self.dead_letter_topic)))
 
 
 def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
@@ -66,12 +83,8 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
     options = Options(SINK, named, (*WRITE_OPTIONS, *_OF_SPARK, *NOT_SERVED))
     options.refuse_not_served()
     topic = options.text("topic")
-    if topic:
-        problem = topic_error(topic)
-        if problem is None and topic in NOT_SENDABLE_TOPICS:
-            problem = f"{topic!r} is a topic that brokers write themselves"
-        if problem is not None:
-            raise PipelineError(f"the option topic cannot be used: {problem}; name another")
+    if topic and (problem := sendable_error(topic)) is not None:
+        raise PipelineError(f"the option topic cannot be used: {problem}; name another")
     group = options.text("producerGroup", "spark-rocketmq-sink")
     if (problem := group_error(group)) is not None:
         raise PipelineError(f"the option producerGroup cannot be used: {problem}; name another")
@@ -84,6 +97,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
             f"the option batchBytes is {batch_bytes}: brokers take {BATCH_BYTES_MAX} bytes in one "
             "request, so set it to 4m or less"
         )
+    on_bad_row, letters = _bad_rows(options, topic)
     compress_over = options.size_bytes("compressOver", None if exactly else 4096, 0)
     return SinkRules(
         nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
@@ -102,7 +116,45 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
         batch_id=options.integer("batchId", 0) or 0,
         broker=options.text("broker"),
         checkpoint=options.text("checkpointLocation") if streaming else "",
+        sets_bad_rows_aside=on_bad_row != "fail",
+        dead_letter_topic=letters,
     )
+
+
+def sendable_error(topic: str) -> str | None:
+    """Why nobody may send to *topic*, as a sentence; None if it looks as if one may."""
+    problem = topic_error(topic)
+    if problem is None and topic in NOT_SENDABLE_TOPICS:
+        problem = f"{topic!r} is a topic that brokers write themselves"
+    return problem
+
+
+def _bad_rows(options: Options, topic: str) -> tuple[str, str]:
+    """What to do about rows that cannot be sent, and where they go."""
+    chosen = options.choice("onBadRow", ("fail", "deadletter", "drop"))
+    letters = options.text("deadLetterTopic")
+    if chosen != "deadletter":
+        if letters:
+            raise PipelineError(
+                "the option deadLetterTopic is for onBadRow=deadletter: set that as well, or leave "
+                "deadLetterTopic out"
+            )
+        return chosen, ""
+    if not letters:
+        raise PipelineError(
+            "onBadRow=deadletter needs the option deadLetterTopic, a topic for the rows that "
+            "cannot be sent: set it (rockhopper topic create makes one), or set onBadRow=drop"
+        )
+    problem = sendable_error(letters)
+    if problem is None and letters.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        problem = f"{letters!r} is for what consumers could not consume, and brokers write it"
+    if problem is None and letters == topic:
+        problem = "it is the topic that the good rows go to"
+    if problem is not None:
+        raise PipelineError(
+            f"the option deadLetterTopic cannot be used: {problem}; name an ordinary topic"
+        )
+    return chosen, letters
 
 
 def _check_delivery(options: Options, exactly: bool, streaming: bool) -> None:

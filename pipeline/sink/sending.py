@@ -9,13 +9,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.outgoing import OutgoingMessage
@@ -23,10 +24,12 @@ from rockhopper.client.sending.queue_choice import queue_for_key
 from rockhopper.client.sending.unique_id import unique_ids
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect, result
-from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
+from rockhopper.pipeline.sink.bad_rows import BadRows, Sieve
+from rockhopper.pipeline.sink.encoding import Messages, pieces
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.staging import (
     OVERHEAD_BYTES,
+    NoSuchQueue,
     check_refusal,
     no_such_queue,
     writable,
@@ -45,6 +48,11 @@ class _Request:
     """One message, or a batch of them."""
     queue: MessageQueue | None
     size_bytes: int
+    messages: Messages
+    rows: _Rows
+    """Which of these it sends."""
+    singly: list["_Request"] | None = field(default=None, repr=False)
+    """Those that send them one by one, as far as is to be done, since a broker wants it so."""
 
 
 @dataclass
@@ -63,6 +71,7 @@ class Sender:
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
         self._sender = self._remote.sender(rules.group)
         self._ids = unique_ids()
+        self._sieve = Sieve(rules, self._make_ids)
         self._routes: dict[str, TopicRoute] = {}
         self._turn = 0
 
@@ -71,16 +80,19 @@ class Sender:
         count = 0
         under_way: _UnderWay | None = None
         for batch in batches:
-            if not batch.num_rows:
-                continue
-            messages = encode_messages(batch, self._rules.topic, self._make_ids)
-            requests = self._requests(messages)
-            # The next rows are encoded while these are sent.
-            self._finish(under_way)
-            under_way = self._begin(requests)
-            count += len(messages)
+            for messages in self._sieve.messages(batch):
+                requests = self._requests(messages)
+                # The next rows are encoded while these are sent.
+                self._finish(under_way)
+                under_way = self._begin(requests) if requests else None
+            count += batch.num_rows
         self._finish(under_way)
-        return count
+        return count if self._rules.dead_letter_topic else count - self.bad.count
+
+    @property
+    def bad(self) -> BadRows:
+        """The rows that could not be sent."""
+        return self._sieve.bad
 
     def _make_ids(self, count: int) -> list[str]:
         make = self._ids.next
@@ -125,7 +137,7 @@ class Sender:
         async def send_in_order(row: list[_Request]) -> None:
             for request in row:
                 async with limit:
-                    await self._sender.send(request.message, [request.message], request.queue)
+                    await self._deliver(request)
                 done.add(id(request))
 
         tasks = [asyncio.ensure_future(send_in_order(row)) for row in by_queue.values()]
@@ -137,20 +149,54 @@ class Sender:
             await asyncio.gather(*tasks, return_exceptions=True)
             requests[:] = [request for request in requests if id(request) not in done]
 
+    async def _deliver(self, request: _Request) -> None:
+        """Send one request; of what brokers call illegal only the rows that are, are set aside."""
+        if request.singly is None:
+            try:
+                await self._sender.send(request.message, [request.message], request.queue)
+            except RequestRefusedError as error:
+                refusal = self._sieve.refusal(error)
+                if refusal is None:
+                    raise
+                request.singly = self._again(request, refusal)
+        while request.singly:
+            await self._deliver(request.singly[0])
+            del request.singly[0]
+
+    def _again(self, request: _Request, refusal: RequestRefusedError) -> list[_Request]:
+        """What to send instead of a request that was refused."""
+        messages = request.messages
+        if request.message.is_batch:
+            return [self._single(messages, row, request.queue) for row in request.rows]
+        letter = self._sieve.refuse(messages, request.rows[0], str(refusal))
+        return [] if letter is None else [self._single(letter, 0, None)]
+
     def _requests(self, messages: Messages) -> list[_Request]:
         found: list[_Request] = []
-        for (_, queue), rows in self._groups(messages).items():
+        problems: dict[int, str] = {}
+        for (_, queue), rows in self._groups(messages, problems).items():
             found += self._requests_of(messages, rows, queue)
+        for row, problem in problems.items():
+            letter = self._sieve.refuse(messages, row, problem, "queueId")
+            if letter is not None:
+                found.append(self._single(letter, 0, None))
         return found
 
-    def _groups(self, messages: Messages) -> dict[tuple[str, MessageQueue | None], _Rows]:
-        """Topic and queue -> rows, in order."""
+    def _groups(
+        self, messages: Messages, problems: dict[int, str]
+    ) -> dict[tuple[str, MessageQueue | None], _Rows]:
+        """Topic and queue -> rows, in order; rows to be set aside get *problems* instead."""
         chosen = (messages.queue_ids, messages.broker_names, messages.sharding_keys)
         if self._rules.topic and all(each is None for each in chosen):
-            return {(self._rules.topic, None): range(len(messages))}
+            return {(messages.topics[0], None): range(len(messages))}
         groups: dict[tuple[str, MessageQueue | None], list[int]] = defaultdict(list)
         for row, topic in enumerate(messages.topics):
-            groups[topic, self._queue(messages, row)].append(row)
+            try:
+                groups[topic, self._queue(messages, row)].append(row)
+            except NoSuchQueue as error:
+                if not self._rules.sets_bad_rows_aside:
+                    raise
+                problems[row] = error.sentence
         return dict(groups)
 
     def _queue(self, messages: Messages, row: int) -> MessageQueue | None:
@@ -171,7 +217,7 @@ class Sender:
         ]
         if not fitting:
             known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in route.write_queues)
-            raise PipelineError(no_such_queue(topic, broker, number, known))
+            raise NoSuchQueue(no_such_queue(topic, broker, number, known))
         self._turn += 1
         return fitting[self._turn % len(fitting)]
 
@@ -230,7 +276,8 @@ class Sender:
             else:
                 chosen = slice(start, end) if is_all else np.array(rows[start:end])
                 outgoing = self._whole(messages, rows[start], messages.batch(chosen))
-            found.append(_Request(outgoing, queue, int(sizes[start:end].sum())))
+            size_bytes = int(sizes[start:end].sum())
+            found.append(_Request(outgoing, queue, size_bytes, messages, rows[start:end]))
         return found
 
     def _whole(self, messages: Messages, first: int, body: bytes) -> OutgoingMessage:
@@ -260,7 +307,7 @@ class Sender:
                     outgoing.flag,
                     SYS_FLAG_COMPRESSED_ZLIB,
                 )
-        return _Request(outgoing, queue, len(outgoing.body))
+        return _Request(outgoing, queue, len(outgoing.body), messages, [row])
 
 
 def _outgoing(messages: Messages, row: int) -> OutgoingMessage:

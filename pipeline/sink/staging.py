@@ -20,8 +20,9 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import Remote, connect, result
+from rockhopper.pipeline.sink.bad_rows import BadRows, Sieve
 from rockhopper.pipeline.sink.choice import choose_broker, is_not_supported, unable
-from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
+from rockhopper.pipeline.sink.encoding import Messages, pieces
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.runs import Runs
 from rockhopper.protocol.bodies.sinks import encode_sink_body
@@ -67,7 +68,10 @@ class _UnderWay:
     answer: Future[Command]
     fields: dict[str, str]
     body: bytes
-    what: str
+    messages: Messages
+    queue_ids: list[int]
+    rows: Any
+    """Which of the messages, as ``Messages.batch`` takes them."""
 
 
 @dataclass
@@ -104,7 +108,7 @@ class PartWriter:
         self._batch_id = batch_id
         self._partition = partition
         self._name = f"{partition}.{attempt}"
-        self._ids = part_ids(sink_id, batch_id, partition)
+        self._sieve = Sieve(rules, part_ids(sink_id, batch_id, partition))
         self._shares: dict[str, _Share] = defaultdict(_Share)
         self._queues = QueueOfRow(self._remote, rules)
         self._runs = Runs(self._queues.count, partition + batch_id)
@@ -114,10 +118,11 @@ class PartWriter:
         """Stage everything. Raises PipelineError; the part is then forgotten."""
         try:
             for batch in batches:
-                if batch.num_rows:
-                    self._add(encode_messages(batch, self._rules.topic, self._ids))
-            for broker in self._shares:
-                self._settle(broker)
+                for messages in self._sieve.messages(batch):
+                    self._add(messages)
+            # A dead letter of what one refuses may go to another.
+            while waiting := [name for name, share in self._shares.items() if share.under_way]:
+                self._settle(waiting[0])
         except BaseException:
             self._give_up()
             raise
@@ -125,6 +130,11 @@ class PartWriter:
         return StagedPart(
             self._sink_id, self._batch_id, self._name, self._partition, counts, self._owner
         )
+
+    @property
+    def bad(self) -> BadRows:
+        """The rows that could not be staged."""
+        return self._sieve.bad
 
     def _check(self, topics: set[str]) -> None:
         """See that the batch may be written to *topics*. Raises PipelineError."""
@@ -134,18 +144,22 @@ class PartWriter:
 
     def _add(self, messages: Messages) -> None:
         self._check(set(messages.topics))
+        if self._rules.sets_bad_rows_aside and (problems := self._queues.problems(messages)):
+            for each in self._sieve.without(messages, problems, "queueId"):
+                self._add(each)
+            return
         brokers, queue_ids = self._queues.of(messages)
         for start, end in pieces(messages.sizes, self._rules.batch_bytes, OVERHEAD_BYTES):
             for broker, rows in self._shared_out(messages, brokers, slice(start, end)).items():
-                sizes = messages.sizes[rows]
-                what = (
-                    f"{len(sizes)} messages, the largest of {sizes.max()} bytes, for the topic "
-                    f"{messages.topics[start]!r} could not be staged on {broker} for the sink "
-                    f"{self._sink_id!r}"
-                )
-                items = self._runs.items(messages, queue_ids, rows, broker)
-                self._stage(broker, encode_sink_body(items), what)
-                self._shares[broker].message_count += len(sizes)
+                self._stage(broker, messages, queue_ids, rows)
+
+    def _what(self, broker: str, sent: _UnderWay) -> str:
+        sizes = sent.messages.sizes[sent.rows]
+        topic = sent.messages.topics[_first(sent.rows)]
+        return (
+            f"{len(sizes)} messages, the largest of {sizes.max()} bytes, for the topic {topic!r} "
+            f"could not be staged on {broker} for the sink {self._sink_id!r}"
+        )
 
     def _shared_out(
         self, messages: Messages, brokers: list[str] | None, rows: slice
@@ -169,8 +183,9 @@ class PartWriter:
             found[broker].append(row)
         return {broker: np.array(some) for broker, some in found.items()}
 
-    def _stage(self, broker: str, body: bytes, what: str) -> None:
+    def _stage(self, broker: str, messages: Messages, queue_ids: list[int], rows: Any) -> None:
         """Send one request; the one before must have been answered, this one is not waited for."""
+        body = encode_sink_body(self._runs.items(messages, queue_ids, rows, broker))
         self._settle(broker)
         share = self._shares[broker]
         fields = encode_fields(
@@ -183,7 +198,9 @@ class PartWriter:
             )
         )
         share.sequence += 1
-        share.under_way = _UnderWay(self._begin(broker, fields, body), fields, body, what)
+        share.message_count += len(messages.sizes[rows])
+        answer = self._begin(broker, fields, body)
+        share.under_way = _UnderWay(answer, fields, body, messages, queue_ids, rows)
 
     def _begin(self, broker: str, fields: dict[str, str], body: bytes) -> "Future[Command]":
         return self._remote.begin_request(
@@ -191,11 +208,15 @@ class PartWriter:
         )
 
     def _settle(self, broker: str) -> None:
+        """Wait until nothing is under way there."""
         share = self._shares[broker]
-        sent, share.under_way = share.under_way, None
-        if sent is None:
-            return
+        while share.under_way is not None:
+            sent, share.under_way = share.under_way, None
+            self._finish(broker, sent)
+
+    def _finish(self, broker: str, sent: _UnderWay) -> None:
         first: list[Future[Command]] = [sent.answer]
+        what = self._what(broker, sent)
 
         def attempt() -> Command:
             # A request that comes twice changes nothing: its sequence tells.
@@ -203,18 +224,47 @@ class PartWriter:
             return result(answer)
 
         try:
-            self._rules.patience(sent.what, attempt)
+            self._rules.patience(what, attempt)
         except PipelineError as error:
             if is_not_supported(error):
                 raise PipelineError(unable(broker)) from error
-            check_refusal(sent.what, error)
-            raise
+            refusal = self._sieve.refusal(error.__cause__)
+            if refusal is None:
+                check_refusal(what, error)
+                raise
+            self._stage_again(broker, sent, str(refusal))
+
+    def _stage_again(self, broker: str, sent: _UnderWay, why: str) -> None:
+        """Stage by halves what was refused, until it is known which rows are at fault."""
+        share, messages, rows = self._shares[broker], sent.messages, sent.rows
+        count = len(messages.sizes[rows])
+        share.sequence -= 1
+        share.message_count -= count
+        if count > 1:
+            for half in _halves(rows):
+                self._stage(broker, messages, sent.queue_ids, half)
+            return
+        letter = self._sieve.refuse(messages, _first(rows), why)
+        if letter is not None:
+            self._add(letter)
 
     def _give_up(self) -> None:
         """Forget the part; it expires at the brokers if that cannot be told."""
         for broker in self._shares:
             with contextlib.suppress(PipelineError):  # what made us give up is what matters
                 send_abort(self._remote, broker, self._sink_id, self._batch_id, [self._name])
+
+
+def _first(rows: Any) -> int:
+    return int(rows.start if isinstance(rows, slice) else rows[0])
+
+
+def _halves(rows: Any) -> tuple[Any, Any]:
+    if isinstance(rows, slice):
+        half = (rows.start + rows.stop) // 2
+        return slice(rows.start, half), slice(half, rows.stop)
+    half = len(rows) // 2
+    return rows[:half], rows[half:]
 
 
 def check_refusal(what: str, error: PipelineError) -> None:
@@ -225,6 +275,10 @@ def check_refusal(what: str, error: PipelineError) -> None:
         if cause.code in _FAULTS_OF_ROWS:
             remedy = "correct these rows, or the topic"
         raise PipelineError(f"{what} ({error.sentence}): {remedy}") from error
+
+
+class NoSuchQueue(PipelineError):
+    """A row is for a queue that its topic does not have."""
 
 
 class QueueOfRow:
@@ -272,13 +326,29 @@ class QueueOfRow:
         ]
         if not fitting:
             known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in self._queues(topic))
-            raise PipelineError(no_such_queue(topic, name, number, known))
+            raise NoSuchQueue(no_such_queue(topic, name, number, known))
         self._turn += 1
         return fitting[self._turn % len(fitting)]
 
     def brokers(self, topic: str) -> list[str]:
         """Those that take messages for *topic*. Raises PipelineError if none does."""
         return list(dict.fromkeys(queue.broker_name for queue in self._queues(topic)))
+
+    def problems(self, messages: Messages) -> dict[int, str]:
+        """What is wrong with the messages for queues that there are not."""
+        numbers, names = messages.queue_ids, messages.broker_names
+        if numbers is None and names is None:
+            return {}
+        found: dict[int, str] = {}
+        for row, topic in enumerate(messages.topics):
+            number = numbers[row] if numbers is not None else None
+            name = names[row] if names is not None else None
+            try:
+                if number is not None or name is not None:
+                    self._fitting(topic, name, number)
+            except NoSuchQueue as error:
+                found[row] = error.sentence
+        return found
 
     def count(self, topic: str, broker: str) -> int:
         """How many queues of *topic* take messages there. Raises PipelineError if none does."""

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect
+from rockhopper.pipeline.sink.bad_rows import BadRows
 from rockhopper.pipeline.sink.choice import choose_broker, sink_state
 from rockhopper.pipeline.sink.columns import check_columns
 from rockhopper.pipeline.sink.publishing import publish
@@ -44,6 +45,8 @@ class Written(WriterCommitMessage):
 
     message_count: int
     part: StagedPart | None = None
+    bad: BadRows = field(default_factory=BadRows)
+    """The rows that could not be sent."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,10 @@ def _check(schema: "StructType", rules: SinkRules) -> None:
     check_columns(schema, rules)
     if not rules.is_exactly_once:
         return
-    topics = (rules.topic,) if rules.topic else ()
     if rules.is_streaming:
-        choose_broker(rules, rules.sink_id or _PROBE, topics=topics)
+        choose_broker(rules, rules.sink_id or _PROBE, topics=rules.topics)
         return
-    broker = choose_broker(rules, rules.sink_id, rules.batch_id, topics=topics)
+    broker = choose_broker(rules, rules.sink_id, rules.batch_id, topics=rules.topics)
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
     state = sink_state(remote, broker, rules.sink_id)
     if state is not None and state.last_batch == rules.batch_id:
@@ -123,7 +125,8 @@ class _Writing:
         """Send or stage what one task has."""
         rules = self.rules
         if not rules.is_exactly_once:
-            return Written(Sender(rules).write(batches))
+            sender = Sender(rules)
+            return Written(sender.write(batches), bad=sender.bad)
         if batch_id < 0 or not (rules.sink_id or task.query_id):
             raise PipelineError(
                 "this version of Spark does not tell tasks which query and batch they belong to, "
@@ -137,12 +140,25 @@ class _Writing:
             rules, sink_id, batch_id, task.partition, attempt, owner=_owner(task.query_id)
         )
         part = writer.write(batches)
-        return Written(part.message_count, part)
+        return Written(part.message_count, part, writer.bad)
 
-    def commit_parts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make visible what the tasks staged, unless it is already."""
+    def commit_parts(
+        self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
+    ) -> None:
+        """Make visible what the tasks staged, unless it is already; say what could not be sent."""
         if self.rules.is_exactly_once:
             publish(self.rules, _parts(messages))
+        bad = [message.bad for message in messages if isinstance(message, Written)]
+        count = sum(each.count for each in bad)
+        if count:
+            letters = self.rules.dead_letter_topic
+            _log.warning(
+                "%d rows%s could not be sent and were %s; the first of them: %s",
+                count,
+                "" if batch_id is None else f" of batch {batch_id}",
+                f"written to the topic {letters!r}" if letters else "dropped",
+                next(each.first for each in bad if each.count),
+            )
 
     def abort_parts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Forget what the tasks staged, unless it is published."""
@@ -199,7 +215,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Run when all tasks of a batch are done; again, when the batch is repeated."""
         wrong = {part.batch_id for part in _parts(messages)} - {batchId}
         assert not wrong, f"tasks of batch {batchId} said that they were of {wrong}"
-        self._writing.commit_parts(messages)
+        self._writing.commit_parts(messages, batchId)
 
     def abort(
         self,

@@ -11,6 +11,7 @@ from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.reading import read_archive
 from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.jobs.spark import run_tasks
 from rockhopper.pipeline.schema import COLUMNS
 from tests.support.hang import HANG_S
 from tests.support.pipeline_broker import PipelineBroker
@@ -41,6 +42,30 @@ def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Pa
     same = ["physOffset", "topic", "body", "keys", "storeTimestamp", "queueOffset", "bodyCrc"]
     assert archived.select(same).exceptAll(stored.select(same)).count() == 0
     assert [row.topic for row in archived.where("topic = '0815'").collect()] == ["0815"] * 5
+
+
+def description(_: int) -> str | None:
+    """What Spark's UI says of the job that this task belongs to."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.getLocalProperty("spark.job.description")
+
+
+@pytest.mark.slow
+def test_jobs_say_in_sparks_ui_what_they_do(spark: "SparkSession") -> None:
+    context = spark.sparkContext
+    context.setJobDescription("the notebook's")
+    try:
+        assert run_tasks(spark, [1, 2], description, label="archiving orders") == (
+            ["archiving orders"] * 2
+        )
+        assert run_tasks(spark, [1], description, description="batch 1 of 2") == ["batch 1 of 2"]
+        assert context.parallelize([1], 1).map(description).collect() == ["the notebook's"]
+        assert context.getLocalProperty("spark.jobGroup.id") is None
+    finally:
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -181,3 +181,68 @@ def test_what_cannot_be_read_stands_in_the_drivers_exception(
 
     with pytest.raises(PySparkException, match="knows no topic 'nowhere'"):
         load(spark, broker, "nowhere").count()
+
+
+def test_small_batches_wait_and_the_lag_is_in_the_progress(
+    spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
+) -> None:
+    broker.create("few", 1)
+    broker.send("few", numbered(0, 3), 0)
+    frame = stream(
+        spark, broker, subscribe="few", startingOffsets="earliest", minOffsetsPerTrigger="10"
+    )
+    checkpoint = str(tmp_path / "checkpoint")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    query = writer.queryName("few at a time").start()
+    try:
+        query.processAllAvailable()
+        broker.send("few", numbered(3, 7), 0)
+        query.processAllAvailable()  # returns when the source has nothing that is to be read now
+        broker.send("few", numbered(7, 13), 0)
+        query.processAllAvailable()
+        read = [each["numInputRows"] for each in query.recentProgress]
+        assert [count for count in read if count] == [3, 10]
+        assert lag(query) == {("few", "broker-a", "0"): 0}
+    finally:
+        query.stop()
+
+
+def lag(query: Any) -> dict[tuple[str, str, str], int]:
+    """As docs/spark.md says it."""
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    code = text.split("### Lag, and Spark's UI")[1].split("```python\n")[1].split("```")[0]
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    found: dict[tuple[str, str, str], int] = scope["lag"](query)
+    return found
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_rows_that_cannot_be_sent_become_dead_letters(
+    spark: "SparkSession", broker: PipelineBroker, tmp_path: Path, delivery: str
+) -> None:
+    source, good, bad = (f"{delivery}-{name}" for name in ("all", "good", "bad"))
+    for topic in (source, good, bad):
+        broker.create(topic, 1)
+    broker.send(source, numbered(0, 40), 0)
+    named = stream(spark, broker, subscribe=source, startingOffsets="earliest")
+    frame = named.selectExpr(
+        "IF(queueOffset % 10 = 3, NULL, body) AS body",
+        "IF(queueOffset % 10 = 4, 'x\u0001y', 'tag') AS tags",
+        "properties",
+    )
+    run(
+        frame,
+        broker,
+        topic=good,
+        delivery=delivery,
+        onBadRow="deadletter",
+        deadLetterTopic=bad,
+        checkpointLocation=str(tmp_path / "checkpoint"),
+    )
+    assert broker.bodies(good) == [each for each in numbered(0, 40) if each[-1] not in "34"]
+    letters = load(spark, broker, bad).selectExpr(
+        "CAST(body AS STRING) AS body", "properties['RH_BAD_COLUMN'] AS why"
+    )
+    told = sorted((row.body, row.why) for row in letters.collect())
+    assert told == [("", "body")] * 4 + [(f"000{n}4", "tags") for n in range(4)]

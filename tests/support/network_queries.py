@@ -35,6 +35,7 @@ class Query:
 
     def __init__(self, broker: PipelineBroker, topic: str, **given: Any) -> None:
         self._given = options(broker, topic, **given)
+        self.now_s = 0.0
         self.planned: dict[str, Any] | None = None
         self.done: dict[str, Any] | None = None
         self.bodies: list[str] = []
@@ -42,7 +43,8 @@ class Query:
 
     def restart(self) -> None:
         """Begin again with what the checkpoint says."""
-        self.reader = NetworkStreamReader(read_rules(self._given, streaming=True))
+        rules = read_rules(self._given, streaming=True)
+        self.reader = NetworkStreamReader(rules, now_s=lambda: self.now_s)
         self.reader.getDefaultReadLimit()
         if self.planned is not None and self.planned != self.done:
             self.run()

@@ -100,7 +100,8 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
     value = _value(asked, current)
     plan = plan_run(asked, current)
     run = (current.run if current else 0) + 1
-    target = WriteTarget(catalog.files.location, catalog.begin(run), run, value)
+    refuses = asked.bad_values == "fail"
+    target = WriteTarget(catalog.files.location, catalog.begin(run), run, value, refuses)
     written = _work(plan, asked, target)
     manifest = _manifest(plan, asked, current, target, written)
     staged = [name for each in written for name in each.staged]
@@ -116,9 +117,13 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
 
 def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | None:
     """How bodies are decoded: as they always were in this archive. Raises PipelineError."""
+    known = None if current is None else current.value
+    if asked.bad_values != "null" and asked.value is None and known is None:
+        raise UsageProblem(
+            "--bad-values (bad_values) is for decoding bodies: add --decode, or leave it out"
+        )
     if current is None:
         return asked.value
-    known = current.value
     if asked.value is None:
         return None if known is None else ValueFormat(known["format"], known["schema"])
     if known != asked.value.to_document():

@@ -56,6 +56,13 @@ class ArchiveOptions(JobOptions):
         "--schema", metavar="FILE", help="By this JSON Schema, schema of Spark's or Avro schema."
     )
     """The text of that file."""
+    bad_values: str = option(
+        "--bad-values",
+        default="null",
+        choices=["null", "fail"],
+        show_default=True,
+        help="With --decode: what to do about bodies that do not decode.",
+    )
     split_size_bytes: int | None = option(
         "--split-size",
         parse=partial(size, least=4096),

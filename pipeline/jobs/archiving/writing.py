@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files, files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
 from rockhopper.pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
@@ -65,6 +66,8 @@ class WriteTarget:
     staging: str
     run: int
     value: ValueFormat | None = None
+    refuses_bad_values: bool = False
+    """Whether a body that does not decode ends the run."""
 
 
 @dataclass
@@ -126,10 +129,25 @@ class SplitWriter:
         for day, rows in _by_value(times // (MS_PER_DAY * 1000)):
             self._add(topic, day, batch if rows is None else batch.take(pa.array(rows)))
 
+    def _bad_value(self, topic: str, batch: pa.RecordBatch, value: Any) -> str:
+        """The sentence about the first message whose *value* is null."""
+        row = value.is_null().index(True).as_py()
+        names = ("brokerName", "queueId", "queueOffset")
+        broker, queue_id, offset = (batch.column(name)[row].as_py() for name in names)
+        assert self._target.value is not None
+        on = f" on {broker}" if broker else ""
+        return (
+            f"the body at offset {offset} of queue {queue_id} of {topic!r}{on} does not decode as "
+            f"{self._target.value.format} by the schema: correct the schema, or archive with "
+            "--bad-values null, which keeps such bodies, and counts them"
+        )
+
     def _add(self, topic: str, day: int, batch: pa.RecordBatch) -> None:
         columns = [batch.column(name) for name in FILE_COLUMNS]
         if self._decoder is not None:
             value, undecoded = self._decoder.decode(batch.column("body"))
+            if undecoded and self._target.refuses_bad_values:
+                raise PipelineError(self._bad_value(topic, batch, value))
             columns.append(value)
             self.written.undecoded += undecoded
         part = self._parts.setdefault((topic, day), _Part(topic, day))

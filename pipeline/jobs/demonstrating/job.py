@@ -241,11 +241,14 @@ def _archive_and_replay(
 def _check_copy(spark: "SparkSession", nameserver: str, count: int, result: DemoResult) -> None:
     from pyspark.sql import functions as f
 
+    from rockhopper.pipeline.jobs.spark import described
+
     found = []
     for topic in (TOPIC, COPY_TOPIC):
         options = {"nameServer": nameserver, "subscribe": topic, "columns": "body"}
         bodies = spark.read.format("rocketmq").options(**options).load()
-        found.append(tuple(bodies.agg(f.count("*"), f.sum(f.crc32("body"))).collect()[0]))
+        with described(spark, f"demonstration: checking {topic}"):
+            found.append(tuple(bodies.agg(f.count("*"), f.sum(f.crc32("body"))).collect()[0]))
     if found[0] != found[1] or found[0][0] != count or result.replayed != count:
         raise PipelineError(
             f"{COPY_TOPIC} holds {found[1][0]} messages and {TOPIC} {found[0][0]} of {count}, or "

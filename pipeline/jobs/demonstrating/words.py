@@ -56,7 +56,8 @@ def start(
         .select(f.unix_millis("w.start").alias("start_ms"), "word", f.col("count").alias("times"))
     )
     return (
-        counted.writeStream.outputMode("update")
+        counted.writeStream.queryName("demonstration: words")
+        .outputMode("update")
         .option("checkpointLocation", checkpoint)
         .foreachBatch(counts.update)
         .start()

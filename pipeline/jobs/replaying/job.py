@@ -44,7 +44,8 @@ from rockhopper.pipeline.jobs.replaying.targets import (
 )
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.results import UsageProblem
-from rockhopper.pipeline.jobs.spark import job_session, run_tasks, spark_problem
+from rockhopper.pipeline.jobs.spark import described, job_session, run_tasks, spark_problem
+from rockhopper.pipeline.jobs.tasks import in_this_process
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.sink.publishing import publish
 
@@ -206,7 +207,8 @@ def _resumable(way: _Way) -> Plan | None:
 
 
 def _count(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
-    return dict(way.chosen(partly).groupBy("path").count().collect())
+    with described(way.session(), f"replay {way.name}: counting messages"):
+        return dict(way.chosen(partly).groupBy("path").count().collect())
 
 
 def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
@@ -216,7 +218,8 @@ def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
     place = str(way.state.path(SELECTION_DIRECTORY))
     rows = way.chosen(partly)
     try:
-        rows.write.parquet(place)
+        with described(way.session(), f"replay {way.name}: choosing messages"):
+            rows.write.parquet(place)
     except Exception as error:
         raise spark_problem(error) from error
     table = pq.read_table(place, columns=["path"])
@@ -267,8 +270,12 @@ def _run(way: _Way) -> ReplayResult:
         rows = sum(each.end - each.first for each in slices)
         work = ReplayWork(number, selection, plan.request, plan.queue_counts, rules, plan.owner)
         tasks = list(enumerate(shares(slices, max(1, min(cores, rows // _ROWS_WORTH_A_TASK)))))
+        what = f"replay {way.name} into {', '.join(result.topics)}: batch {number + 1}"
+        what += f" of {plan.batch_count}"
         written = (
-            [work(task) for task in tasks] if session is None else run_tasks(session, tasks, work)
+            in_this_process(tasks, work)
+            if session is None
+            else run_tasks(session, tasks, work, description=what)
         )
         if plan.broker:
             # What is staged goes with its topic: that one is there now means that it was then.

@@ -264,7 +264,7 @@ class _Search:
 
     def by_spark(self, spark: "SparkSession", where: str) -> list[Row]:
         """The matches of a condition in Spark's SQL."""
-        from rockhopper.pipeline.jobs.spark import spark_problem
+        from rockhopper.pipeline.jobs.spark import described, spark_problem
 
         try:
             parsed = spark.createDataFrame([], spark_schema(COLUMNS)).where(where)
@@ -278,8 +278,10 @@ class _Search:
         rows: list[Row] = []
         try:
             for frame, place in self._frames(spark):
-                narrowed = self._narrowed(frame).where(where)
-                for found in narrowed.orderBy("storeTimestamp").limit(self._asked.limit).collect():
+                narrowed = self._narrowed(frame).where(where).orderBy("storeTimestamp")
+                with described(spark, f"search {place}: {where}"):
+                    matches = narrowed.limit(self._asked.limit).collect()
+                for found in matches:
                     row = found.asDict()
                     row["body"] = bytes(row["body"] or b"")
                     row["storeTimestamp"] = row["storeTimestamp"].astimezone(UTC)

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
@@ -92,6 +93,54 @@ def test_limits_are_kept(broker: PipelineBroker, topic: str) -> None:
     record_bytes = broker.stored(topic)[0].size_bytes
     query = Query(broker, topic, startingOffsets="earliest", maxBytesPerTrigger=10 * record_bytes)
     assert 8 <= len(query.batch()) <= 11
+
+
+def test_a_batch_waits_for_enough_or_long_enough(broker: PipelineBroker, topic: str) -> None:
+    query = Query(
+        broker, topic, startingOffsets="earliest", minOffsetsPerTrigger=10, maxTriggerDelay="1m"
+    )
+    assert query.batch() == []
+    broker.send(topic, ["first"], 0)
+    assert query.batch() == ["first"]
+    broker.send(topic, numbered(0, 6), 0)
+    broker.send(topic, numbered(6, 9), 1)
+    assert not query.plan()
+    newest = query.reader.reportLatestOffset()
+    assert newest is not None
+    assert sum(newest["offsets"][topic]["broker-a"].values()) == 10
+    broker.send(topic, ["9"], 1)
+    assert len(query.batch()) == 10
+    broker.send(topic, ["late"], 1)
+    query.now_s = 59.0
+    assert not query.plan()
+    broker.create(topic, 3)
+    assert query.plan(), "which queues there are is noted at once"
+    assert query.run() == ["late"]
+    broker.send(topic, ["later"], 2)
+    assert not query.plan()
+    query.now_s = 120.0
+    assert query.batch() == ["later"]
+    broker.send(topic, ["a restart does not wait"], 0)
+    assert not query.plan()
+    query.restart()
+    assert query.batch() == ["a restart does not wait"]
+    broker.send(topic, ["nor does the end"], 0)
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.batch() == ["nor does the end"]
+
+
+def test_a_least_and_a_most_go_together(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 25), 0)
+    given = {"minOffsetsPerTrigger": 5, "maxOffsetsPerTrigger": 10}
+    query = Query(broker, topic, startingOffsets="earliest", **given)
+    assert [len(query.batch()) for _ in range(3)] == [10, 10, 5]
+    broker.send(topic, numbered(25, 29), 0)
+    assert not query.plan()
+    broker.send(topic, numbered(29, 40), 0)
+    assert len(query.batch()) == 10
+    everything = ReadAllAvailable()
+    assert query.done is not None
+    assert query.reader.latestOffset(query.done, everything) != query.done
 
 
 def test_available_now_ends_where_the_queues_end_at_its_start(

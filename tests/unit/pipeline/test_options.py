@@ -102,6 +102,20 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "span_ms"),
+    [("", 7), ("250", 250), ("500ms", 500), ("30s", 30_000), ("15 m", 900_000), ("2Min", 120_000)],
+)
+def test_a_time_span_has_a_unit_or_is_milliseconds(text: str, span_ms: int) -> None:
+    assert options(startingTime=text).duration_ms("startingTime", 7) == span_ms
+
+
+@pytest.mark.parametrize("text", ["soon", "-1s", "1.5h", "3 weeks"])
+def test_what_is_no_time_span(text: str) -> None:
+    with pytest.raises(PipelineError, match="such as 500ms, 30s, 15m or 1h"):
+        options(startingTime=text).duration_ms("startingTime", 7)
+
+
+@pytest.mark.parametrize(
     ("text", "time_ms"),
     [
         ("", None),

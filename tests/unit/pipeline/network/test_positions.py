@@ -53,6 +53,13 @@ def test_what_cannot_be_resolved_is_said(
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("document", [{"T": {"0": 1000}}, {"T": {"a": {"0": 1000}}}])
+def test_times_in_kafkas_form_and_in_ours(document: dict[str, Any]) -> None:
+    spread = times_by_queue(document, QUEUES)
+    found = resolve_json("startingOffsetsByTimestamp", spread, QUEUES)
+    assert found == {MessageQueue("T", "a", 0): 1000}
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [

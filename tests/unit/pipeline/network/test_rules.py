@@ -61,9 +61,20 @@ def test_where_to_start(given: dict[str, str], position: Position) -> None:
     assert read_rules(BASE | given, streaming=True).starting == position
 
 
+def test_how_much_a_batch_waits_for() -> None:
+    rules = read_rules(BASE | {"minOffsetsPerTrigger": "5"}, streaming=True)
+    assert (rules.min_offsets, rules.delay_max_ms) == (5, 900_000)
+    given = BASE | {"minOffsetsPerTrigger": "5", "maxTriggerDelay": "30s"}
+    assert read_rules(given, streaming=True).delay_max_ms == 30_000
+    assert read_rules(BASE, streaming=True).min_offsets is None
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
+        ({"maxTriggerDelay": "1m"}, "how long minOffsetsPerTrigger may hold"),
+        ({"minOffsetsPerTrigger": "5", "maxTriggerDelay": "soon"}, "such as 500ms, 30s"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "=5 is above maxOffsets"),
         ({"nameServer": ""}, "needs the option 'nameServer'"),
         ({"subscribe": ""}, "exactly one of subscribe, subscribePattern and assign, and none is"),
         ({"subscribePattern": "a.*"}, "subscribe and subscribePattern are given"),

@@ -10,6 +10,8 @@ from rockhopper.pipeline.sink.rules import SinkRules, read_rules
 
 BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 
+LETTERS = {"onBadRow": "deadletter"}
+
 
 def rules(streaming: bool = True, **given: str) -> SinkRules:
     return read_rules(BASE | given, streaming=streaming)
@@ -20,6 +22,15 @@ def test_the_least_that_must_be_said() -> None:
     assert (found.topic, found.is_exactly_once, found.compress_over) == ("orders", False, 4096)
     assert found.patience == Patience(20, 0.5)
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_rows_that_cannot_be_sent() -> None:
+    assert not rules().sets_bad_rows_aside
+    assert rules(onBadRow="drop").sets_bad_rows_aside
+    assert rules(onBadRow="drop").topics == ("orders",)
+    found = rules(onBadRow="deadletter", deadLetterTopic="bad")
+    assert (found.sets_bad_rows_aside, found.dead_letter_topic) == (True, "bad")
+    assert found.topics == ("orders", "bad")
 
 
 def test_what_spark_gives_beside_is_let_pass() -> None:
@@ -54,6 +65,13 @@ def test_what_spark_gives_beside_is_let_pass() -> None:
         ({"delivery": "exactly-once", "sinkId": "s" * 256}, True, "256 characters"),
         ({"delivery": "exactly-once", "compressOver": "1k"}, True, "bodies as they are"),
         ({"batchBytes": "5m"}, True, "4m or less"),
+        ({"onBadRow": "skip"}, True, "fail, deadletter, drop"),
+        ({"onBadRow": "deadletter"}, True, "needs the option deadLetterTopic"),
+        ({"deadLetterTopic": "bad"}, True, "is for onBadRow=deadletter"),
+        ({"onBadRow": "drop", "deadLetterTopic": "bad"}, True, "is for onBadRow=deadletter"),
+        (LETTERS | {"deadLetterTopic": "no good"}, True, "deadLetterTopic cannot be used"),
+        (LETTERS | {"deadLetterTopic": "orders"}, True, "the good rows go to"),
+        (LETTERS | {"deadLetterTopic": "%DLQ%g"}, True, "name an ordinary topic"),
         ({"secretKey": "hush-5"}, True, "no access keys"),
     ],
 )

@@ -74,6 +74,22 @@ def test_bodies_become_values_and_stay_bodies(tmp_path: Path) -> None:
         jobs.archive(root, path=log.root, decode="json", schema=other)
 
 
+def test_a_body_that_does_not_decode_ends_the_run_if_it_is_to(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(2, topic="t", body=b'{"id": 7}')
+    root = tmp_path / "archive"
+    schema = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
+    strict: dict[str, Any] = {"path": log.root, "bad_values": "fail"}
+    with pytest.raises(UsageProblem, match=r"--bad-values .* add --decode"):
+        jobs.archive(root, **strict)
+
+    assert jobs.archive(root, **strict, decode="json", schema=schema).rows == 2
+    log.add(1, topic="t", body=b"no JSON")
+    with pytest.raises(PipelineError, match=r"at offset \d of queue \d of 't' does not decode as"):
+        jobs.archive(root, **strict)
+    assert len(rows(root)) == 2
+    assert jobs.archive(root, path=log.root).undecoded == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,13 @@ def test_rows_that_are_chosen_are_written_down(
 
     monkeypatch.setattr(job, "chosen_rows", Rows)
     monkeypatch.setattr(job, "job_session", lambda *_: None)
+    described: list[str] = []
+
+    def describe(_: object, text: str) -> AbstractContextManager[None]:
+        described.append(text)
+        return nullcontext()
+
+    monkeypatch.setattr(job, "described", describe)
 
     with monkeypatch.context() as patched:
         patched.setattr(job, "queue_counts", lambda *_: 1 / 0)
@@ -184,6 +192,7 @@ def test_rows_that_are_chosen_are_written_down(
     assert (result.rows, result.sent) == (3, 3)
     ((work, (only,)),) = world.tasks
     assert selected_rows(work.selection, only).tolist() == [3, 7, 119]
+    assert described[-1].endswith(": choosing messages")
 
 
 @pytest.mark.parametrize(
