@@ -21,6 +21,7 @@ That holds for one row of batches only, so a sink that was given an owner (``own
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -48,6 +49,7 @@ log = structlog.get_logger("broker.sinks")
 
 RETRY_S = 1.0
 DISPATCH_POLL_S = 0.01
+SYNC_AHEAD_BYTES = 16 << 20
 
 
 class SinkError(Exception):
@@ -80,6 +82,7 @@ class SinkPublisher(Part):
         self._published: dict[str, tuple[int, int]] = {}
         self._publishing: dict[tuple[str, int], asyncio.Task[int]] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._syncing: asyncio.Task[None] | None = None
         self.on_intent: Callable[[Intent, list[Path]], Awaitable[None]] | None = None
         """Called once a batch is sure to be published, with the files of its parts."""
         self.on_prepared: Callable[[list[Path]], Awaitable[None]] | None = None
@@ -93,6 +96,11 @@ class SinkPublisher(Part):
     def published(self) -> dict[str, tuple[int, int]]:
         """Sink id -> its last batch and the number of its messages."""
         return self._published
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a part is put on disk while more is staged."""
+        return self._syncing is not None
 
     @property
     def staged_bytes(self) -> int:
@@ -161,7 +169,9 @@ class SinkPublisher(Part):
 
     async def close(self) -> None:
         """Stop publishing; a batch in the midst of it is finished by the next process."""
-        tasks = list(self._publishing.values())
+        tasks: list[asyncio.Task[Any]] = list(self._publishing.values())
+        if self._syncing is not None:
+            tasks.append(self._syncing)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -205,7 +215,25 @@ class SinkPublisher(Part):
                 f"{self._staged_bytes_max >> 20} is the most (sinkStagedBytesMax)"
             )
         part = self._parts.add(key, sequence, messages, count, topics, self._now_ms())
+        if part.size_bytes - part.synced_bytes >= SYNC_AHEAD_BYTES and not self._syncing:
+            part.synced_bytes = part.size_bytes
+            self._syncing = asyncio.get_running_loop().create_task(self._sync_ahead(key, part.path))
         return part.message_count
+
+    async def _sync_ahead(self, key: PartKey, path: Path) -> None:
+        """Have the disk write a part while more is staged: publishing has less to wait for."""
+        try:
+            await asyncio.to_thread(self._parts.sync, [path])
+        except FileNotFoundError:
+            return  # It was forgotten meanwhile.
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
+                return  # Publishing says so, if it lasts.
+            # What is on disk now is unknown, and a second fsync would not tell.
+            log.error("the disk did not keep a staged part", part=path.name, reason=str(error))
+            self._discard([key])
+        finally:
+            self._syncing = None
 
     def last_batch_id(self, sink_id: str) -> int:
         """The last batch of a sink that is published, −1 for none."""

@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import struct
-import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
+from rockhopper.broker.store.log.fast_encoding import crc32
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
     SinkRun,
@@ -53,11 +53,21 @@ def is_part_name(name: str) -> bool:
 class StagedPart:
     """One staged part: its file, and what is in it."""
 
-    __slots__ = ("message_count", "path", "sequence", "size_bytes", "topics", "touched_ms")
+    __slots__ = (
+        "message_count",
+        "path",
+        "sequence",
+        "size_bytes",
+        "synced_bytes",
+        "topics",
+        "touched_ms",
+    )
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size_bytes = 0
+        self.synced_bytes = 0
+        """Up to where the disk was asked to have it already."""
         self.message_count = 0
         self.sequence = 0
         self.touched_ms = 0
@@ -131,7 +141,7 @@ class StagedParts:
             disk.make_directories(self.directory)
             sink, batch_id, name = key
             part = StagedPart(self.directory / f"{sink}-{batch_id}-{name}.part")
-        head = _HEAD.pack(len(data), zlib.crc32(data), sequence, count)
+        head = _HEAD.pack(len(data), crc32(data), sequence, count)
         descriptor = os.open(part.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             disk.append_whole(descriptor, part.size_bytes, head + data)
@@ -190,6 +200,6 @@ def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             size_bytes, crc, sequence, count = _HEAD.unpack(head)
             data = file.read(size_bytes)
-            if len(data) != size_bytes or zlib.crc32(data) != crc:
+            if len(data) != size_bytes or crc32(data) != crc:
                 return
             yield sequence, count, data

@@ -14,7 +14,7 @@ from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError
-from rockhopper.broker.sinks.staged_parts import items
+from rockhopper.broker.sinks.staged_parts import StagedParts, items
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -27,6 +27,7 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
 from tests.support.open_stores import bodies, put
 from tests.support.sink_rig import SINK, WHOLE, Sinks
+from tests.support.turns import until
 
 
 async def test_a_batch_that_was_published_is_not_published_again(tmp_path: Path) -> None:
@@ -352,3 +353,28 @@ async def test_a_full_disk_refuses_a_batch_before_anything_is_noted(tmp_path: Pa
         sinks.store.disk_full_reason = None
         assert await sinks.publish(0) == (len(WHOLE), False)
         assert bodies(sinks.store) == WHOLE
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_large_part_is_put_on_disk_while_more_is_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    synced: list[list[Path]] = []
+
+    def sync(parts: StagedParts, paths: list[Path]) -> None:
+        synced.append(paths)
+        if not is_kept:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async with Sinks(tmp_path / "store") as sinks:
+        with monkeypatch.context() as patched:
+            patched.setattr("rockhopper.broker.sinks.publisher.SYNC_AHEAD_BYTES", 1)
+            patched.setattr(StagedParts, "sync", sync)
+            sinks.stage(0)
+            await until(lambda: bool(synced) and not sinks.publisher.is_syncing)
+        if is_kept:
+            assert await sinks.publish(0) == (len(WHOLE), False)
+        else:
+            with pytest.raises(SinkError, match=r"part 0.0 of batch 0 .* holds 0 messages"):
+                await sinks.publish(0)
+        assert len(synced[0]) == 1
