@@ -3,7 +3,16 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 
-from tests.chaos import bit_rot, clock_jumps, disk_errors, floods, full_disk, kills, power_cuts
+from tests.chaos import (
+    bit_rot,
+    clock_jumps,
+    disk_errors,
+    floods,
+    full_disk,
+    kills,
+    power_cuts,
+    shared_sinks,
+)
 from tests.chaos.outcome import Outcome
 from tests.chaos.replicas import abilities, switching
 from tests.chaos.replicas import rounds as replicas
@@ -63,6 +72,7 @@ FAULTS = (
         lacking=abilities.lacking,
         has_hosts=True,
     ),
+    Fault("shared-sinks", shared_sinks.rounds, 1, 1000, is_asked_for=True),
     Fault("switches", switching.rounds, 1, 1000, ("etcd",), is_asked_for=True),
     Fault("java-switches", switching.java_rounds, 1, 100, ("etcd", "java"), is_asked_for=True),
 )
