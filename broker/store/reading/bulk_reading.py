@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from rockhopper.broker.store.log.checking import ANY_MESSAGE
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.log.fast_encoding import count_sound
+from rockhopper.broker.store.log.fast_encoding import count_sound, gather_sound
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
@@ -39,6 +39,11 @@ def read_bulk(
     units = queue.read_units(offset, min(count_max, COUNT_MAX, high - offset))
     if not units:
         return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
+    if not queue.is_light:
+        gathered = gather(log, queue, units, offset, COUNT_MAX, size_max, unchecked_from)
+        if gathered is not None:
+            count, body = gathered
+            return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
     places = [(log_offset, size) for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units)]
     ends = list(accumulate(size for _, size in places))
     count = max(bisect_right(ends, size_max), 1)
@@ -62,6 +67,26 @@ def read_bulk(
         status = GetStatus.NO_MATCHED_MESSAGE
     next_offset = offset + len(records)
     return GetResult(status, next_offset, low, high, body, sum(map(bool, records)))
+
+
+def gather(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    units: bytes,
+    offset: int,
+    count_max: int,
+    size_max: int,
+    unchecked_from: int,
+) -> tuple[int, bytes] | None:
+    """How many messages of *units* there is room for, and their records; None for more to do.
+
+    That is if one of them is not sound, or is in another file of the log than the first.
+    """
+    stretch = log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
+    if stretch is None:
+        return None
+    field, number = queue.topic_field, queue.queue_id
+    return gather_sound(field, number, offset, units, count_max, size_max, stretch, unchecked_from)
 
 
 def _side_by_side(log: CommitLog, places: list[tuple[int, int]]) -> bytes:

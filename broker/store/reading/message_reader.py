@@ -19,12 +19,12 @@ import structlog
 
 from rockhopper.broker.store.log.checking import ANY_MESSAGE
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.log.fast_encoding import count_sound, gather_sound, select_sound
+from rockhopper.broker.store.log.fast_encoding import count_sound, select_sound
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
-from rockhopper.broker.store.reading.bulk_reading import read_bulk
+from rockhopper.broker.store.reading.bulk_reading import gather, read_bulk
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyStage
 from rockhopper.broker.store.recovering.entry_mending import EntryMender, is_of
@@ -111,7 +111,7 @@ class MessageReader:
         else:
             count_max, size_max = min(count_max, limits.count_on_disk), limits.size_bytes_on_disk
         if subscription is None and not queue.is_light:
-            gathered = self._gather(queue, units, offset, count_max, size_max)
+            gathered = gather(self._log, queue, units, offset, count_max, size_max, self.tail_start)
             if gathered is not None:
                 count, body = gathered
                 return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
@@ -122,18 +122,6 @@ class MessageReader:
                 status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
                 return GetResult(status, offset + scanned, low, high, body, count)
         return self._get_each(queue, units, offset, count_max, size_max, subscription)
-
-    def _gather(
-        self, queue: ConsumeQueue, units: bytes, offset: int, count_max: int, size_max: int
-    ) -> tuple[int, bytes] | None:
-        """Messages that are sound and stand in one file of the log; None if there is more to do."""
-        stretch = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
-        if stretch is None:
-            return None
-        field, number, unchecked_from = queue.topic_field, queue.queue_id, self.tail_start
-        return gather_sound(
-            field, number, offset, units, count_max, size_max, stretch, unchecked_from
-        )
 
     def _select(
         self,
