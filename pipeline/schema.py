@@ -50,7 +50,24 @@ OPTIONAL_COLUMNS = ("rawProperties", "crcOk", "corrupt")
 (null for an empty body); in the row of a damaged place of a store, what is wrong there."""
 
 COLUMNS = tuple(name for name in _TYPES if name not in OPTIONAL_COLUMNS)
-"""What a reader gets who chooses nothing, in this order."""
+"""What a reader gets who asks for all, in this order."""
+
+_DEAR_COLUMNS = ("msgId", "offsetMsgId", "properties", "bornHost", "storeHost")
+_RARE_COLUMNS = (
+    "flag",
+    "sysFlag",
+    "reconsumeTimes",
+    "physOffset",
+    "bodyCrc",
+    "preparedTransactionOffset",
+)
+DEFAULT_COLUMNS = tuple(
+    name for name in COLUMNS if name not in _DEAR_COLUMNS and name not in _RARE_COLUMNS
+)
+"""What a reader gets who chooses nothing: what Kafka's source gives, and what is as cheap."""
+
+ALL_COLUMNS = ("*", "all")
+"""What the option ``columns`` says for COLUMNS."""
 
 _NAMED_ELSEWHERE = {
     "id": "msgId",
@@ -120,11 +137,14 @@ def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
         if given.get(option.lower())
     }
     named = given.get("columns", "")
-    if named and named != "*":
+    if named and named.lower() not in ALL_COLUMNS:
         chosen = _named_columns(named)
         _refuse_contradictions(chosen, switches, has_crc, has_corrupt)
     else:
-        chosen = [name for name in COLUMNS if switches.get(name, True)]
+        usual = {*(COLUMNS if named else DEFAULT_COLUMNS)}
+        if has_corrupt:
+            usual.add("physOffset")  # the place of what is damaged
+        chosen = [name for name in COLUMNS if switches.get(name, name in usual)]
         chosen += [name for name in ("rawProperties",) if switches.get(name, False)]
     chosen += [
         name

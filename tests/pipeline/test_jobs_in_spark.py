@@ -37,7 +37,8 @@ def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Pa
     assert plain.where("topic = 'topic-1' AND tags = 'red'").count() == 133
     archived = read_archive(spark, root)
     assert archived.columns == [*COLUMNS, "date"]
-    stored = spark.read.format("rocketmq-store").option("path", str(log.root)).load()
+    whole = {"path": str(log.root), "columns": "all"}
+    stored = spark.read.format("rocketmq-store").options(**whole).load()
     assert archived.drop("date").schema == stored.schema
     same = ["physOffset", "topic", "body", "keys", "storeTimestamp", "queueOffset", "bodyCrc"]
     assert archived.select(same).exceptAll(stored.select(same)).count() == 0

@@ -48,7 +48,7 @@ def test_a_batch_read_over_several_tasks(spark: "SparkSession", broker: Pipeline
     broker.send("read", numbered(0, 60), 0, tags="red", keys="k")
     broker.send("read", numbered(60, 100), 1, tags="blue")
 
-    frame = load(spark, broker, "read", minPartitions="3")
+    frame = load(spark, broker, "read", minPartitions="3", columns="all")
 
     assert frame.schema == spark_schema()
     rows = frame.orderBy("queueId", "queueOffset").collect()
@@ -76,7 +76,8 @@ def test_a_stream_goes_on_from_its_checkpoint(
         "checkpointLocation": str(tmp_path / "checkpoint"),
     }
     broker.send("in", numbered(0, 100), 0, tags="t", properties={"n": "1"})
-    frame = stream(spark, broker, **given).select("body", "tags", "properties")
+    frame = stream(spark, broker, includeProperties="true", **given)
+    frame = frame.select("body", "tags", "properties")
 
     progress = run(frame, broker, **delivery)
 

@@ -66,7 +66,7 @@ def test_conditions_that_need_no_spark_find_what_spark_finds(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     log = log_of_odd_messages(tmp_path / "store")
-    options = {"path": str(log.root), "corruptRecords": "skip"}
+    options = {"path": str(log.root), "corruptRecords": "skip", "columns": "all"}
     rows = spark.read.format("rocketmq-store").options(**options).load().cache()
     archive = str(archive_of(log, tmp_path / "archive"))
 

@@ -23,6 +23,7 @@ def test_every_column_arrives(spark: "SparkSession", tmp_path: Path) -> None:
     log = WrittenLog(tmp_path, file_size_bytes=16_384).add(500, queue_id=1)
     log.add(5, topic="t" * 200, born_host=bytes(15) + b"\x01" + bytes(4))
     options = {"includeRawProperties": "true", "verifyCrc": "flag", "corruptRecords": "column"}
+    options["columns"] = "all"
 
     frame = load(spark, tmp_path, splitSize="4096", **options)
 

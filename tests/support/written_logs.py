@@ -83,12 +83,12 @@ def read_rows(path: Path | str, options: Mapping[str, Any] | None = None) -> lis
 
 
 def store_reader(path: Path | str, options: Mapping[str, Any] | None = None) -> Any:
-    """The reader that Spark gets for these options."""
+    """The reader that Spark gets for these options, with all columns unless they choose."""
     from pyspark.sql.datasource import CaseInsensitiveDict
 
     from rockhopper.pipeline.store_source.source import StoreSource
 
-    given = {"path": str(path), **{k: str(v) for k, v in (options or {}).items()}}
+    given = {"path": str(path), "columns": "all", **{k: str(v) for k, v in (options or {}).items()}}
     source = StoreSource(CaseInsensitiveDict(given))
     return source.reader(source.schema())
 

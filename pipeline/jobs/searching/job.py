@@ -242,7 +242,11 @@ class _Search:
     def _network_options(self) -> dict[str, str]:
         assert self._asked.nameserver is not None
         condition = self._condition
-        options = {"nameServer": self._asked.nameserver, "failOnDataLoss": "false"}
+        options = {
+            "nameServer": self._asked.nameserver,
+            "columns": ",".join(COLUMNS),
+            "failOnDataLoss": "false",
+        }
         if self._live_topics:
             options["subscribe"] = ",".join(self._live_topics)
         else:
@@ -296,6 +300,7 @@ class _Search:
             rules = self._store_rules()
             options = {
                 "path": rules.path,
+                "columns": ",".join(COLUMNS),
                 "corruptRecords": "skip",
                 "failOnDataLoss": "false",
                 "brokerName": rules.broker_name,

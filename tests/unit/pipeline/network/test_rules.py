@@ -7,7 +7,7 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.rules import Position, read_rules
 from rockhopper.pipeline.retrying import Patience
-from rockhopper.pipeline.schema import COLUMNS
+from rockhopper.pipeline.schema import DEFAULT_COLUMNS
 
 BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
 
@@ -19,7 +19,7 @@ def test_the_least_that_must_be_said() -> None:
         Position("earliest"),
         Position("latest"),
     )
-    assert rules.columns == COLUMNS
+    assert rules.columns == DEFAULT_COLUMNS
     assert rules.fail_on_data_loss
     assert not rules.is_filtered
     assert read_rules(BASE, streaming=True).starting == Position("latest")
