@@ -233,7 +233,7 @@ class Bench:
 
     def _source(self, **options: str) -> "DataFrame":
         reader = self._spark.read.format("rocketmq-store")
-        return reader.options(path=str(self._store), **options).load()
+        return reader.options(**{"path": str(self._store), "columns": "all", **options}).load()
 
     def _read_parquet(self, columns: str) -> None:
         frame = self._spark.read.parquet(str(self._parquet))
@@ -262,7 +262,7 @@ class Bench:
             raise BenchError(f"the archive has {rows} messages of {self._results.messages}")
 
     def _read_topics(self, nameserver: str) -> None:
-        options = {"nameServer": nameserver, "subscribe": TOPICS}
+        options = {"nameServer": nameserver, "subscribe": TOPICS, "columns": "all"}
         _drain(self._spark.read.format("rocketmq").options(**options).load())
 
     def _report(self) -> None:

@@ -62,7 +62,7 @@ def test_what_the_sink_sends_the_source_reads(apache_server: ApacheServer) -> No
     assert sender.write(batches(numbered(5_000), tags=tags, keys=keys)) == 5_000
     wait_for(apache_server.nameserver, "FromSpark", 5_000)
 
-    rows = read(apache_server.nameserver, "FromSpark", minPartitions="3")
+    rows = read(apache_server.nameserver, "FromSpark", minPartitions="3", columns="all")
 
     assert sorted(row["body"].decode() for row in rows) == numbered(5_000)
     by_body = {row["body"].decode(): row for row in rows}
