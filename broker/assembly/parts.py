@@ -88,6 +88,11 @@ class ServingParts:
         """The clock for what lasts."""
         return self.clock.steady_ms
 
+    @property
+    def passed_ms(self) -> Callable[[], int]:
+        """The clock for what must not be over too early."""
+        return self.clock.passed_ms
+
     def load_tables(self) -> None:
         """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""
         self.tables = Tables(self.config, now_ms=self.now_ms)
@@ -150,7 +155,9 @@ class ServingParts:
             remembered=self.tables.subscriptions,
         )
         self.producers = ProducerTable(now_ms=steady_ms)
-        self.locks = QueueLocks(now_ms=steady_ms, other_connection=self.consumers.connection_of)
+        self.locks = QueueLocks(
+            now_ms=self.passed_ms, other_connection=self.consumers.connection_of
+        )
         self.delayed = DelayedDelivery(
             store,
             topics,

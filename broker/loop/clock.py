@@ -9,7 +9,8 @@ transactions, expiry. That one runs with the monotonic clock and never goes back
     set back      it goes on from where it is, so nothing comes earlier or later for it
     at a start    it begins no earlier than what the store was written at (``not_before``)
 
-So it is the wall clock's time or ahead of it, by what that was set back since the start.
+So it is the wall clock's time or ahead of it, by what that was set back since the start. What must
+not end before its holder thinks so, the locks of queues, is counted by ``passed_ms``.
 """
 
 import time
@@ -54,6 +55,10 @@ class BrokerClock:
             self._note_jump(ahead_ns - self._seen_ns)
             self._seen_ns = ahead_ns
         return (monotonic_ns + self._ahead_ns) // _NS_PER_MS
+
+    def passed_ms(self) -> int:
+        """Milliseconds of the monotonic clock alone: for what must not be over too early."""
+        return self._monotonic_ns() // _NS_PER_MS
 
     def not_before(self, time_ms: int) -> None:
         """Go on from *time_ms* if that is later than now: something was written then."""

@@ -92,6 +92,7 @@ class Member(ServingParts):
                 self.values,
                 now_ms=self.now_ms,
                 steady_ms=self.steady_ms,
+                passed_ms=self.passed_ms,
             )
             self.applier.open()
 

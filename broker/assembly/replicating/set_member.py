@@ -517,6 +517,7 @@ class SetMember:
             self._values,
             now_ms=parts.now_ms,
             steady_ms=parts.steady_ms,
+            passed_ms=parts.passed_ms,
         )
         self._applier.open()
         await self._doors.open_names(undo)

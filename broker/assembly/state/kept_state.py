@@ -52,6 +52,7 @@ class KeptState:
         values: KeyValueTable | None,
         timers: Timers,
         now_ms: Callable[[], int],
+        passed_ms: Callable[[], int],
     ) -> None:
         layout = store.layout
         self._store = store
@@ -71,7 +72,7 @@ class KeptState:
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
         self._sinks = SinkCopies(layout.own / "sinks")
-        self._now_ms = now_ms
+        self._passed_ms = passed_ms
         self.locks: dict[tuple[str, QueueKey], tuple[str, int]] = {}
         """Who holds which queue, and when that was told."""
         self._takers: dict[int, Callable[[bytes, int], None]] = {
@@ -202,7 +203,7 @@ class KeptState:
             visibility.purge_in_front_of([topic], end)
 
     def _take_locks(self, payload: bytes, log_offset: int) -> None:
-        now_ms = self._now_ms()
+        now_ms = self._passed_ms()
         for group, topic, broker, queue_id, client_id in fastjson.loads(payload):
             self.locks.pop((group, (topic, broker, queue_id)), None)
             if client_id != FREE:

@@ -71,6 +71,7 @@ class StateApplier:
         *,
         now_ms: Callable[[], int],
         steady_ms: Callable[[], int],
+        passed_ms: Callable[[], int],
     ) -> None:
         """*values* are those of the name service in this process, if there is one."""
         self._store = store
@@ -83,7 +84,7 @@ class StateApplier:
             now_ms=now_ms,
             steady_ms=steady_ms,
         )
-        self.kept = KeptState(store, tables, values, timers, steady_ms)
+        self.kept = KeptState(store, tables, values, timers, steady_ms, passed_ms)
         self._todo: deque[_Todo] = deque()
         self._pieces = Pieces()
         self._next = 0

@@ -83,20 +83,12 @@ class Lockers:
         except TimeoutError:
             until_s = self._ledger.now_s()
         except (OSError, EOFError):
-            self._held(member, queue_id, from_s, self._ledger.now_s() - NOTICED_WITHIN_S)
-            raise
-        try:
-            async with asyncio.timeout(2 * HELD_S[1]):
-                await peer.ask(RequestCode.UNLOCK_BATCH_MQ, body=body)
-        except (OSError, EOFError):
-            # The connection may have been gone for a while, as the broker saw it.
-            until_s -= NOTICED_WITHIN_S
+            until_s = self._ledger.now_s() - NOTICED_WITHIN_S
             raise
         finally:
-            self._held(member, queue_id, from_s, until_s)
-
-    def _held(self, member: str, queue_id: int, from_s: float, until_s: float) -> None:
-        self.holdings.append(Holding(member, queue_id, from_s, until_s))
+            self.holdings.append(Holding(member, queue_id, from_s, until_s))
+        async with asyncio.timeout(2 * HELD_S[1]):
+            await peer.ask(RequestCode.UNLOCK_BATCH_MQ, body=body)
 
 
 def _body(member: str, queue_id: int) -> bytes:

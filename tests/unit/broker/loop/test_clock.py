@@ -92,12 +92,13 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
 ) -> None:
     broker = ServedBroker(tmp_path, wall, {})
     lasting: list[Any] = [
-        *(broker.store, broker.consumers, broker.producers, broker.locks),
+        *(broker.store, broker.consumers, broker.producers),
         *(broker.delayed, broker.pop, broker.pop.reviving, broker.sinks, broker.transactions),
         *(broker.transactions.check_back, broker.timers.rolling),
     ]
     for part in lasting:
         assert part._now_ms == broker.clock.steady_ms, part
+    assert broker.locks._now_ms == broker.clock.passed_ms
     for part in (broker.timers, broker.timers.delivery, broker.sender, broker.transactions.ends):
         assert part._now_ms is wall, part
     broker.store.abandon()

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from rockhopper.broker.members.queue_locks import LEASE_MS
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
-from tests.support.peers import Peer
+from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
 
@@ -92,3 +93,15 @@ async def test_any_name_of_a_group_can_lock(broker: ServedBroker, group: str) ->
     answer = await broker.ask(Code.LOCK_BATCH_MQ, body=locked)
     assert fastjson.loads(answer.body)["lockOKMQSet"] == [queue(0)]
     assert (await broker.ask(Code.UNLOCK_BATCH_MQ, body=locked)).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("by_ms", [3_600_000, -3_600_000])
+async def test_a_clock_that_is_set_ends_no_lock(
+    broker: ServedBroker, clock: Clock, by_ms: int
+) -> None:
+    first, second = Peer(), Peer()
+    await lock(broker, first, "c1", 0)
+    clock.set_by(by_ms)
+    assert await lock(broker, second, "c2", 0) == []
+    clock.advance(LEASE_MS + 1)
+    assert await lock(broker, second, "c2", 0) == [0]
