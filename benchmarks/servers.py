@@ -1,6 +1,7 @@
 """The servers under load, each in its own process: the echo, our broker, Apache's."""
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -108,6 +109,31 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
         finally:
             conf.unlink()
             log.unlink()
+
+
+@contextlib.contextmanager
+def broker_on(store: Path, *options: str) -> Iterator[str]:
+    """Run our broker on all cores and on a store that stays; gives its name service."""
+    command = [sys.executable, "-m", "rockhopper.broker", "--store", str(store), *options]
+    command += ["--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1"]
+    process = subprocess.Popen(
+        [*command, "--bind-address", "127.0.0.1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            document = json.loads(line) if line.startswith("{") else {}
+            if document.get("event") == "serving":
+                yield document["nameserver"]
+                break
+        else:
+            raise BenchError(f"the broker did not start on {store}")
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def interpreter_start_s() -> float:

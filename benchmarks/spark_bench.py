@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +27,7 @@ from benchmarks.errors import BenchError
 from benchmarks.load import BUILD
 from benchmarks.pipeline_data import QUEUE_COUNT, TOPIC_COUNT, write_store
 from benchmarks.report import table
+from benchmarks.servers import broker_on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -282,30 +282,10 @@ class Bench:
     @contextlib.contextmanager
     def _broker(self) -> Iterator[str]:
         """A broker on the store, once it has its topics and all messages in its queues."""
-        options = ["--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1"]
-        options += ["--name", "bench", "--bind-address", "127.0.0.1"]
-        options += ["--set", "fileReservedTime=999999"]  # the log's times are of long ago
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rockhopper.broker", "--store", str(self._store), *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stderr is not None
-            nameserver = ""
-            for line in process.stderr:
-                document = json.loads(line) if line.startswith("{") else {}
-                if document.get("event") == "serving":
-                    nameserver = document["nameserver"]
-                    break
-            if not nameserver:
-                raise BenchError("the broker did not start on the store")
+        kept = ("--set", "fileReservedTime=999999")  # the log's times are of long ago
+        with broker_on(self._store, "--name", "bench", *kept) as nameserver:
             asyncio.run(self._await_queues(nameserver))
             yield nameserver
-        finally:
-            process.terminate()
-            process.communicate()
 
     async def _await_queues(self, nameserver: str) -> None:
         from rockhopper.client import Admin

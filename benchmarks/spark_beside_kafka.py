@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from benchmarks import kafka
 from benchmarks.errors import BenchError
 from benchmarks.load import BUILD
 from benchmarks.report import table
+from benchmarks.servers import broker_on
 from benchmarks.spark_bench import CpuMeter
 
 if TYPE_CHECKING:
@@ -229,29 +229,9 @@ def _drain(frame: "DataFrame") -> None:
 @contextlib.contextmanager
 def our_broker(directory: Path) -> Iterator[str]:
     """A broker with all topics; gives its name service."""
-    command = [sys.executable, "-m", "rockhopper.broker", "--store", str(directory / "ours")]
-    command += ["--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1"]
-    process = subprocess.Popen(
-        [*command, "--bind-address", "127.0.0.1"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        nameserver = ""
-        for line in process.stderr:
-            document = json.loads(line) if line.startswith("{") else {}
-            if document.get("event") == "serving":
-                nameserver = document["nameserver"]
-                break
-        if not nameserver:
-            raise BenchError("the broker did not start")
+    with broker_on(directory / "ours") as nameserver:
         asyncio.run(_create_topics(nameserver))
         yield nameserver
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 async def _create_topics(nameserver: str) -> None:
