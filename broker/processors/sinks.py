@@ -4,7 +4,7 @@ What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells i
 clients.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import (
@@ -27,6 +27,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
+    SinkPart,
     SinkRun,
     decode_sink_item,
     decode_sink_part_names,
@@ -89,9 +90,10 @@ class SinkProcessors:
         self._store.check_writable()
         parts = split_sink_items(request.body)
         topics: dict[str, TopicConfig] = {}
-        count = 0
-        for number, part in enumerate(parts):
-            if number % SLICE_COUNT == SLICE_COUNT - 1:
+        count, slice_end = 0, SLICE_COUNT
+        for part in parts:
+            if count >= slice_end:
+                slice_end = count + SLICE_COUNT
                 await next_slice()
             item = decode_sink_item(part)
             topic = topics.get(item.topic)
@@ -102,7 +104,6 @@ class SinkProcessors:
                 count += 1
             else:
                 count += self._count(item, topic)
-                await next_slice()
         try:
             staged = self._sinks.stage(
                 fields.sink_id,
@@ -189,31 +190,11 @@ class SinkProcessors:
 
     async def publish(self, request: Request) -> Response:
         """70003: publish a batch; answers when all of it can be read and is on disk."""
-        fields = request.fields(SinkBatchRequest)
-        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
-        try:
-            count, repeated = await self._sinks.publish(
-                fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
-            )
-        except SinkError as error:
-            raise IllegalOperation(str(error)) from None
-        return Response(
-            ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated))
-        )
+        return await _take_parts(request, self._sinks.publish)
 
     async def prepare(self, request: Request) -> Response:
         """70014: keep parts, on disk, until their batch is published."""
-        fields = request.fields(SinkBatchRequest)
-        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
-        try:
-            count, repeated = await self._sinks.prepare(
-                fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
-            )
-        except SinkError as error:
-            raise IllegalOperation(str(error)) from None
-        return Response(
-            ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated))
-        )
+        return await _take_parts(request, self._sinks.prepare)
 
     async def decide(self, request: Request) -> Response:
         """70015: decide which parts on which brokers make a batch, or ask."""
@@ -287,3 +268,18 @@ def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:
         raise InvalidParameter(f"a sink's owner has at most {SINK_ID_LENGTH_MAX} characters")
     if batch_id < 0:
         raise InvalidParameter(f"the batch id is {batch_id}; it counts from 0")
+
+
+async def _take_parts(
+    request: Request, step: Callable[[str, int, list[SinkPart], str], Awaitable[tuple[int, bool]]]
+) -> Response:
+    """Have *step* done with the parts of a batch: how many messages, and if that was before."""
+    fields = request.fields(SinkBatchRequest)
+    _check_sink(fields.sink_id, fields.batch_id, fields.owner)
+    try:
+        count, repeated = await step(
+            fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
+        )
+    except SinkError as error:
+        raise IllegalOperation(str(error)) from None
+    return Response(ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated)))
