@@ -187,37 +187,41 @@ async def test_no_send_fails_during_a_switch(three: ReplicaSet) -> None:
     await sends.all_are_there()
 
 
-async def test_a_master_that_is_stopped_passes_its_clients_on_until_they_have_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ReplicaSet]:
+    """Three replicas; a master that is stopped waits for its clients longer than any test."""
     async with ReplicaSet(tmp_path, monkeypatch, {"haDrainTime": "600000"}) as replicas:
         await replicas.start(1, 2, 3)
-        first = await replicas.master(in_sync=3)
-        old = replicas.brokers[first]
-        async with WireClient(old.address) as client:
-            await client.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"before")
-            stopping = asyncio.create_task(replicas.stop(first))
-            await replicas.master(but=first)
-            sent = await client.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"after")
-            assert sent.code == ResponseCode.SUCCESS
-            assert not stopping.done()
-        await stopping
-        assert await read_all(replicas.nameserver, "orders", 2) == [b"after", b"before"]
+        yield replicas
+
+
+async def test_a_master_that_is_stopped_passes_its_clients_on_until_they_have_gone(
+    patient: ReplicaSet,
+) -> None:
+    first = await patient.master(in_sync=3)
+    old = patient.brokers[first]
+    async with WireClient(old.address) as client:
+        await client.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"before")
+        stopping = asyncio.create_task(patient.stop(first))
+        await patient.master(but=first)
+        sent = await client.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"after")
+        assert sent.code == ResponseCode.SUCCESS
+        assert not stopping.done()
+    await stopping
+    assert await read_all(patient.nameserver, "orders", 2) == [b"after", b"before"]
 
 
 async def test_a_master_that_is_told_to_hurry_waits_for_no_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    patient: ReplicaSet,
 ) -> None:
-    async with ReplicaSet(tmp_path, monkeypatch, {"haDrainTime": "600000"}) as replicas:
-        await replicas.start(1, 2, 3)
-        first = await replicas.master(in_sync=3)
-        old = replicas.brokers[first]
-        async with WireClient(old.address) as client:
-            stopping = asyncio.create_task(replicas.stop(first))
-            await replicas.master(but=first)
-            old.hurry()
-            await stopping
-            await client.task
+    first = await patient.master(in_sync=3)
+    old = patient.brokers[first]
+    async with WireClient(old.address) as client:
+        stopping = asyncio.create_task(patient.stop(first))
+        await patient.master(but=first)
+        old.hurry()
+        await stopping
+        await client.task
 
 
 class Newcomer:
