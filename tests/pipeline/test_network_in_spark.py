@@ -226,7 +226,9 @@ def test_rows_that_cannot_be_sent_become_dead_letters(
     for topic in (source, good, bad):
         broker.create(topic, 1)
     broker.send(source, numbered(0, 40), 0)
-    named = stream(spark, broker, subscribe=source, startingOffsets="earliest")
+    named = stream(
+        spark, broker, subscribe=source, startingOffsets="earliest", includeProperties="true"
+    )
     frame = named.selectExpr(
         "IF(queueOffset % 10 = 3, NULL, body) AS body",
         "IF(queueOffset % 10 = 4, 'x\u0001y', 'tag') AS tags",
@@ -242,7 +244,7 @@ def test_rows_that_cannot_be_sent_become_dead_letters(
         checkpointLocation=str(tmp_path / "checkpoint"),
     )
     assert broker.bodies(good) == [each for each in numbered(0, 40) if each[-1] not in "34"]
-    letters = load(spark, broker, bad).selectExpr(
+    letters = load(spark, broker, bad, includeProperties="true").selectExpr(
         "CAST(body AS STRING) AS body", "properties['RH_BAD_COLUMN'] AS why"
     )
     told = sorted((row.body, row.why) for row in letters.collect())
