@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.java import ensure_java
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 PYSPARK_VERSION_MIN = (4, 2)
 PYARROW_VERSION_MIN = (18,)
-PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 _INSTALL = "pip install 'rockhopper-mq[spark]'"
 _SOURCES = (
@@ -32,7 +31,6 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions",
-    PUSHDOWN_CONF: "true",
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -77,14 +75,12 @@ def local_session(
 def register(spark: "SparkSession") -> "SparkSession":
     """Make both sources known to *spark*, and return it.
 
-    Filters are pushed to the store source if ``spark.sql.python.filterPushdown.enabled`` is on at
-    this moment. The session's workers must find this package: installed, or by ``--py-files``.
+    The session's workers must find this package: installed, or by ``--py-files``.
 
     Raises:
         PipelineError: a package is missing or too old.
     """
     check_packages()
-    pushes = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
     for module_name, class_name in _SOURCES:
         try:
             module = import_module(module_name)
@@ -92,10 +88,7 @@ def register(spark: "SparkSession") -> "SparkSession":
             if error.name is None or not module_name.startswith(error.name):
                 raise
             continue
-        source: Any = getattr(module, class_name)
-        if pushes:
-            source = getattr(module, f"Pushing{class_name}", source)
-        spark.dataSource.register(source)
+        spark.dataSource.register(getattr(module, class_name))
     return spark
 
 

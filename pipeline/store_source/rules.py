@@ -1,14 +1,12 @@
 """The options of ``rocketmq-store``, read and checked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
-
-_T = TypeVar("_T")
 
 SOURCE = "rocketmq-store"
 OPTIONS = (
@@ -56,29 +54,6 @@ class Rules:
     include_deleted_topics: bool = False
     broker_name: str = ""
     decompress: bool = True
-
-    def narrowed(
-        self,
-        *,
-        topics: frozenset[str] | None = None,
-        queue_ids: frozenset[int] | None = None,
-        start_ms: int | None = None,
-        end_ms: int | None = None,
-    ) -> "Rules":
-        """The same with what a query's filters say."""
-        return replace(
-            self,
-            topics=_both(self.topics, topics),
-            queue_ids=_both(self.queue_ids, queue_ids),
-            start_ms=max((t for t in (self.start_ms, start_ms) if t is not None), default=None),
-            end_ms=min((t for t in (self.end_ms, end_ms) if t is not None), default=None),
-        )
-
-
-def _both(one: frozenset[_T] | None, other: frozenset[_T] | None) -> frozenset[_T] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
 
 
 def read_rules(given: Mapping[str, str]) -> Rules:

@@ -8,20 +8,12 @@ in the former, so that the driver's exception says it.
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
 
@@ -65,20 +57,8 @@ class StoreReader(DataSourceReader):
         return read_batches(partition.pieces, self._rules, partition.deleted_topics)
 
 
-class PushingStoreReader(StoreReader):
-    """One that makes use of a query's filters; only where the session has them pushed."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        """Narrow what is read; Spark looks at all filters again."""
-        for condition in filters:
-            self._rules = _narrowed(self._rules, condition)
-            yield condition
-
-
 class StoreSource(DataSource):
     """See docs/spark.md."""
-
-    _reader: type[StoreReader] = StoreReader
 
     @classmethod
     def name(cls) -> str:
@@ -102,7 +82,7 @@ class StoreSource(DataSource):
         if not rules.include_deleted_topics:
             root, _ = find_commit_log(rules.path, rules.commit_log)
             check_topics(root, rules.topics or ())
-        return self._reader(rules)
+        return StoreReader(rules)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
         """Refused in a sentence. Raises PipelineError."""
@@ -124,28 +104,3 @@ class StoreSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
         """As ``writer``."""
         self.writer(schema, overwrite)
-
-
-class PushingStoreSource(StoreSource):
-    """The same for sessions with spark.sql.python.filterPushdown.enabled."""
-
-    _reader = PushingStoreReader
-
-
-def _narrowed(rules: Rules, condition: Filter) -> Rules:
-    name = ".".join(getattr(condition, "attribute", ()))
-    value: Any = getattr(condition, "value", None)
-    if isinstance(condition, In | EqualTo) and value is not None:
-        values = value if isinstance(condition, In) else (value,)
-        if name == "topic":
-            return rules.narrowed(topics=frozenset(map(str, values)))
-        if name == "queueId":
-            return rules.narrowed(queue_ids=frozenset(int(v) for v in values if v is not None))
-    if name == "storeTimestamp" and isinstance(value, datetime):
-        moment = value if value.tzinfo else value.astimezone(UTC)
-        ms = int(moment.timestamp() * 1000)
-        if isinstance(condition, GreaterThan | GreaterThanOrEqual):
-            return rules.narrowed(start_ms=ms - 1)
-        if isinstance(condition, LessThan | LessThanOrEqual):
-            return rules.narrowed(end_ms=ms + 2)
-    return rules

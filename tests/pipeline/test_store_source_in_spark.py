@@ -47,31 +47,18 @@ def test_a_store_of_apache(spark: "SparkSession", tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_filters_are_pushed_and_hold(spark: "SparkSession", tmp_path: Path) -> None:
+def test_conditions_of_one_query_do_not_reach_another_of_the_same_frame(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     WrittenLog(tmp_path).add(300)
     frame = load(spark, tmp_path)
 
-    assert frame.where("topic = 'topic-1' and queueId = 1").count() == 50
-    assert frame.where("topic in ('topic-1', 'topic-2') and queueOffset < 30").count() == 20
+    some, every = frame.where("topic = 'topic-1'"), frame.where("length(topic) > 1")
+    assert some.count() == 100
+    assert frame.count() == 300
+    assert every.unionAll(some).count() == 400
     late = f"storeTimestamp >= timestamp_millis({T0_MS + 290})"
     assert frame.where(late).count() == 10
-
-
-@pytest.mark.slow
-def test_a_session_that_does_not_push_filters_works_too(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    from rockhopper import pipeline
-    from rockhopper.pipeline.session import PUSHDOWN_CONF
-
-    WrittenLog(tmp_path).add(30)
-    try:
-        spark.conf.set(PUSHDOWN_CONF, "false")
-        pipeline.register(spark)
-        assert load(spark, tmp_path).where("topic = 'topic-1'").count() == 10
-    finally:
-        spark.conf.set(PUSHDOWN_CONF, "true")
-        pipeline.register(spark)
 
 
 @pytest.mark.slow

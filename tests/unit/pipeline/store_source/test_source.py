@@ -211,24 +211,6 @@ def test_a_file_that_expires_while_the_store_is_read_is_an_error_unless_allowed(
     assert 0 < rows < 100
 
 
-def test_a_filter_of_the_query_narrows_what_is_read_and_stays_with_spark(tmp_path: Path) -> None:
-    from pyspark.sql.datasource import EqualTo, In
-
-    from rockhopper.pipeline.store_source.rules import read_rules
-    from rockhopper.pipeline.store_source.source import PushingStoreReader
-
-    WrittenLog(tmp_path).add(60)
-    reader = PushingStoreReader(read_rules({"path": str(tmp_path), **FIVE}))
-    filters = [EqualTo(("topic",), "topic-1"), In(("queueId",), (0,)), EqualTo(("flag",), 0)]
-
-    left = list(reader.pushFilters(filters))
-
-    assert left == filters
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    found = {(r["topic"], r["queueId"]) for batch in batches for r in batch.to_pylist()}
-    assert found == {("topic-1", 0)}
-
-
 def test_big_records_and_compressed_bodies_fit_small_windows(tmp_path: Path) -> None:
     from rockhopper.pipeline.store_source.scan import Damage, scan
     from rockhopper.protocol.compression import compress_zlib
