@@ -8,6 +8,7 @@ The body of an answer to a pull holds the same records as a file of the log does
 """
 
 from rockhopper.pipeline.decoder.decode import BATCH_ROWS_MAX, Decoder, decode
+from rockhopper.pipeline.decoder.holding import candidates, holding
 from rockhopper.pipeline.decoder.records import Records, pick, read_records
 from rockhopper.pipeline.decoder.walk import (
     Buffer,
@@ -29,7 +30,9 @@ __all__ = [
     "Stop",
     "Walk",
     "are_in_row",
+    "candidates",
     "decode",
+    "holding",
     "is_record",
     "pick",
     "read_records",

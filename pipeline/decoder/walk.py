@@ -37,6 +37,9 @@ _AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 1 << 14, 1 << 18
 _HEADS = np.dtype([("size", ">u4"), ("magic", ">u4")])
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_QUEUE_OFFSET_BYTES = np.arange(QUEUE_OFFSET_AT, QUEUE_OFFSET_AT + 8)
+_SYS_FLAG_BYTES = np.arange(SYS_FLAG_AT, SYS_FLAG_AT + 4)
+_LOOKED_AT_ONE_BY_ONE_MAX = 32
 _UINT16 = struct.Struct(">H")
 
 
@@ -117,6 +120,12 @@ def are_in_row(buffer: Buffer, offsets: Offsets, first: int, end: int) -> bool:
     """
     if len(offsets) != end - first:
         return False
+    if len(offsets) > _LOOKED_AT_ONE_BY_ONE_MAX:
+        data = np.frombuffer(buffer, np.uint8)
+        queue_offsets = data[offsets[:, None] + _QUEUE_OFFSET_BYTES].view(">i8")[:, 0]
+        flags = data[offsets[:, None] + _SYS_FLAG_BYTES].view(">i4")[:, 0]
+        is_row = bool((queue_offsets == np.arange(first, end)).all())
+        return is_row and not (flags & SYS_FLAG_INNER_BATCH).any()
     for queue_offset, at in enumerate(offsets.tolist(), first):
         if _INT64.unpack_from(buffer, at + QUEUE_OFFSET_AT) != (queue_offset,):
             return False

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rockhopper.pipeline.decoder import are_in_row, decode, walk
+from rockhopper.pipeline.decoder import Offsets, are_in_row, decode, holding, walk
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.rules import Rules
@@ -40,6 +40,14 @@ def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBa
     Raises:
         PipelineError: a broker stays away, messages are missing, or some cannot be decoded.
     """
+    wanted = rules.wanted
+    for batch in _read_all(ranges, rules):
+        found = batch if wanted is None else wanted.matching(batch)
+        if found.num_rows:
+            yield found if wanted is None else found.select(list(rules.columns))
+
+
+def _read_all(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:
     few = Few(rules)
     for wanted, read in _Reading(ranges, rules):
         if few.take(wanted, read):
@@ -178,7 +186,7 @@ class Few:
         yield from decode(
             body,
             offsets,
-            rules.columns,
+            rules.decoded_columns,
             broker_name=self._broker,
             decompress=rules.decompress,
             crc=rules.crc,
@@ -199,7 +207,7 @@ def _without_topic(wanted: Range, error: PipelineError, rules: Rules) -> BulkRea
 
 def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordBatch]:
     queue, offset = wanted.queue, wanted.begin
-    columns = rules.columns
+    columns = rules.decoded_columns
     if "queueOffset" not in columns:
         columns = (*columns, "queueOffset")
     rows = 0
@@ -210,9 +218,11 @@ def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordB
                 f"the broker sent something for {queue} from offset {offset} on that is no "
                 f"message ({found.problem}): look at the broker's log"
             )
+        offsets = _worth_decoding(wanted, read, found.offsets, rules)
+        rows += len(found.offsets) - len(offsets)
         for batch in decode(
             read.body,
-            found.offsets,
+            offsets,
             columns,
             broker_name=queue.broker_name,
             decompress=rules.decompress,
@@ -220,8 +230,8 @@ def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordB
         ):
             batch = _within(batch, offset, wanted.end)
             rows += batch.num_rows
-            if len(columns) > len(rules.columns):
-                batch = batch.select(list(rules.columns))
+            if len(columns) > len(rules.decoded_columns):
+                batch = batch.select(list(rules.decoded_columns))
             if batch.num_rows:
                 yield batch
     end = min(read.next_offset, wanted.end)
@@ -230,6 +240,16 @@ def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordB
             f"{queue} should have {end - offset} messages from offset {offset} on and the "
             f"broker has only {rows} of them (damaged or deleted): {_FAIL}"
         )
+
+
+def _worth_decoding(wanted: Range, read: BulkRead, offsets: Offsets, rules: Rules) -> Offsets:
+    """Without records that cannot fulfil the condition, if they are just those asked for."""
+    needles = rules.wanted.needles if rules.wanted is not None else ()
+    end = min(read.next_offset, wanted.end)
+    if not needles or not are_in_row(read.body, offsets, wanted.begin, end):
+        return offsets
+    ends = np.append(offsets[1:], len(read.body))
+    return offsets[np.logical_and.reduce([holding(read.body, offsets, ends, n) for n in needles])]
 
 
 def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from rockhopper.pipeline.network.positions import parse_json
 from rockhopper.pipeline.options import NOT_SERVED, Options, nearest
 from rockhopper.pipeline.retrying import Patience
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
+from rockhopper.pipeline.where import Where, read_where, understood, with_columns
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.names import group_error, topic_error
 from rockhopper.protocol.sql92 import compile_filter
@@ -48,6 +49,7 @@ READ_OPTIONS = (
     "commitOffsets",
     "subExpression",
     "filterType",
+    "where",
     "verifyCrc",
     "decompress",
     "pullBatchSize",
@@ -103,6 +105,18 @@ class Rules:
     pull_bytes: int
     timeout_s: float
     patience: Patience
+    where: str
+    """A condition that ``wanted`` understands, or nothing."""
+
+    @property
+    def wanted(self) -> Where | None:
+        """Which messages become rows, if not all of them do."""
+        return understood(self.where) if self.where else None
+
+    @property
+    def decoded_columns(self) -> tuple[str, ...]:
+        """What is asked for, and what the condition looks at."""
+        return with_columns(self.columns, self.wanted)
 
     @property
     def is_filtered(self) -> bool:
@@ -186,6 +200,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
         pull_bytes=options.size_bytes("pullMaxBytes", PULL_BYTES) or PULL_BYTES,
         timeout_s=(options.integer("pullTimeoutMs", 30_000, 1) or 30_000) / 1000,
         patience=patience,
+        where=read_where(options),
     )
 
 

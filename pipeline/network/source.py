@@ -117,6 +117,8 @@ class NetworkReader(DataSourceReader):
         starts, ends = discovery.starts(held), discovery.ends(held)
         ranges = []
         for queue, (low, high) in held.items():
+            if not _may_hold(queue, self._rules):
+                continue
             begin, end = starts[queue], ends[queue]
             if begin > end and self._rules.ending.offsets:
                 raise PipelineError(
@@ -133,6 +135,11 @@ class NetworkReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one task."""
         return _read(partition, self._rules)
+
+
+def _may_hold(queue: MessageQueue, rules: Rules) -> bool:
+    wanted = rules.wanted
+    return wanted is None or wanted.may_hold(queue.topic, queue.broker_name, queue.queue_id)
 
 
 def _check_held(queue: MessageQueue, begin: int, end: int, low: int, high: int) -> None:
@@ -268,6 +275,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = [
             Range(queue, first, until.offsets[queue], until.topic_id(queue))
             for queue, first in StreamOffset.read(start).begins(until).items()
+            if _may_hold(queue, self._rules)
         ]
         planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
         return planned or [NetworkPartition(())]

@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rockhopper.pipeline.decoder import Decoder, Records, pick
+from rockhopper.pipeline.decoder import Decoder, Records, candidates, pick
 from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.where import with_columns
 
 # Of a damaged place a row shows that much.
 _SHOWN_BYTES_MAX = 1 << 20
@@ -27,6 +28,17 @@ def read_batches(
         PipelineError: names a damaged place, or a file that has expired, and what to do.
     """
     reading = Reading(rules, deleted_topics)
+    wanted = rules.wanted
+    for batch in _read_all(pieces, rules, reading):
+        if wanted is None:
+            yield batch
+        elif (found := wanted.matching(batch)).num_rows:
+            yield found.select(list(rules.columns))
+
+
+def _read_all(
+    pieces: Sequence[Piece], rules: Rules, reading: "Reading"
+) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         try:
             for found in scan(piece):
@@ -50,8 +62,9 @@ class Reading:
         self._deleted = {} if rules.include_deleted_topics else dict(deleted_topics)
         self._topics = None if rules.topics is None else pa.array(sorted(rules.topics), pa.string())
         self._bad_messages: list[tuple[int, str]] = []
+        self._needles = rules.wanted.needles if rules.wanted is not None else ()
         self._decoder = Decoder(
-            rules.columns,
+            with_columns(rules.columns, rules.wanted),
             broker_name=rules.broker_name,
             decompress=rules.decompress,
             crc=rules.verify_crc,
@@ -62,12 +75,16 @@ class Reading:
         self._bad_messages.append((offset, reason))
 
     def messages(self, records: Records) -> Iterator[pa.RecordBatch]:
-        """The batches of *records* that pass."""
+        """The batches of *records* that pass, with what the condition looks at as well."""
         chosen = self._chosen(records)
         if chosen is not None:
             if not chosen.any():
                 return
             records = pick(records, chosen)
+        found = candidates(records, self._needles)
+        if found is None:
+            return
+        records = found
         yield from self._decoder.batches(records)
         if self._bad_messages and self._rules.corrupt_records == "column":
             for offset, reason in self._bad_messages:

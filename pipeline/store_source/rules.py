@@ -7,6 +7,7 @@ from typing import Literal, cast
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
+from rockhopper.pipeline.where import Where, read_where, understood
 
 SOURCE = "rocketmq-store"
 OPTIONS = (
@@ -25,6 +26,7 @@ OPTIONS = (
     "includeDeletedTopics",
     "brokerName",
     "decompress",
+    "where",
     *COLUMN_OPTIONS,
 )
 SPLIT_SIZE_BYTES_MAX = 128 << 20
@@ -54,6 +56,13 @@ class Rules:
     include_deleted_topics: bool = False
     broker_name: str = ""
     decompress: bool = True
+    where: str = ""
+    """A condition that ``wanted`` understands, or nothing."""
+
+    @property
+    def wanted(self) -> Where | None:
+        """Which messages become rows, if not all of them do."""
+        return understood(self.where) if self.where else None
 
 
 def read_rules(given: Mapping[str, str]) -> Rules:
@@ -91,6 +100,7 @@ def read_rules(given: Mapping[str, str]) -> Rules:
         include_deleted_topics=options.boolean("includeDeletedTopics", False),
         broker_name=options.text("brokerName"),
         decompress=options.boolean("decompress", True),
+        where=read_where(options),
     )
     _refuse_empty("PhysOffset", "start", "end", rules.start_offset, rules.end_offset)
     _refuse_empty("Timestamp", "starting", "ending", rules.start_ms, rules.end_ms)

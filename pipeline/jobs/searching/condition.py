@@ -3,19 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rockhopper.pipeline.decoder import Records, pick
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.pipeline.where import understood
 from rockhopper.protocol.errors import SqlSyntaxError
 from rockhopper.protocol.sql92 import compile_filter
-from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +34,12 @@ class Condition:
     def needles(self) -> tuple[bytes, ...]:
         """What the bytes of a record must hold, unless they are compressed."""
         texts = (part.encode() for part in (self.key, self.tag) if part is not None)
-        return tuple(texts) + ((self.contains,) if self.contains else ())
+        where = None if self.where is None else understood(self.where)
+        return (
+            *texts,
+            *((self.contains,) if self.contains else ()),
+            *(where.needles if where is not None else ()),
+        )
 
     def check(self) -> None:
         """Raise PipelineError if there is nothing to look for, or it makes no sense."""
@@ -91,36 +90,3 @@ class Condition:
             found = understood(self.where)
             assert found is not None
             yield found.mask(batch)
-
-
-def candidates(records: Records, needles: tuple[bytes, ...]) -> Records | None:
-    """Those of *records* whose bytes hold all *needles*, and compressed ones; None if none do."""
-    if not needles:
-        return records
-    compressed: Mask = (records.heads["sysFlag"] & SYS_FLAG_COMPRESSED) != 0
-    chosen = np.ones(len(records), np.bool_)
-    start, end = int(records.offsets[0]), int(records.ends[-1])
-    data = records.data[start:end].tobytes()
-    starts, ends = records.offsets - start, records.ends - start
-    for needle in sorted(needles, key=len, reverse=True):
-        chosen &= _holding(data, starts, ends, needle)
-        if not chosen.any():
-            break
-    chosen |= compressed
-    return pick(records, np.flatnonzero(chosen)) if chosen.any() else None
-
-
-def _holding(
-    data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], needle: bytes
-) -> Mask:
-    """Which of the pieces [start, end) of *data* hold *needle*."""
-    found = np.zeros(len(starts), np.bool_)
-    at = data.find(needle)
-    while at >= 0:
-        row = int(np.searchsorted(starts, at, side="right")) - 1
-        if at + len(needle) <= ends[row]:
-            found[row] = True
-            at = data.find(needle, int(ends[row]))
-        else:
-            at = data.find(needle, at + 1)
-    return found

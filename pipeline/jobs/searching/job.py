@@ -16,7 +16,6 @@ from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.searching.condition import Condition
 from rockhopper.pipeline.jobs.searching.options import SearchOptions
 from rockhopper.pipeline.jobs.searching.result import SearchResult, document
-from rockhopper.pipeline.jobs.searching.where import understood
 from rockhopper.pipeline.jobs.searching.work import (
     ArchiveTask,
     Found,
@@ -36,6 +35,7 @@ from rockhopper.pipeline.store_source.directory import find_commit_log, open_sto
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import check_topics, known_topics
+from rockhopper.pipeline.where import understood
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rockhopper.pipeline.decoder import candidates
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
-from rockhopper.pipeline.jobs.searching.condition import Condition, candidates
-from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.pipeline.jobs.searching.condition import Condition
 from rockhopper.pipeline.jobs.tasks import SMALL_BYTES
 from rockhopper.pipeline.schema import COLUMNS
 from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.reading import Reading
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.where import understood
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
 _SAMPLED_QUEUES = 8

@@ -41,6 +41,18 @@ def test_every_record_is_found_whatever_sizes_follow_each_other(sizes: list[int]
     assert (found.end, found.problem, found.stop) == (len(data), None, Stop.END)
 
 
+def test_many_records_in_a_row_are_known_as_well() -> None:
+    records = [encode_message(topic="T", queue_offset=at, body=bytes(at)) for at in range(100)]
+    found = np.cumsum([0, *map(len, records)])[:-1]
+    assert are_in_row(b"".join(records), found, 0, 100)
+    records[50] = encode_message(topic="T", queue_offset=49, body=bytes(50))
+    assert not are_in_row(b"".join(records), found, 0, 100)
+    records[50] = encode_message(
+        topic="T", queue_offset=50, body=bytes(50), sys_flag=SYS_FLAG_INNER_BATCH
+    )
+    assert not are_in_row(b"".join(records), found, 0, 100)
+
+
 def test_records_in_a_row_have_just_the_queue_offsets_of_a_range() -> None:
     data, starts = b"", []
     for queue_offset in (4, 5, 6):

@@ -211,6 +211,15 @@ def test_a_file_that_expires_while_the_store_is_read_is_an_error_unless_allowed(
     assert 0 < rows < 100
 
 
+def test_a_condition_leaves_messages_out_and_needs_no_columns_of_its_own(tmp_path: Path) -> None:
+    WrittenLog(tmp_path).add(60).add(3, properties={"KEYS": "k", "TAGS": "odd"})
+    found = read_rows(tmp_path, {"columns": "queueId", "where": "keys = 'k' AND tags = 'odd'"})
+    assert found == [{"queueId": row["queueId"]} for row in read_rows(tmp_path)[60:]]
+    assert read_rows(tmp_path, {"where": "keys = 'nothing'"}) == []
+    with pytest.raises(PipelineError, match="more than a source understands"):
+        read_rows(tmp_path, {"where": "length(keys) = 1"})
+
+
 def test_big_records_and_compressed_bodies_fit_small_windows(tmp_path: Path) -> None:
     from rockhopper.pipeline.store_source.scan import Damage, scan
     from rockhopper.protocol.compression import compress_zlib

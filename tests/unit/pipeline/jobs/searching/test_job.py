@@ -5,12 +5,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.results import UsageProblem
-from rockhopper.pipeline.jobs.searching.condition import _holding
 from rockhopper.pipeline.jobs.searching.job import search
 from rockhopper.pipeline.jobs.searching.result import SearchResult
 from rockhopper.pipeline.jobs.tasks import in_this_process
@@ -194,11 +192,3 @@ def test_what_makes_no_sense_is_said(log: WrittenLog, tmp_path: Path) -> None:
         searched(None, archive=str(tmp_path), key="x")
     with pytest.raises(PipelineError, match="no directory"):
         searched(tmp_path / "nowhere", key="x")
-
-
-def test_a_needle_over_the_edge_of_records_is_none() -> None:
-
-    starts, ends = np.array([0, 4, 8]), np.array([4, 8, 12])
-
-    assert _holding(b"abneedleneed", starts, ends, b"need").tolist() == [False, False, True]
-    assert _holding(b"needneedneed", starts, ends, b"need").tolist() == [True] * 3

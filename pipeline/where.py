@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 Predicate = Callable[[Any], Any]
@@ -43,6 +45,7 @@ _KINDS = {
     if pa.types.is_string(field.type) or pa.types.is_integer(field.type)
 }
 _MAP = "properties"
+_STORED = ("tags", "keys")
 _DEPTH_MAX = 50
 
 
@@ -51,6 +54,27 @@ class Where(NamedTuple):
 
     columns: frozenset[str]
     mask: Predicate
+    needles: tuple[bytes, ...]
+    """What the bytes of a record that fulfils it hold, all of them."""
+    asks_for_nulls: bool
+
+    def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of *batch*, which has the columns, that fulfil it."""
+        mask = pc.fill_null(self.mask(batch), False)
+        return batch if pc.all(mask, min_count=0).as_py() else batch.filter(mask)
+
+    def may_hold(self, topic: str, broker_name: str, queue_id: int) -> bool:
+        """Whether messages of that queue may fulfil it, as far as it speaks of queues."""
+        if self.asks_for_nulls:  # for these a null is an answer; below it means that nobody knows
+            return True
+        known = {"topic": topic, "brokerName": broker_name, "queueId": queue_id}
+        batch = pa.RecordBatch.from_pylist([known], schema=arrow_schema(COLUMNS))
+        return self.mask(batch)[0].as_py() is not False
+
+
+class _Found(NamedTuple):
+    mask: Predicate
+    needles: tuple[bytes, ...] = ()
 
 
 class _Operand(NamedTuple):
@@ -58,6 +82,9 @@ class _Operand(NamedTuple):
     is_column: bool
     value: Callable[[Any], Any]
     """From a batch to an array or a scalar."""
+    is_stored: bool = False
+    """Whether a record holds it as it is."""
+    literal: str = ""
 
 
 class _NotUnderstood(Exception):
@@ -69,12 +96,31 @@ def understood(condition: str) -> Where | None:
     """The condition, if all of it is in the part that needs no Spark."""
     try:
         parser = _Parser(list(_tokens(condition)))
-        mask = parser.either(0)
+        found = parser.either(0)
         if parser.next_kind():
             return None
     except _NotUnderstood:
         return None
-    return Where(frozenset(parser.columns), mask)
+    return Where(frozenset(parser.columns), found.mask, found.needles, parser.asks_for_nulls)
+
+
+def read_where(options: Options) -> str:
+    """The option ``where`` of a source, blank if it is not given. Raises PipelineError."""
+    condition = options.text("where")
+    if condition and understood(condition) is None:
+        raise PipelineError(
+            f"the option where is {condition!r}, which is more than a source understands: compare "
+            "columns of text and of numbers, and properties['name'], with values or each other "
+            "(=, <>, <, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT), and leave the rest to "
+            ".where(...) of the frame"
+        )
+    return condition
+
+
+def with_columns(columns: tuple[str, ...], where: Where | None) -> tuple[str, ...]:
+    """*columns*, and behind them what *where* looks at besides."""
+    more = where.columns.difference(columns) if where is not None else ()
+    return (*columns, *sorted(more))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -98,27 +144,28 @@ class _Parser:
         self._tokens = tokens
         self._at = 0
         self.columns: set[str] = set()
+        self.asks_for_nulls = False
 
     def next_kind(self) -> str:
         """Of which kind the next token is; empty at the end."""
         return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
 
-    def either(self, depth: int) -> Predicate:
+    def either(self, depth: int) -> _Found:
         """Terms with OR between them."""
         if depth > _DEPTH_MAX:
             raise _NotUnderstood
         found = self._both(depth)
         while self._takes("OR"):
-            found = _joined(pc.or_kleene, found, self._both(depth))
+            found = _either(found, self._both(depth))
         return found
 
-    def _both(self, depth: int) -> Predicate:
+    def _both(self, depth: int) -> _Found:
         found = self._negated(depth)
         while self._takes("AND"):
-            found = _joined(pc.and_kleene, found, self._negated(depth))
+            found = _both(found, self._negated(depth))
         return found
 
-    def _negated(self, depth: int) -> Predicate:
+    def _negated(self, depth: int) -> _Found:
         if self._takes("NOT"):
             if depth > _DEPTH_MAX:
                 raise _NotUnderstood
@@ -129,7 +176,7 @@ class _Parser:
             return found
         return self._comparison()
 
-    def _comparison(self) -> Predicate:
+    def _comparison(self) -> _Found:
         left = self._operand()
         for sign, compare in _COMPARISONS.items():
             if self._takes(sign):
@@ -139,39 +186,46 @@ class _Parser:
         if self._takes("IS"):
             is_not = self._takes("NOT")
             self._must("NULL")
+            self.asks_for_nulls = True
             return _is_null(left) if not is_not else _inverted(_is_null(left))
         is_not = self._takes("NOT")
         found = self._of_one_column(left)
         return _inverted(found) if is_not else found
 
-    def _of_one_column(self, left: _Operand) -> Predicate:
+    def _of_one_column(self, left: _Operand) -> _Found:
         if self._takes("BETWEEN"):
             low = self._compared(left, pc.greater_equal, self._operand())
             self._must("AND")
-            return _joined(pc.and_kleene, low, self._compared(left, pc.less_equal, self._operand()))
+            return _both(low, self._compared(left, pc.less_equal, self._operand()))
         if self._takes("IN"):
             self._must("(")
             found = self._compared(left, pc.equal, self._operand())
             while self._takes(","):
-                found = _joined(
-                    pc.or_kleene, found, self._compared(left, pc.equal, self._operand())
-                )
+                found = _either(found, self._compared(left, pc.equal, self._operand()))
             self._must(")")
             return found
         if self._takes("LIKE") and left.kind == self.next_kind() == "text":
             return _like(left, self._literal())
         raise _NotUnderstood
 
-    def _compared(self, left: _Operand, compare: Any, right: _Operand) -> Predicate:
+    def _compared(self, left: _Operand, compare: Any, right: _Operand) -> _Found:
         if left.kind != right.kind or not (left.is_column or right.is_column):
             raise _NotUnderstood
-        return lambda batch: compare(left.value(batch), right.value(batch))
+        needle = left.literal or right.literal
+        is_held = compare is pc.equal and (left.is_stored or right.is_stored)
+        # The decoder puts such a character for bytes that are no UTF-8.
+        has_needle = is_held and needle and "\ufffd" not in needle
+        return _Found(
+            lambda batch: compare(left.value(batch), right.value(batch)),
+            (needle.encode(),) if has_needle else (),
+        )
 
     def _operand(self) -> _Operand:
         kind = self.next_kind()
         if kind == "text":
-            text = pa.scalar(self._literal(), pa.string())
-            return _Operand("text", False, lambda _: text)
+            literal = self._literal()
+            text = pa.scalar(literal, pa.string())
+            return _Operand("text", False, lambda _: text, literal=literal)
         if kind == "number":
             number = pa.scalar(int(self._take()), pa.int64())
             return _Operand("number", False, lambda _: number)
@@ -184,7 +238,8 @@ class _Parser:
             raise _NotUnderstood
         column, of_kind = _KINDS[name]
         self.columns.add(column)
-        return _Operand(of_kind, True, lambda batch: batch.column(column))
+        is_stored = column in _STORED
+        return _Operand(of_kind, True, lambda batch: batch.column(column), is_stored)
 
     def _property(self) -> _Operand:
         self._must("[")
@@ -193,7 +248,7 @@ class _Parser:
         name = self._literal()
         self._must("]")
         self.columns.add(_MAP)
-        return _Operand("text", True, lambda batch: _of_map(batch.column(_MAP), name))
+        return _Operand("text", True, lambda batch: _of_map(batch.column(_MAP), name), True)
 
     def _literal(self) -> str:
         return self._take()[1:-1]
@@ -217,23 +272,29 @@ class _Parser:
             raise _NotUnderstood
 
 
-def _joined(join: Any, one: Predicate, other: Predicate) -> Predicate:
-    return lambda batch: join(one(batch), other(batch))
+def _both(one: _Found, other: _Found) -> _Found:
+    return _Found(
+        lambda batch: pc.and_kleene(one.mask(batch), other.mask(batch)), one.needles + other.needles
+    )
 
 
-def _inverted(found: Predicate) -> Predicate:
-    return lambda batch: pc.invert(found(batch))
+def _either(one: _Found, other: _Found) -> _Found:
+    return _Found(lambda batch: pc.or_kleene(one.mask(batch), other.mask(batch)))
 
 
-def _is_null(operand: _Operand) -> Predicate:
-    return lambda batch: pc.is_null(operand.value(batch))
+def _inverted(found: _Found) -> _Found:
+    return _Found(lambda batch: pc.invert(found.mask(batch)))
+
+
+def _is_null(operand: _Operand) -> _Found:
+    return _Found(lambda batch: pc.is_null(operand.value(batch)))
 
 
 def _of_map(maps: Any, name: str) -> Any:
     return pc.map_lookup(maps, pa.scalar(name, pa.string()), "first")
 
 
-def _like(operand: _Operand, pattern: str) -> Predicate:
+def _like(operand: _Operand, pattern: str) -> _Found:
     wild = {"%": ".*", "_": "."}
     matches = re.compile("".join(wild.get(c, re.escape(c)) for c in pattern), re.DOTALL).fullmatch
 
@@ -242,4 +303,4 @@ def _like(operand: _Operand, pattern: str) -> Predicate:
         found = [None if value is None else matches(value) is not None for value in values]
         return pa.array(found, pa.bool_())
 
-    return mask
+    return _Found(mask)

@@ -6,10 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.searching import job
 from rockhopper.pipeline.jobs.searching.job import search
-from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.pipeline.where import read_where, understood, with_columns
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.where_conditions import LEFT_TO_SPARK, UNDERSTOOD, log_of_odd_messages
 from tests.support.written_archives import archive_of
@@ -121,3 +123,71 @@ def test_odd_messages_are_there_to_compare(tmp_path: Path) -> None:
     log = log_of_odd_messages(tmp_path / "store")
 
     assert len(search(str(log.root), where="queueId >= 0", limit=1000).messages) == len(log.offsets)
+
+
+@pytest.mark.parametrize(
+    ("condition", "needles"),
+    [
+        ("keys = 'A17'", (b"A17",)),
+        ("'A17' = keys AND tags == 'ä' AND queueId = 1", (b"A17", "ä".encode())),
+        ("(keys = 'A17' AND properties['n'] = 'v') AND topic = 't'", (b"A17", b"v")),
+        ("keys = 'A17' OR tags = 'x'", ()),
+        ("NOT keys = 'A17'", ()),
+        ("keys IN ('a', 'b')", ()),
+        ("keys IN ('a')", (b"a",)),
+        ("keys > 'a' AND msgId = 'm' AND keys = ''", ()),
+        ("keys = tags", ()),
+        ("keys = 'a\ufffd'", ()),
+    ],
+)
+def test_what_the_bytes_of_a_record_must_hold(condition: str, needles: tuple[bytes, ...]) -> None:
+    found = understood(condition)
+    assert found is not None
+    assert found.needles == needles
+
+
+@pytest.mark.parametrize(
+    ("condition", "may_hold"),
+    [
+        ("topic = 'orders'", True),
+        ("topic = 'bills'", False),
+        ("topic = 'bills' OR tags = 'x'", True),
+        ("NOT topic = 'orders'", False),
+        ("queueId IN (0, 2) AND tags = 'x'", False),
+        ("queueId < 2 AND brokerName LIKE 'b%'", True),
+        ("properties['n'] = 'v' AND queueId = 0", False),
+        ("tags IS NULL AND queueId = 0", True),
+        ("queueOffset > 5", True),
+    ],
+)
+def test_which_queues_may_hold_what_is_wanted(condition: str, may_hold: bool) -> None:
+    found = understood(condition)
+    assert found is not None
+    assert found.may_hold("orders", "b1", 1) is may_hold
+
+
+def test_rows_that_fulfil_a_condition() -> None:
+    batch = pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(COLUMNS))
+    for condition, offsets in (
+        ("tags <> 'red'", [6]),
+        ("queueId > 0", [5, 6, 7]),
+        ("flag = 1", []),
+    ):
+        found = understood(condition)
+        assert found is not None
+        assert found.matching(batch).column("queueOffset").to_pylist() == offsets
+        assert found.matching(batch.slice(0, 0)).num_rows == 0
+
+
+def test_the_option_where() -> None:
+    given = {"where": " tags = 'x' "}
+    assert read_where(Options("rocketmq", given, ("where",))) == "tags = 'x'"
+    assert read_where(Options("rocketmq", {}, ("where",))) == ""
+    with pytest.raises(PipelineError, match="more than a source understands"):
+        read_where(Options("rocketmq", {"where": "size(keys) > 1"}, ("where",)))
+
+
+def test_columns_that_only_the_condition_looks_at_come_last() -> None:
+    columns = with_columns(("queueId", "body"), understood("tags = 'a' AND queueId = 1"))
+    assert columns == ("queueId", "body", "tags")
+    assert with_columns(("body",), None) == ("body",)
