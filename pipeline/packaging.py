@@ -42,15 +42,26 @@ def write_zip(path: str | os.PathLike[str]) -> int:
     return target.stat().st_size
 
 
+def is_remote(spark: "SparkSession") -> bool:
+    """Whether this is a session of Spark Connect, which has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
 def ship(spark: "SparkSession") -> None:
-    """Give the executors of *spark* this package, unless they are on this machine anyway."""
-    context = spark.sparkContext
-    master = str(context.master)
-    if master.startswith("local") and not master.startswith("local-cluster"):
-        return
+    """Give the executors of *spark* this package, unless they are on this machine anyway.
+
+    A server of Spark Connect keeps it for this session, and its own workers find it as well.
+    """
+    if not is_remote(spark):
+        master = str(spark.sparkContext.master)
+        if master.startswith("local") and not master.startswith("local-cluster"):
+            return
     # Executors fetch it from the driver whenever they start: it stays as long as this process.
     directory = tempfile.mkdtemp(prefix="rockhopper-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = Path(directory) / "rockhopper-pipeline.zip"
     write_zip(file)
-    context.addPyFile(str(file))
+    if is_remote(spark):
+        spark.addArtifacts(str(file), pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(str(file))

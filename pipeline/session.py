@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.java import ensure_java
-from rockhopper.pipeline.packaging import ship
+from rockhopper.pipeline.packaging import is_remote, ship
 from rockhopper.pipeline.spark_home import quick_to_start
 
 if TYPE_CHECKING:
@@ -75,12 +75,15 @@ def local_session(
 def register(spark: "SparkSession") -> "SparkSession":
     """Make both sources known to *spark*, and return it.
 
-    The session's workers must find this package: installed, or by ``--py-files``.
+    The session's workers must find this package: installed, or by ``--py-files``. A server of Spark
+    Connect is sent it.
 
     Raises:
         PipelineError: a package is missing or too old.
     """
     check_packages()
+    if is_remote(spark):
+        ship(spark)
     for module_name, class_name in _SOURCES:
         try:
             module = import_module(module_name)

@@ -1,7 +1,7 @@
 """Sessions and tasks of jobs.
 
 A job works in Spark's Python workers and gets back a small result for each task: messages do not
-pass through the JVM.
+pass through the JVM. A session of Spark Connect has its tasks done as remote.py says.
 """
 
 import logging
@@ -17,7 +17,13 @@ from uuid import uuid4
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.progress import Progress
-from rockhopper.pipeline.packaging import ship
+from rockhopper.pipeline.jobs.remote import (
+    REMOTE,
+    connected,
+    default_parallelism,
+    run_remotely,
+)
+from rockhopper.pipeline.packaging import is_remote, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,18 +51,22 @@ def job_session(
     """*spark*, else the session that runs, else one of the job's own that knows our sources.
 
     Raises:
-        PipelineError: a session of Spark Connect, no Java, or a package that is missing or too old.
+        PipelineError: no Java, no server of Spark Connect, or a package that is missing or too old.
     """
     from rockhopper.pipeline.session import check_packages, local_session, register
 
     if spark is not None:
-        return _with_context(spark)
+        return register(spark) if is_remote(spark) else spark
     check_packages()
+    if master is not None and master.startswith(REMOTE):
+        made = register(connected(master))
+        _own.append(made)
+        return made
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
-        return _with_context(running)
+        return running
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit chose the master
         made = register(SparkSession.builder.appName(f"rockhopper {job}").getOrCreate())
         ship(made)
@@ -68,16 +78,6 @@ def job_session(
             made = local_session(f"rockhopper {job}", master=chosen, **settings)
     _own.append(made)
     return made
-
-
-def _with_context(spark: "SparkSession") -> "SparkSession":
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
-        raise PipelineError(
-            "jobs start tasks through a SparkContext, which a session of Spark Connect does not "
-            "have: leave the session out and say which cluster with master=, start the job by "
-            "spark-submit, or read the source rocketmq-store or rocketmq in that session yourself"
-        )
-    return spark
 
 
 def hush() -> None:
@@ -146,10 +146,17 @@ def run_tasks(
     """
     if not tasks:
         return []
-    context = spark.sparkContext
-    group = f"rockhopper-{uuid4().hex}"
     progress = progress if progress is not None and label else Progress()
     progress.step(label, len(tasks))
+    if is_remote(spark):
+        try:
+            results = run_remotely(spark, tasks, work, progress)
+        except Exception as error:
+            raise spark_problem(error) from error
+        progress.reach(len(tasks))
+        return results
+    context = spark.sparkContext
+    group = f"rockhopper-{uuid4().hex}"
     done = threading.Event()
 
     def watch() -> None:
@@ -166,9 +173,7 @@ def run_tasks(
         with described(spark, description or label or "rockhopper"):
             context.setLocalProperty("spark.jobGroup.id", group)
             context.setLocalProperty("spark.job.interruptOnCancel", "true")
-            results: list[_Result] = (
-                context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
-            )
+            results = context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
@@ -190,8 +195,11 @@ def run_tasks(
 def described(spark: "SparkSession", description: str) -> Iterator[None]:
     """What Spark's UI says of the jobs that this thread starts meanwhile.
 
-    Then it says of the caller's jobs again what it said before.
+    Then it says of the caller's jobs again what it said before. Nothing, of Spark Connect's.
     """
+    if is_remote(spark):
+        yield
+        return
     context = spark.sparkContext
     before = {name: context.getLocalProperty(name) for name in _OF_JOBS}
     context.setLocalProperty(_DESCRIPTION, description)
@@ -203,8 +211,17 @@ def described(spark: "SparkSession", description: str) -> Iterator[None]:
                 context.setLocalProperty(name, value)  # type: ignore[arg-type]
 
 
+def cores(spark: "SparkSession") -> int:
+    """How many tasks run at a time."""
+    if is_remote(spark):
+        return default_parallelism(spark)
+    return spark.sparkContext.defaultParallelism
+
+
 def _has_java(spark: "SparkSession") -> bool:
     """Whether Spark's JVM still answers; a kill may have ended it."""
+    if is_remote(spark):
+        return True
     with suppress(Exception):
         return not spark.sparkContext._jsc.sc().isStopped()
     return False

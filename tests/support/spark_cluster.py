@@ -40,31 +40,14 @@ class Cluster:
             self._wait(log, re.compile(_REGISTERED))
 
     def _spawn(self, name: str, kind: str, *arguments: str) -> Path:
-        import pyspark
-
-        home = Path(pyspark.__file__).parent
         log = self.directory / f"{name}.log"
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}."]
-        command[1] += kind
-        with log.open("wb") as output:
-            self._processes.append(
-                subprocess.Popen(
-                    [*command, "--host", "127.0.0.1", *arguments],
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=self.directory,
-                    env=environment(),
-                    start_new_session=True,
-                )
-            )
+        main_class = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+        command = ["spark-class", main_class, "--host", "127.0.0.1", *arguments]
+        self._processes.append(spawn(command, log))
         return log
 
     def _wait(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
-        deadline = time.monotonic() + HANG_S
-        with log.open() as file:
-            found = _follow(file, pattern, deadline)
-        assert found is not None, f"{log}: {log.read_text()[-3000:]}"
-        return found
+        return wait_for(log, pattern)
 
     def executors(self) -> list[int]:
         """The process ids of the executors that run now."""
@@ -92,6 +75,31 @@ class Cluster:
             process.wait()
 
 
+def spawn(command: list[str], log: Path, **more: str) -> "subprocess.Popen[bytes]":
+    """Start one of Spark's programs in a process group of its own, in the directory of its log."""
+    import pyspark
+
+    program = Path(pyspark.__file__).parent / "bin" / command[0]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [str(program), *command[1:]],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            env=environment() | more,
+            start_new_session=True,
+        )
+
+
+def wait_for(log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
+    """What *log* says of *pattern*, as soon as it does."""
+    deadline = time.monotonic() + HANG_S
+    with log.open() as file:
+        found = _follow(file, pattern, deadline)
+    assert found is not None, f"{log}: {log.read_text()[-3000:]}"
+    return found
+
+
 def _follow(file: IO[str], pattern: re.Pattern[str], deadline: float) -> re.Match[str] | None:
     text = ""
     while time.monotonic() < deadline:
@@ -107,12 +115,14 @@ def environment() -> dict[str, str]:
     import pyspark
 
     from rockhopper.pipeline.java import ensure_java
+    from rockhopper.pipeline.spark_home import home_without_zip
 
     ensure_java()
+    package = Path(pyspark.__file__).parent
     kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     return {
         **kept,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": str(home_without_zip(package) or package),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }

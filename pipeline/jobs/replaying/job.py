@@ -44,7 +44,7 @@ from rockhopper.pipeline.jobs.replaying.targets import (
 )
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.results import UsageProblem
-from rockhopper.pipeline.jobs.spark import described, job_session, run_tasks, spark_problem
+from rockhopper.pipeline.jobs.spark import cores, described, job_session, run_tasks, spark_problem
 from rockhopper.pipeline.jobs.tasks import in_this_process
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.sink.publishing import publish
@@ -257,7 +257,7 @@ def _run(way: _Way) -> ReplayResult:
     # A few messages are sent before Spark would have started.
     is_small = plan.rows <= _SMALL_MESSAGES and asked.spark is None and asked.master is None
     session = None if is_small else way.session()
-    cores = 1 if session is None else session.sparkContext.defaultParallelism
+    at_a_time = 1 if session is None else cores(session)
     selection = str(way.state.path(SELECTION_DIRECTORY))
     result.resumed_at_batch = done
     asked.progress.step(f"replaying into {', '.join(result.topics)}", plan.rows)
@@ -269,7 +269,7 @@ def _run(way: _Way) -> ReplayResult:
         slices = plan.batch(number)
         rows = sum(each.end - each.first for each in slices)
         work = ReplayWork(number, selection, plan.request, plan.queue_counts, rules, plan.owner)
-        tasks = list(enumerate(shares(slices, max(1, min(cores, rows // _ROWS_WORTH_A_TASK)))))
+        tasks = list(enumerate(shares(slices, max(1, min(at_a_time, rows // _ROWS_WORTH_A_TASK)))))
         what = f"replay {way.name} into {', '.join(result.topics)}: batch {number + 1}"
         what += f" of {plan.batch_count}"
         written = (

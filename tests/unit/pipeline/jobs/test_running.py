@@ -193,21 +193,3 @@ def test_a_result_prints_as_its_summary() -> None:
 )
 def test_what_spark_gives_up_with(text: str, says: str) -> None:
     assert str(spark_problem(RuntimeError(text))).startswith(says)
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        lambda store, spark: jobs.archive(store.parent / "archive", path=store, spark=spark),
-        lambda store, spark: jobs.audit(str(store), spark=spark),
-        lambda store, spark: jobs.search(str(store), key="k", where="queueId = 0", spark=spark),
-    ],
-    ids=["archive", "audit", "search"],
-)
-def test_a_session_of_spark_connect_is_refused(
-    job: Callable[[Path, object], object], tmp_path: Path
-) -> None:
-    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    store = WrittenLog(tmp_path / "store").add(3, properties={"KEYS": "k"}).root
-    with pytest.raises(PipelineError, match=r"Spark Connect.*master="):
-        job(store, session)
