@@ -15,17 +15,17 @@ import platform
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.errors import BenchError
 from benchmarks.load import BUILD
 from benchmarks.pipeline_data import QUEUE_COUNT, TOPIC_COUNT, write_store
+from benchmarks.processes import Meter
 from benchmarks.report import table
 from benchmarks.servers import broker_on
 
@@ -135,51 +135,6 @@ def _verdict(value: float, target: Target) -> str:
     return "ok" if value >= target.at_least else "BELOW"
 
 
-class CpuMeter:
-    """What this process and all below it use, those that end meanwhile included.
-
-    Nobody waits for Spark's Python workers, so their time is in nobody's account when they end: it
-    is looked at all the time.
-    """
-
-    def __init__(self) -> None:
-        self._ticks: dict[tuple[int, str], int] = {}
-        self._done = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._before = self._look()
-        self._watcher.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._watcher.join()
-        self.seconds = (self._look() - self._before) / os.sysconf("SC_CLK_TCK")
-
-    def _watch(self) -> None:
-        while not self._done.wait(0.25):
-            self._look()
-
-    def _look(self) -> int:
-        parents: dict[int, int] = {}
-        ticks: dict[int, tuple[str, int]] = {}
-        for process in Path("/proc").iterdir():
-            if process.name.isdecimal():
-                try:
-                    fields = (process / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue  # it has just ended
-                number = int(process.name)
-                parents[number] = int(fields[1])
-                ticks[number] = fields[19], int(fields[11]) + int(fields[12])
-        own = {os.getpid()}
-        while more := {child for child, parent in parents.items() if parent in own} - own:
-            own |= more
-        self._ticks |= {(each, ticks[each][0]): ticks[each][1] for each in own if each in ticks}
-        return sum(self._ticks.values())
-
-
 class Bench:
     """One log, one session, and what is measured with them."""
 
@@ -218,16 +173,16 @@ class Bench:
             work = self._work[case]
             if case == "network":
                 work = partial(self._read_topics, stack.enter_context(self._broker()))
-            with CpuMeter() as cpu:
+            with Meter() as cpu:
                 began = time.perf_counter()
                 work()
                 seconds = time.perf_counter() - began
         self._results.seconds.setdefault(case, []).append(round(seconds, 3))
-        self._results.cpu_seconds.setdefault(case, []).append(round(cpu.seconds, 3))
+        self._results.cpu_seconds.setdefault(case, []).append(round(cpu.cpu_s, 3))
         rate = self._results.messages / seconds / 1000
         load = os.getloadavg()[0]
         _say(
-            f"  {CASES[case]}: {seconds:.2f} s, {rate:,.0f} k/s, {cpu.seconds:.2f} s of CPU, "
+            f"  {CASES[case]}: {seconds:.2f} s, {rate:,.0f} k/s, {cpu.cpu_s:.2f} s of CPU, "
             f"load {load:.1f}"
         )
 
@@ -284,20 +239,26 @@ class Bench:
         """A broker on the store, once it has its topics and all messages in its queues."""
         kept = ("--set", "fileReservedTime=999999")  # the log's times are of long ago
         with broker_on(self._store, "--name", "bench", *kept) as nameserver:
-            asyncio.run(self._await_queues(nameserver))
+            await_queues(nameserver, self._results.messages)
             yield nameserver
 
-    async def _await_queues(self, nameserver: str) -> None:
+
+def await_queues(nameserver: str, messages: int, more_topics: Sequence[str] = ()) -> None:
+    """Make the topics of the log, and *more_topics*, and wait until all messages are in queues."""
+
+    async def wait() -> None:
         from rockhopper.client import Admin
 
         async with Admin(nameserver) as admin, asyncio.timeout(DISPATCH_TIMEOUT_S):
             count = -1
-            for topic in set(TOPICS.split(",")) - set(await admin.topics()):
+            for topic in {*TOPICS.split(","), *more_topics} - set(await admin.topics()):
                 await admin.create_topic(topic, queues=QUEUE_COUNT)
-            while count != self._results.messages:
+            while count != messages:
                 await asyncio.sleep(0.5)
                 held = [await admin.ranges(topic) for topic in TOPICS.split(",")]
                 count = sum(queue.count for topic in held for queue in topic)
+
+    asyncio.run(wait())
 
 
 def _drain(frame: "DataFrame") -> None:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import kafka
 from benchmarks.errors import BenchError
 from benchmarks.load import BUILD
+from benchmarks.processes import Meter
 from benchmarks.report import table
 from benchmarks.servers import broker_on
-from benchmarks.spark_bench import CpuMeter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,14 +162,14 @@ class Beside:
 
     def run(self, name: str) -> None:
         """Measure one case once."""
-        with CpuMeter() as cpu:
+        with Meter() as cpu:
             began = time.perf_counter()
             self._work[name]()
             seconds = time.perf_counter() - began
         self._results.seconds.setdefault(name, []).append(round(seconds, 3))
-        self._results.cpu_seconds.setdefault(name, []).append(round(cpu.seconds, 3))
+        self._results.cpu_seconds.setdefault(name, []).append(round(cpu.cpu_s, 3))
         load = os.getloadavg()[0]
-        _say(f"  {CASES[name].title}: {seconds:.2f} s, {cpu.seconds:.2f} s of CPU, load {load:.1f}")
+        _say(f"  {CASES[name].title}: {seconds:.2f} s, {cpu.cpu_s:.2f} s of CPU, load {load:.1f}")
 
     def _read(self, **options: str) -> "DataFrame":
         given = {**self._ours, "subscribe": TOPIC, **options}
