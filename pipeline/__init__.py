@@ -8,11 +8,13 @@
 store directories. Importing this package needs nothing but Python.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rockhopper.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
+    from rockhopper.pipeline.decoding import decoded
     from rockhopper.pipeline.session import local_session, register
 
 if not __name__.startswith("rockhopper."):
@@ -20,12 +22,11 @@ if not __name__.startswith("rockhopper."):
         "this package is imported as rockhopper.pipeline, and run as: python -m rockhopper.pipeline"
     )
 
-__all__ = ["PipelineError", "local_session", "register"]
+__all__ = ["PipelineError", "decoded", "local_session", "register"]
+_HOMES = {"decoded": "decoding", "local_session": "session", "register": "session"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("local_session", "register"):
-        from rockhopper.pipeline import session
-
-        return getattr(session, name)
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """``rocketmq`` in a real session, reading and writing: what only Spark can tell."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -216,6 +217,28 @@ def lag(query: Any) -> dict[tuple[str, str, str], int]:
     exec(code, scope)
     found: dict[tuple[str, str, str], int] = scope["lag"](query)
     return found
+
+
+def test_bodies_are_decoded_in_a_stream(
+    spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
+) -> None:
+    from rockhopper import pipeline
+
+    broker.create("json", 1)
+    broker.send("json", ['{"id": 1, "at": "2026-11-26T00:00:00Z"}', "none", '{"id": 3}'], 0)
+    fields = {"id": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}}
+    schema = json.dumps({"type": "object", "properties": fields})
+    frame = stream(spark, broker, subscribe="json", startingOffsets="earliest")
+    written = pipeline.decoded(frame, "json", schema).writeStream.format("parquet")
+    where = str(tmp_path / "decoded")
+    written = written.options(path=where, checkpointLocation=str(tmp_path / "checkpoint"))
+    run_to_end(written.trigger(availableNow=True).start)
+    rows = spark.read.parquet(where).orderBy("queueOffset").selectExpr("value.id", "value.at")
+    assert [(row.id, row.at and row.at.timestamp()) for row in rows.collect()] == [
+        (1, 1795651200.0),
+        (None, None),
+        (3, None),
+    ]
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])

@@ -56,7 +56,7 @@ def _check(asked: ArchiveOptions) -> None:
         )
     if asked.corrupt not in ("fail", "skip"):
         raise UsageProblem(f"corrupt is {asked.corrupt!r}: choose fail or skip")
-    if asked.decode is not None and asked.schema is None:
+    if asked.decode is not None and asked.schema is None and not asked.registry:
         raise UsageProblem("decoding bodies needs a schema: give it with --schema FILE")
     if asked.schema is not None and asked.decode is None:
         raise UsageProblem("a schema is for decoding bodies: add --decode json or --decode avro")
@@ -124,8 +124,11 @@ def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | Non
         )
     if current is None:
         return asked.value
+    goes_on = known is not None and asked.schema is None and asked.decode in (None, known["format"])
+    if known is not None and goes_on:
+        return ValueFormat(known["format"], known["schema"], asked.registry)
     if asked.value is None:
-        return None if known is None else ValueFormat(known["format"], known["schema"])
+        return None
     if known != asked.value.to_document():
         was = "not decoded" if known is None else f"decoded as {known['format']}"
         raise PipelineError(

@@ -17,6 +17,7 @@ from rockhopper.pipeline.jobs.options import (
     topics_option,
     without_option,
 )
+from rockhopper.pipeline.jobs.results import UsageProblem
 
 if TYPE_CHECKING:
     from rockhopper.pipeline.jobs.archiving.values import ValueFormat
@@ -50,12 +51,26 @@ class ArchiveOptions(JobOptions):
         help="With --path: what to do about damaged places of the log.",
     )
     decode: str | None = option(
-        "--decode", choices=["json", "avro"], help="Decode bodies into the column value."
+        "--decode",
+        choices=["json", "avro", "confluent-avro"],
+        help="Decode bodies into the column value.",
     )
     schema: str | None = option(
         "--schema", metavar="FILE", help="By this JSON Schema, schema of Spark's or Avro schema."
     )
     """The text of that file."""
+    registry: str = option(
+        "--registry",
+        default="",
+        metavar="WHERE",
+        help="With confluent-avro: the registry of schemas, http://HOST:8081, or a directory.",
+    )
+    subject: str = option(
+        "--subject",
+        default="",
+        metavar="NAME",
+        help="Without --schema: the subject whose newest schema is taken, else TOPIC-value.",
+    )
     bad_values: str = option(
         "--bad-values",
         default="null",
@@ -87,9 +102,15 @@ class ArchiveOptions(JobOptions):
         """How bodies are decoded. Raises PipelineError."""
         from rockhopper.pipeline.jobs.archiving.values import value_format
 
-        if self.decode is None or self.schema is None:
+        if self.decode is None or (self.schema is None and not self.registry):
             return None
-        return value_format(self.decode, self.schema)
+        subject = self.subject or (f"{self.topics[0]}-value" if len(self.topics) == 1 else "")
+        if self.schema is None and not subject and self.registry.startswith("http"):
+            raise UsageProblem(
+                "which schema of the registry is to be the column's? Give one to read by "
+                "(--schema), a --subject, or archive one topic"
+            )
+        return value_format(self.decode, self.schema, self.registry, subject)
 
     @property
     def source(self) -> str:

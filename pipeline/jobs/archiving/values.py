@@ -1,8 +1,10 @@
-"""Bodies as JSON or Avro: the column ``value``, a struct by a schema that somebody gives.
+"""Bodies as JSON or Avro: the column ``value``, a struct by one schema.
 
 For JSON the schema is a JSON Schema object (``{"type": "object", "properties": …}``) or one of
 Spark's (``df.schema.json()``); fields that it does not name are left out, missing ones are null.
 For Avro it is the writer's schema, a record; bodies are single datums without a header.
+For Avro from a registry (registry.py) it is the schema to read by, a record: each body names the
+one that it was written with, and Avro's rules make the one of the other.
 
 A body that does not decode, or leaves bytes over, becomes null and is counted.
 """
@@ -16,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.registry import registry_at, split
 from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, json_type
 from rockhopper.pipeline.options import nearest
 
-FORMATS = ("json", "avro")
+FROM_REGISTRY = "confluent-avro"
+FORMATS = ("json", "avro", FROM_REGISTRY)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class ValueFormat:
     format: str
     schema: str
     """The schema as it was given: JSON text."""
+    registry: str = ""
+    """Where the schemas are that bodies were written with: an address or a directory."""
 
     def arrow_type(self) -> pa.DataType:
         """The type of the column. Raises PipelineError."""
@@ -39,14 +45,31 @@ class ValueFormat:
         return {"format": self.format, "schema": json.dumps(json.loads(self.schema))}
 
 
-def value_format(format_name: str, schema: str) -> ValueFormat:
-    """The format *format_name* with a schema, its text. Raises PipelineError."""
+def value_format(
+    format_name: str, schema: str | None, registry: str = "", subject: str = ""
+) -> ValueFormat:
+    """The format *format_name* with a schema, its text.
+
+    Without *schema* that is the newest of *subject* in the *registry*.
+
+    Raises:
+        PipelineError: no such format, or there is no schema that makes a column.
+    """
     if format_name not in FORMATS:
         raise PipelineError(
             f"bodies cannot be decoded as {format_name!r}{nearest(format_name, FORMATS)}: "
             f"choose {' or '.join(FORMATS)}"
         )
-    chosen = ValueFormat(format_name, schema)
+    if bool(registry) != (format_name == FROM_REGISTRY):
+        raise PipelineError(
+            f"bodies in {FROM_REGISTRY} need the registry of their schemas, an address or a "
+            "directory, and others have none: give both or neither"
+        )
+    if schema is None:
+        if not registry:
+            raise PipelineError(f"bodies in {format_name} need a schema to be decoded: give one")
+        schema = registry_at(registry).newest(subject)
+    chosen = ValueFormat(format_name, schema, registry)
     chosen.arrow_type()
     return chosen
 
@@ -57,14 +80,24 @@ class ValueDecoder:
     def __init__(self, value: ValueFormat) -> None:
         self._type = value.arrow_type()
         self._decode = self._json
-        if value.format == "avro":
+        if value.format != "json":
             import fastavro
 
             self._avro_schema = fastavro.parse_schema(json.loads(value.schema))
             self._decode = self._avro
+        if value.format == FROM_REGISTRY and not value.registry:
+            raise PipelineError(
+                f"these bodies are in {FROM_REGISTRY}: say again where the registry of their "
+                "schemas is"
+            )
+        self._registry = registry_at(value.registry) if value.registry else None
 
     def decode(self, bodies: Any) -> tuple[Any, int]:
-        """The values of *bodies*, an Arrow array of binary, and how many did not decode."""
+        """The values of *bodies*, an Arrow array of binary, and how many did not decode.
+
+        Raises:
+            PipelineError: the registry cannot be asked.
+        """
         values = self._decode(bodies)
         return values, values.null_count
 
@@ -120,9 +153,16 @@ class ValueDecoder:
     def _read(self, body: bytes) -> Any:
         import fastavro
 
+        written_by, read_by, start = self._avro_schema, None, 0
+        if self._registry is not None:
+            found = split(body)
+            if found is None or (schema := self._registry.schema(found[0])) is None:
+                return None
+            written_by, read_by, start = schema, self._avro_schema, found[1]
         stream = io.BytesIO(body)
+        stream.seek(start)
         try:
-            value = fastavro.schemaless_reader(stream, self._avro_schema, None)
+            value = fastavro.schemaless_reader(stream, written_by, read_by)
         except Exception:  # whatever arbitrary bytes make a decoder raise
             return None
         return value if stream.tell() == len(body) else None

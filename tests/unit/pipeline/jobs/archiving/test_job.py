@@ -74,6 +74,28 @@ def test_bodies_become_values_and_stay_bodies(tmp_path: Path) -> None:
         jobs.archive(root, path=log.root, decode="json", schema=other)
 
 
+def test_bodies_with_the_id_of_their_schema(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    schemas, root = tmp_path / "schemas", tmp_path / "archive"
+    schemas.mkdir()
+    (schemas / "7.avsc").write_text(json.dumps(schema))
+    log = WrittenLog(tmp_path / "store").add(1, topic="t", body=b"\0\0\0\0\x07\x0e")
+    given: dict[str, Any] = {"decode": "confluent-avro", "registry": str(schemas)}
+    jobs.archive(root, path=log.root, **given)
+
+    log.add(1, topic="t", body=b"\0\0\0\0\x08\x10")
+    with pytest.raises(PipelineError, match="say again where the registry"):
+        jobs.archive(root, path=log.root)
+    fields = [*schema["fields"], {"name": "more", "type": "string", "default": ""}]
+    (schemas / "8.avsc").write_text(json.dumps(schema | {"fields": fields}))
+    log.add(1, topic="t", body=b"\0\0\0\0\x07\x12")
+    result = jobs.archive(root, path=log.root, **given)  # by the schema that it began with
+
+    assert result.undecoded == 1  # of the field that a record of version 8 has to have
+    assert [row["value"] for row in rows(root)] == [{"id": 7}, None, {"id": 9}]
+    assert str(schemas) not in "".join(each.read_text() for each in root.rglob("*.json"))
+
+
 def test_a_body_that_does_not_decode_ends_the_run_if_it_is_to(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(2, topic="t", body=b'{"id": 7}')
     root = tmp_path / "archive"
