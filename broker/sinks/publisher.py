@@ -369,6 +369,8 @@ class SinkPublisher(Part):
         if batch_id <= self.last_batch_id(sink_id):
             await self._replicated()
             return batch_id, {}
+        # What a kill, or a failover, has left of a batch that is published does not count.
+        self.shared.published(sink_id, self.last_batch_id(sink_id))
         if shares and self.shared.decision(sink_id) is None:
             await self._own(sink_id, owner)
             await self.shared.decide(sink_id, batch_id, shares)

@@ -103,14 +103,19 @@ class _Publishing:
 
     def _decided(self) -> tuple[int, SinkShares] | None:
         """What an earlier try has decided of this batch; an earlier batch is finished first."""
-        while True:
-            batch_id, shares = self._ask()
-            if batch_id < 0:
-                return None
-            if batch_id >= self._batch_id:
-                self._check_batch(batch_id)
-                return batch_id, shares
+        batch_id, shares = self._ask()
+        if 0 <= batch_id < self._batch_id:
             self._finish(batch_id, shares)
+            finished, (batch_id, shares) = batch_id, self._ask()
+            if batch_id == finished:
+                raise PipelineError(
+                    f"{self._home} has published {self._what(finished)} and goes on saying that it "
+                    "is to be published: look at its log, and start it again"
+                )
+        if batch_id < 0:
+            return None
+        self._check_batch(batch_id)
+        return batch_id, shares
 
     def _check_batch(self, decided: int) -> None:
         if decided != self._batch_id:

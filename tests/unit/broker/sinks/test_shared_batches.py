@@ -70,6 +70,25 @@ async def test_the_first_word_decides_and_outlives_the_process(tmp_path: Path) -
         assert await sinks.publisher.decide(SINK, 5, other) == (5, other)
 
 
+async def test_a_decision_that_a_kill_kept_is_over_once_its_batch_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(4)
+        await sinks.publisher.prepare(SINK, 4, WANTED)
+        await sinks.publisher.decide(SINK, 4, SHARES)
+        # The batch is remembered as published, and the process dies before it forgets the rest.
+        monkeypatch.setattr(sinks.publisher.shared, "published", lambda *_: None)
+        await sinks.publish(4)
+    async with Sinks(tmp_path / "store") as sinks:
+        other: SinkShares = {"broker-a": WANTED[:1]}
+        assert await sinks.publisher.decide(SINK, 5, {}) == (-1, {})
+        sinks.stage(5)
+        await sinks.publisher.prepare(SINK, 5, WANTED[:1])
+        assert await sinks.publisher.decide(SINK, 5, other) == (5, other)
+        assert len(sinks.publisher.shared.keeps()) == 1
+
+
 async def test_a_topic_that_is_deleted_takes_along_what_was_prepared_for_it(tmp_path: Path) -> None:
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(4)
