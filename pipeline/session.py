@@ -16,7 +16,7 @@ from rockhopper.pipeline.spark_home import quick_to_start
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PYSPARK_VERSION_MIN = (4, 2)
+PYSPARK_VERSION_MIN = (4, 1)
 PYARROW_VERSION_MIN = (18,)
 
 _INSTALL = "pip install 'rockhopper-mq[spark]'"

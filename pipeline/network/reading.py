@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
+from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.decoder import Offsets, are_in_row, decode, holding, walk
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.network.planning import Range
+from rockhopper.pipeline.network.planning import NetworkPartition, Range
 from rockhopper.pipeline.network.rules import Rules
 from rockhopper.pipeline.pulls import BulkRead, Pull
 from rockhopper.pipeline.remote import connect, result
@@ -45,6 +47,19 @@ def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBa
         found = batch if wanted is None else wanted.matching(batch)
         if found.num_rows:
             yield found if wanted is None else found.select(list(rules.columns))
+
+
+def may_hold(queue: MessageQueue, rules: Rules) -> bool:
+    """Whether a queue may have rows that the query wants."""
+    wanted = rules.wanted
+    return wanted is None or wanted.may_hold(queue.topic, queue.broker_name, queue.queue_id)
+
+
+def read_partition(partition: InputPartition, rules: Rules) -> Iterator[Any]:
+    """The batches of one task. Raises PipelineError."""
+    if not isinstance(partition, NetworkPartition) or not partition.ranges:
+        return empty(rules)
+    return read_ranges(partition.ranges, rules)
 
 
 def _read_all(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,13 @@
 """The data source ``rocketmq``: topics over the network, against Rockhopper and Apache brokers.
 
-Spark runs everything but ``read`` in Python workers on the driver's host. There the methods of a
-stream's reader share one instance; it is made anew when the query starts again.
-
-The offset of a stream is a document (stream_offset.py); going_on.py finds out what became of its
-queues since.
+Spark runs everything but ``read`` in Python workers on the driver's host. streaming.py reads
+streams, for which Spark has to be newer.
 """
 
-import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -20,35 +16,16 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.discovery import Discovery
-from rockhopper.pipeline.network.going_on import GoingOn
-from rockhopper.pipeline.network.pace import Pace
-from rockhopper.pipeline.network.planning import (
-    NetworkPartition,
-    Range,
-    limited,
-    limited_by_bytes,
-    plan,
-)
-from rockhopper.pipeline.network.positions import Offsets, from_document
-from rockhopper.pipeline.network.reading import empty, read_ranges
+from rockhopper.pipeline.network.planning import NetworkPartition, Range, plan
+from rockhopper.pipeline.network.reading import may_hold, read_partition
 from rockhopper.pipeline.network.rules import SOURCE, Rules, read_rules
-from rockhopper.pipeline.network.stream_offset import Document, StreamOffset, place_of
+from rockhopper.pipeline.network.stream_offset import place_of
 from rockhopper.pipeline.schema import spark_schema
-
-_log = logging.getLogger(__name__)
 
 
 class RocketMQSource(DataSource):
@@ -75,6 +52,15 @@ class RocketMQSource(DataSource):
         """A reader of a stream. Raises PipelineError."""
         rules = read_rules(self.options, streaming=True)
         _check_schema(schema, rules)
+        try:
+            from rockhopper.pipeline.network.streaming import NetworkStreamReader
+        except ModuleNotFoundError as error:
+            if error.name != "pyspark.sql.streaming.datasource":
+                raise
+            raise PipelineError(
+                f"streams need pyspark 4.2 or newer, and {pyspark.__version__} is installed: "
+                "install a newer one, or read batches"
+            ) from None
         return NetworkStreamReader(rules)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -117,7 +103,7 @@ class NetworkReader(DataSourceReader):
         starts, ends = discovery.starts(held), discovery.ends(held)
         ranges = []
         for queue, (low, high) in held.items():
-            if not _may_hold(queue, self._rules):
+            if not may_hold(queue, self._rules):
                 continue
             begin, end = starts[queue], ends[queue]
             if begin > end and self._rules.ending.offsets:
@@ -134,12 +120,7 @@ class NetworkReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one task."""
-        return _read(partition, self._rules)
-
-
-def _may_hold(queue: MessageQueue, rules: Rules) -> bool:
-    wanted = rules.wanted
-    return wanted is None or wanted.may_hold(queue.topic, queue.broker_name, queue.queue_id)
+        return read_partition(partition, self._rules)
 
 
 def _check_held(queue: MessageQueue, begin: int, end: int, low: int, high: int) -> None:
@@ -148,153 +129,3 @@ def _check_held(queue: MessageQueue, begin: int, end: int, low: int, high: int) 
             f"{queue} goes from offset {low} to {high}, and {begin} to {end} is asked for: correct "
             "startingOffsets and endingOffsets, or set failOnDataLoss=false to read what is there"
         )
-
-
-def _read(partition: InputPartition, rules: Rules) -> Iterator[Any]:
-    if not isinstance(partition, NetworkPartition) or not partition.ranges:
-        return empty(rules)
-    return read_ranges(partition.ranges, rules)
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on; exact over restarts from a checkpoint."""
-
-    def __init__(
-        self,
-        rules: Rules,
-        now_ms: Callable[[], int] = _wall_clock_ms,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """*now_ms* is the time of day, *now_s* a clock that nobody sets."""
-        self._rules = rules
-        self._pace = Pace(rules.min_offsets, rules.delay_max_ms, now_s)
-        self._now_ms = now_ms
-        self._discovery = Discovery(rules)
-        self._going_on = GoingOn(rules, self._discovery)
-        self._initial: StreamOffset | None = None
-        self._is_bounded = False
-        self._target: Offsets | None = None
-        self._newest: Document | None = None
-        self._committed: Offsets = {}
-
-    def initialOffset(self) -> Document:  # noqa: N802
-        """Where a new query begins; the same as long as this instance lives."""
-        if self._initial is None:
-            started_ms, brokers = self._now_ms(), self._discovery.brokers()
-            held = self._discovery.ranges()
-            if not held and (problem := self._discovery.nothing_matches()):
-                _log.warning("%s; until then the query waits for topics", problem)
-            starts = self._discovery.starts(held)
-            # One that comes or goes in this moment does not count as known.
-            brokers &= self._discovery.brokers()
-            self._initial = StreamOffset(
-                starts,
-                starts,
-                ids={place: name for place, name in self._discovery.ids.items() if name},
-                brokers=tuple(sorted(brokers)),
-                started_ms=started_ms,
-                is_fresh=True,
-            )
-        return self._initial.document()
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """End the query where the queues end when its first batch is planned."""
-        self._is_bounded = True
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; bytes if they limit both."""
-        if self._rules.max_bytes is not None:
-            return ReadMaxBytes(self._rules.max_bytes)
-        if self._rules.max_offsets is not None:
-            return ReadMaxRows(self._rules.max_offsets)
-        if self._rules.min_offsets is not None:
-            return ReadMinRows(self._rules.min_offsets)
-        return ReadAllAvailable()
-
-    def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
-        """Where the next batch ends; everything up to *start* is done and is committed."""
-        at = StreamOffset.read(start)
-        before = at.document()
-        held = self._discovery.ranges(at.places)
-        self._commit(start)
-        if self._is_bounded and self._target is None:
-            self._target = {queue: high for queue, (_, high) in held.items()}
-        self._going_on.adjust(at, held, self._target)
-        begin = at.offsets
-        ends = {queue: self._end(queue, begin, held) for queue in begin}
-        is_as_before = not at.is_fresh and at.document() == before
-        at.is_fresh = False
-        self._newest = at.document(ends)
-        if not isinstance(limit, ReadAllAvailable):
-            waiting = sum(ends[queue] - begin[queue] for queue in ends)
-            # Which queues and topics there are is noted at once.
-            if not self._is_bounded and self._pace.is_too_soon(waiting) and is_as_before:
-                return start
-            ends = self._limit(begin, ends)
-        self._going_on.mark(at, ends, held)
-        return at.document(ends)
-
-    def _end(
-        self, queue: MessageQueue, begin: Offsets, held: dict[MessageQueue, tuple[int, int]]
-    ) -> int:
-        """Where a queue ends now, or with the query; one whose broker is away stays as it is."""
-        if queue not in held:
-            return begin[queue]
-        low, high = held[queue]
-        if self._target is not None:
-            high = max(min(high, self._target.get(queue, begin[queue])), begin[queue])
-        if self._rules.fail_on_data_loss and not low <= begin[queue] <= held[queue][1]:
-            raise PipelineError(
-                f"{queue} goes from offset {low} to {held[queue][1]}, and this query stands at "
-                f"{begin[queue]}: messages were deleted, or the topic was made anew; set "
-                "failOnDataLoss=false to go on with what is there, or start with a new checkpoint"
-            )
-        return high
-
-    def _limit(self, begin: Offsets, ends: Offsets) -> Offsets:
-        rules = self._rules
-        if rules.max_offsets is not None:
-            ends = limited(begin, ends, rules.max_offsets)
-        if rules.max_bytes is not None:
-            waiting = {queue: begin[queue] for queue in ends if ends[queue] > begin[queue]}
-            sizes = self._discovery.record_bytes(waiting)
-            ends = limited_by_bytes(begin, ends, rules.max_bytes, sizes)
-        return ends
-
-    def reportLatestOffset(self) -> Document | None:  # noqa: N802
-        """How far the queues go: progress shows it, and the lag is what is between."""
-        return self._newest
-
-    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
-        """Share a batch out over tasks; gives the same ranges when a batch is repeated."""
-        until = StreamOffset.read(end)
-        ranges = [
-            Range(queue, first, until.offsets[queue], until.topic_id(queue))
-            for queue, first in StreamOffset.read(start).begins(until).items()
-            if _may_hold(queue, self._rules)
-        ]
-        planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
-        return planned or [NetworkPartition(())]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one task."""
-        return _read(partition, self._rules)
-
-    def commit(self, end: Document) -> None:
-        """Spark is done with everything up to *end*; it says so a batch late, or never."""
-        self._commit(end)
-
-    def _commit(self, done: Document) -> None:
-        if not self._rules.commits or done.get("fresh"):
-            return
-        offsets = from_document(done["offsets"])
-        if offsets != self._committed:
-            self._discovery.commit(offsets)
-            self._committed = offsets
-
-    def stop(self) -> None:
-        """Connections end with the worker."""

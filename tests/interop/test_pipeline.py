@@ -13,7 +13,8 @@ from rockhopper.client import Admin, Message, Producer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.rules import read_rules
-from rockhopper.pipeline.network.source import NetworkReader, NetworkStreamReader
+from rockhopper.pipeline.network.source import NetworkReader
+from rockhopper.pipeline.network.streaming import NetworkStreamReader
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.sink.choice import choose_broker
 from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from rockhopper.pipeline.network.rules import read_rules
-from rockhopper.pipeline.network.source import NetworkReader, NetworkStreamReader
+from rockhopper.pipeline.network.source import NetworkReader
+from rockhopper.pipeline.network.streaming import NetworkStreamReader
 from tests.support.pipeline_broker import PipelineBroker
 
 

@@ -34,11 +34,11 @@ def run(*command: str, pyspark: str, directory: Path) -> subprocess.CompletedPro
     [
         (
             '__version__ = "3.5.1"',
-            "the pipeline needs pyspark 4.2 or newer, and 3.5.1 is installed",
+            "the pipeline needs pyspark 4.1 or newer, and 3.5.1 is installed",
         ),
         (
             'raise ModuleNotFoundError("No module named pyspark", name="pyspark")',
-            "the pipeline needs pyspark 4.2 or newer, and it is not installed",
+            "the pipeline needs pyspark 4.1 or newer, and it is not installed",
         ),
     ],
 )
