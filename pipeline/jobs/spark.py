@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -46,9 +46,14 @@ _is_hushed = False
 
 
 def job_session(
-    job: str, spark: "SparkSession | None" = None, master: str | None = None
+    job: str,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """*spark*, else the session that runs, else one of the job's own that knows our sources.
+
+    *conf* are settings for one that is made here; under spark-submit they come too late.
 
     Raises:
         PipelineError: no Java, no server of Spark Connect, or a package that is missing or too old.
@@ -75,7 +80,7 @@ def job_session(
         if chosen.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         with quiet() as settings:
-            made = local_session(f"rockhopper {job}", master=chosen, **settings)
+            made = local_session(f"rockhopper {job}", master=chosen, **settings, **(conf or {}))
     _own.append(made)
     return made
 

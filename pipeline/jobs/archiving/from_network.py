@@ -1,6 +1,6 @@
 """Archiving topics over the network: which ranges of which queues, and what a task does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -44,14 +44,20 @@ class NetworkWork:
         return writer.finish()
 
 
-def rules_for(nameserver: str, selection: Selection, *, allow_gaps: bool) -> Rules:
+def rules_for(
+    nameserver: str,
+    selection: Selection,
+    *,
+    allow_gaps: bool,
+    columns: Sequence[str] = FILE_COLUMNS,
+) -> Rules:
     """The rules to read topics by. Raises PipelineError."""
     which = (
         {"subscribe": ",".join(selection.topics)}
         if selection.topics
         else {"subscribePattern": selection.pattern or ".*"}
     )
-    options = {"nameServer": nameserver, "columns": ",".join(FILE_COLUMNS), **which}
+    options = {"nameServer": nameserver, "columns": ",".join(columns), **which}
     options["failOnDataLoss"] = "false" if allow_gaps else "true"
     return read_rules(options, streaming=False)
 

@@ -9,6 +9,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_files, from_network
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.jobs.archiving.iceberg.runtime import table_name
 from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
 from rockhopper.pipeline.jobs.archiving.planning import Plan, plan_run, spelled
@@ -25,7 +26,7 @@ from rockhopper.pipeline.store_source.splits import data_bytes
 
 @job(ArchiveOptions)
 def archive(asked: ArchiveOptions) -> ArchiveResult:
-    """Copy what is new in topics into the Parquet files of *directory*.
+    """Copy what is new in topics into the Parquet files of *directory*, or a table of Iceberg's.
 
     Reads the files of the store at *path*, or the brokers behind *nameserver*. *schema* is the
     text of the schema by which *decode* ("json" or "avro") makes the column ``value`` of bodies.
@@ -37,6 +38,13 @@ def archive(asked: ArchiveOptions) -> ArchiveResult:
     """
     started = time.monotonic()
     _check(asked)
+    table = table_name(str(asked.directory))
+    if table is not None:
+        from rockhopper.pipeline.jobs.archiving.iceberg.job import archive_table
+
+        result = archive_table(asked, table)
+        result.seconds = round(time.monotonic() - started, 3)
+        return result
     catalog = Catalog(files_at(str(asked.directory)))
     if asked.dry_run:
         result = _foretell(catalog, asked)
@@ -67,6 +75,13 @@ def _check(asked: ArchiveOptions) -> None:
         option = unused[0].removesuffix("_bytes").replace("_", "-")
         raise UsageProblem(
             f"--{option} ({unused[0]}) is for reading a store's files: add --path, or leave it out"
+        )
+    of_tables = {"warehouse": asked.warehouse, "iceberg-version": asked.iceberg_version}
+    unused = [name for name, value in of_tables.items() if value]
+    if unused and table_name(str(asked.directory)) is None:
+        raise UsageProblem(
+            f"--{unused[0]} is for archiving into a table: name it as iceberg:lake.db.orders, or "
+            "leave the option out"
         )
     # They refuse what makes no sense.
     _ = asked.selection, asked.value

@@ -91,6 +91,16 @@ class ArchiveOptions(JobOptions):
         help="Go on where messages have expired meanwhile.",
     )
     without: Sequence[str] = without_option()
+    warehouse: str | os.PathLike[str] | None = option(
+        "--warehouse",
+        metavar="DIR",
+        help="Into iceberg:CATALOG.NAMESPACE.TABLE: the catalog's directory or URI.",
+    )
+    iceberg_version: str | None = option(
+        "--iceberg-version",
+        metavar="VERSION",
+        help="Likewise: of the runtime, if it is to be another than the one known to run.",
+    )
 
     @cached_property
     def selection(self) -> Selection:

@@ -19,5 +19,5 @@ def test_a_stream_needs_a_newer_pyspark_than_a_batch(monkeypatch: pytest.MonkeyP
     schema = source.schema()
 
     source.reader(schema)
-    with pytest.raises(PipelineError, match="4.2 or newer, and 4.1.4 is installed.* read batches"):
+    with pytest.raises(PipelineError, match=r"4.2 or newer, and 4.1.4 is installed.* read batches"):
         source.streamReader(schema)

@@ -1,0 +1,109 @@
+"""How far a table goes, and where that is found.
+
+Each run's commit has its manifest (archiving/manifest.py, without files) in the summary of its
+snapshot, under ``rockhopper.position``. So the position goes where the rows go: a rollback takes
+both back. The newest one is that of the nearest ancestor of the table's snapshot which has one;
+compactions and other writers come in between.
+
+``expire_snapshots`` may remove that ancestor. For this case the same commit writes the position
+into the properties of the table, with a *witness*, one message of the run. Properties do not roll
+back: they count if the witness is in the table.
+
+A long position is ``zlib:`` and base64, for the metadata of a table has those of all snapshots.
+"""
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.manifest import Manifest
+
+PROPERTY = "rockhopper.position"
+WITNESS = "rockhopper.witness"
+
+_PLAIN_MAX = 2000
+_PACKED = "zlib:"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What matters of a snapshot."""
+
+    id: int
+    parent: int | None
+    position: str | None = None
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A message that a run added."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+
+    def to_json(self) -> str:
+        """As the table's property has it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Witness":
+        """What the property says. Raises ValueError, TypeError."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a walk over ancestors found."""
+
+    position: str | None = None
+    is_cut: bool = False
+    """Whether it ended at an ancestor that is gone."""
+
+
+def newest(snapshots: Mapping[int, Snapshot], head: int | None) -> Search:
+    """The position of the nearest ancestor of *head* that has one, *head* included."""
+    while head is not None:
+        found = snapshots.get(head)
+        if found is None:
+            return Search(is_cut=True)
+        if found.position is not None:
+            return Search(found.position)
+        head = found.parent
+    return Search()
+
+
+def is_ancestor(snapshots: Mapping[int, Snapshot], wanted: int, head: int | None) -> bool:
+    """Whether *wanted* is *head* or one of its ancestors."""
+    while head is not None and head != wanted:
+        found = snapshots.get(head)
+        head = None if found is None else found.parent
+    return head == wanted
+
+
+def encode(manifest: Manifest) -> str:
+    """The position as text."""
+    document = json.loads(replace(manifest, files=(), queues=()).to_json())
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    if len(text) <= _PLAIN_MAX:
+        return text
+    return _PACKED + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def decode(text: str, table: str) -> Manifest:
+    """The position that *table* has. Raises PipelineError."""
+    where = f"the {PROPERTY} of {table}"
+    data = text.encode()
+    if text.startswith(_PACKED):
+        try:
+            data = zlib.decompress(base64.b64decode(text.removeprefix(_PACKED), validate=True))
+        except (binascii.Error, zlib.error) as error:
+            raise PipelineError(
+                f"{where} is damaged ({error}): roll the table back to an earlier snapshot"
+            ) from error
+    return Manifest.from_json(data, where)

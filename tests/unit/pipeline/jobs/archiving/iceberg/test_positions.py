@@ -1,0 +1,80 @@
+"""Where a table's position is found, and that it comes back as it was."""
+
+import pytest
+
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.iceberg.positions import (
+    Search,
+    Snapshot,
+    Witness,
+    decode,
+    encode,
+    is_ancestor,
+    newest,
+)
+from rockhopper.pipeline.jobs.archiving.manifest import Manifest, Reached
+
+
+def chain(*positions: str | None) -> dict[int, Snapshot]:
+    """Snapshots 1, 2, …, each the parent of the next."""
+    return {n: Snapshot(n, n - 1 or None, text) for n, text in enumerate(positions, 1)}
+
+
+def manifest(queues: int) -> Manifest:
+    positions = {"orders": {"broker-a": {str(n): n * 1000 for n in range(queues)}}}
+    ids = {"orders": {"broker-a": "an id"}}
+    return Manifest(3, 7, {"kind": "network"}, ("body",), None, reached=Reached(positions, ids))
+
+
+def test_it_is_that_of_the_nearest_ancestor_that_has_one() -> None:
+    snapshots = chain("first", "second", None, None)
+
+    assert newest(snapshots, 4) == Search("second")
+    assert newest(snapshots, 1) == Search("first")
+
+
+def test_a_rollback_takes_it_back_also_if_others_commit_then() -> None:
+    snapshots = chain("first", "second")
+    snapshots[3] = Snapshot(3, 1)
+
+    assert newest(snapshots, 3) == Search("first")
+
+
+def test_a_walk_that_ends_at_an_expired_snapshot_says_so() -> None:
+    snapshots = chain("first", None, None)
+    del snapshots[1]
+
+    assert newest(snapshots, 3) == Search(is_cut=True)
+    assert newest(chain(None), 1) == Search()
+    assert newest({}, None) == Search()
+
+
+def test_ancestors() -> None:
+    snapshots = chain(None, None, None)
+    snapshots[4] = Snapshot(4, 1)
+
+    assert is_ancestor(snapshots, 1, 3)
+    assert is_ancestor(snapshots, 3, 3)
+    assert not is_ancestor(snapshots, 2, 4)
+    assert not is_ancestor(snapshots, 9, 3)
+
+
+@pytest.mark.parametrize("queues", [1, 4000])
+def test_a_position_comes_back_and_stays_small(queues: int) -> None:
+    text = encode(manifest(queues))
+
+    assert decode(text, "lake.db.orders") == manifest(queues)
+    assert text.startswith("zlib:") == (queues > 1)
+    assert len(text) < 40_000
+
+
+@pytest.mark.parametrize("text", ["{}", "zlib:eA==", "zlib:_", '{"format": 4}'])
+def test_a_damaged_one_is_refused(text: str) -> None:
+    with pytest.raises(PipelineError, match=r"rockhopper.position of lake.db.orders is damaged"):
+        decode(text, "lake.db.orders")
+
+
+def test_a_witness_comes_back() -> None:
+    witness = Witness("orders", "broker-a", 3, 17)
+
+    assert Witness.from_json(witness.to_json()) == witness
