@@ -121,10 +121,11 @@ def _archive(given: dict[str, Any]) -> Any:
 def _archive_while(given: dict[str, Any], meanwhile: str) -> Any:
     from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable
 
+    table: Any = IcebergTable
     stage = IcebergTable.stage
 
     def stage_and_wait(self: IcebergTable, *of: Any) -> Any:
-        IcebergTable.stage = stage  # type: ignore[method-assign]
+        table.stage = stage
         staged = stage(self, *of)
         if meanwhile == "archive":
             assert _archive(given) > 0
@@ -132,7 +133,7 @@ def _archive_while(given: dict[str, Any], meanwhile: str) -> Any:
             _rows(meanwhile)
         return staged
 
-    IcebergTable.stage = stage_and_wait  # type: ignore[method-assign]
+    table.stage = stage_and_wait
     return _archive(given)
 
 

@@ -193,7 +193,7 @@ def chosen_value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat
     if asked.value is not None:
         return asked.value
     if known is not None:
-        return ValueFormat(known["format"], known["schema"])
+        return ValueFormat(known["format"], known["schema"], asked.registry)
     if asked.bad_values != "null":
         raise UsageProblem(
             "--bad-values (bad_values) is for decoding bodies: add --decode, or leave it out"

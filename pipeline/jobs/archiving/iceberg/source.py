@@ -6,6 +6,7 @@ has the column ``value``. Its one option is JSON.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ def work_document(
         {
             "nameserver": nameserver,
             "shares": [[_as_list(each) for each in share] for share in shares],
-            "value": None if value is None else value.to_document(),
+            "value": None if value is None else asdict(value),
             "allowGaps": allow_gaps,
             "refusesBadValues": refuses_bad_values,
         }
@@ -86,7 +87,7 @@ class RangesReader(DataSourceReader):
     def __init__(self, work: str) -> None:
         self._work = json.loads(work)
         value = self._work["value"]
-        self.value = None if value is None else ValueFormat(value["format"], value["schema"])
+        self.value = None if value is None else ValueFormat(**value)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each share."""

@@ -55,7 +55,8 @@ def test_a_spark_that_iceberg_has_nothing_for_is_refused() -> None:
 
 
 def test_tables_are_refused_where_they_make_no_sense(tmp_path: Any) -> None:
-    for options in ({"warehouse": "w"}, {"iceberg_version": "1.12.0"}):
+    given: list[dict[str, Any]] = [{"warehouse": "w"}, {"iceberg_version": "1.12.0"}]
+    for options in given:
         with pytest.raises(UsageProblem, match="is for archiving into a table: name it as iceberg"):
             jobs.archive(tmp_path, nameserver="127.0.0.1:1", **options)
     with pytest.raises(UsageProblem, match="not from files: give --nameserver instead of --path"):
