@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.remote import REMOTE
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.spark import job_session
 from rockhopper.pipeline.packaging import is_remote
@@ -97,14 +98,14 @@ def iceberg_session(
     import pyspark
     from pyspark.sql import SparkSession
 
-    is_own = spark is None and SparkSession.getActiveSession() is None
-    package = coordinate(pyspark.__version__ if spark is None else spark.version, version)
-    session = _own_session(master, package) if is_own else job_session("archive", spark, master)
-    if is_remote(session):
+    if (spark is not None and is_remote(spark)) or (master or "").startswith(REMOTE):
         raise PipelineError(
             "a table is committed through the Java of Spark's driver, which a session of Spark "
             "Connect does not have: leave the session out, or start the job by spark-submit"
         )
+    is_own = spark is None and SparkSession.getActiveSession() is None
+    package = coordinate(pyspark.__version__ if spark is None else spark.version, version)
+    session = _own_session(master, package) if is_own else job_session("archive", spark, master)
     if not has_iceberg(session):
         raise PipelineError(
             f"this session of Spark has no Iceberg: start it with spark.jars.packages={package}, "

@@ -102,3 +102,10 @@ def test_a_catalog_is_the_sessions_or_made_in_a_directory() -> None:
     assert session(made) is made
     with pytest.raises(PipelineError, match="defines the catalog 'lake' already"):
         session(made, "/others")
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    for spark, master in ((remote, None), (None, "sc://cluster:15002")):
+        with pytest.raises(PipelineError, match="which a session of Spark Connect does not have"):
+            iceberg_session(spark, master, NAME, None, None)
