@@ -76,7 +76,7 @@ def document(row: Row) -> dict[str, Any]:
     }
     for name in ("storeTimestamp", "bornTimestamp"):
         moment: datetime | None = row[name]
-        found[name] = None if moment is None else moment.astimezone(UTC).isoformat()
+        found[name] = None if moment is None else _utc(moment)
     found["properties"] = dict(row["properties"] or ())
     found["physOffset"] = row["physOffset"]
     try:
@@ -103,3 +103,7 @@ def _table_lines(message: dict[str, Any]) -> Iterator[str]:
     )
     yield f"    {shown}"
     yield f"    {message['place']}, commit log offset {message['physOffset']}, {message['msgId']}"
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
