@@ -15,6 +15,7 @@ from rockhopper.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from rockhopper.pipeline.decoding import decoded
+    from rockhopper.pipeline.history import history_view
     from rockhopper.pipeline.session import local_session, register
 
 if not __name__.startswith("rockhopper."):
@@ -22,8 +23,13 @@ if not __name__.startswith("rockhopper."):
         "this package is imported as rockhopper.pipeline, and run as: python -m rockhopper.pipeline"
     )
 
-__all__ = ["PipelineError", "decoded", "local_session", "register"]
-_HOMES = {"decoded": "decoding", "local_session": "session", "register": "session"}
+__all__ = ["PipelineError", "decoded", "history_view", "local_session", "register"]
+_HOMES = {
+    "decoded": "decoding",
+    "history_view": "history",
+    "local_session": "session",
+    "register": "session",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -37,6 +37,7 @@ READ_OPTIONS = (
     "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "topicIds",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
@@ -107,6 +108,8 @@ class Rules:
     patience: Patience
     where: str
     """A condition that ``wanted`` understands, or nothing."""
+    topic_ids: Mapping[str, Any]
+    """Of which topics a batch is to be, by topic and broker, where that is known."""
 
     @property
     def wanted(self) -> Where | None:
@@ -201,7 +204,17 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
         timeout_s=(options.integer("pullTimeoutMs", 30_000, 1) or 30_000) / 1000,
         patience=patience,
         where=read_where(options),
+        topic_ids=_topic_ids(options, streaming=streaming),
     )
+
+
+def _topic_ids(options: Options, *, streaming: bool) -> Mapping[str, Any]:
+    text = options.text("topicIds")
+    if text and streaming:
+        raise PipelineError(
+            "a stream notes by itself of which topics its offsets are: leave topicIds out"
+        )
+    return parse_json("topicIds", text) if text else {}
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:

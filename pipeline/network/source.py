@@ -111,12 +111,27 @@ class NetworkReader(DataSourceReader):
                     f"{queue} is to be read from offset {begin} to {end}, which is before it: "
                     "correct endingOffsets, or where to start"
                 )
+            topic_id = discovery.ids.get(place_of(queue), "")
+            if self._is_another(queue, topic_id):
+                begin = low
             if self._rules.fail_on_data_loss:
                 _check_held(queue, begin, end, low, high)
-            topic_id = discovery.ids.get(place_of(queue), "")
             ranges.append(Range(queue, max(begin, low), min(end, high), topic_id))
         planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
         return planned or [NetworkPartition(())]
+
+    def _is_another(self, queue: MessageQueue, topic_id: str) -> bool:
+        """Whether the topic is not the one that offsets are of. Raises PipelineError."""
+        meant = self._rules.topic_ids.get(queue.topic, {}).get(queue.broker_name, topic_id)
+        if not topic_id or meant == topic_id:
+            return False
+        if self._rules.fail_on_data_loss:
+            raise PipelineError(
+                f"the topic {queue.topic!r} on {queue.broker_name} was deleted and made anew, so "
+                "these offsets are not of its messages: set failOnDataLoss=false to read the new "
+                "one from its beginning"
+            )
+        return True
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one task."""

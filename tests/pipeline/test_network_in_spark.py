@@ -219,6 +219,48 @@ def lag(query: Any) -> dict[tuple[str, str, str], int]:
     return found
 
 
+def test_history_and_what_is_live_are_one_view(
+    spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
+) -> None:
+    from rockhopper import pipeline
+    from rockhopper.pipeline import PipelineError, jobs
+
+    at, archive = broker.nameserver, str(tmp_path / "history")
+    for topic in ("sold", "beside"):
+        broker.create(topic, 2)
+        broker.send(topic, numbered(0, 50), 0)
+    jobs.archive(archive, nameserver=at)
+    broker.send("sold", numbered(50, 60), 0)
+    broker.send("sold", numbered(60, 70), 1)
+
+    def bodies() -> list[str]:
+        rows = spark.sql("SELECT CAST(body AS STRING) AS body FROM sold").collect()
+        return sorted(row.body for row in rows)
+
+    pipeline.history_view(spark, "sold", archive=archive, nameserver=at)
+    assert bodies() == numbered(0, 70)
+    jobs.archive(archive, nameserver=at)
+    broker.send("sold", numbered(70, 75), 1)
+    assert bodies() == numbered(0, 70)  # the archive has grown, the view is as it was
+    pipeline.history_view(spark, "sold", archive=archive, nameserver=at, columns="body,queueId")
+    assert bodies() == numbered(0, 75)
+    shown = spark.table("sold")
+    assert shown.columns == ["body", "queueId", "date"]
+    assert shown.where("date < '2020-01-01'").count() == 0
+    topics = ["sold", "beside"]
+    pipeline.history_view(spark, "every", archive=archive, nameserver=at, topics=topics)
+    assert spark.table("every").count() == 125
+
+    broker.delete("sold")
+    broker.create("sold", 2)
+    broker.send("sold", numbered(0, 90), 0)
+    pipeline.history_view(spark, "sold", archive=archive, nameserver=at)
+    with pytest.raises(Exception, match="was deleted and made anew"):
+        spark.table("sold").count()
+    with pytest.raises(PipelineError, match="no topic 'sol'"):
+        pipeline.history_view(spark, "sol", archive=archive, nameserver=at)
+
+
 def test_bodies_are_decoded_in_a_stream(
     spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
 ) -> None:

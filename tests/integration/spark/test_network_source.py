@@ -104,6 +104,20 @@ def test_a_stream_has_a_condition_too(broker: PipelineBroker, topic: str) -> Non
     assert query.batch() == []
 
 
+def test_offsets_of_a_topic_that_was_made_anew(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 5), 0)
+    name = broker.broker.config.broker_name
+    ids = json.dumps({topic: {name: "another"}})
+    offsets = json.dumps({topic: {name: {"0": 3, "1": 0}}})
+    with pytest.raises(PipelineError, match="was deleted and made anew"):
+        read(broker, topic, topicIds=ids, startingOffsets=offsets)
+    given = {"topicIds": ids, "startingOffsets": offsets, "failOnDataLoss": "false"}
+    assert read(broker, topic, **given) == numbered(0, 5)
+    assert read(broker, topic, topicIds="{}", startingOffsets=offsets) == numbered(3, 5)
+    with pytest.raises(PipelineError, match="leave topicIds out"):
+        read_rules(options(broker, topic, topicIds=ids), streaming=True)
+
+
 def test_an_empty_topic(broker: PipelineBroker, topic: str) -> None:
     reader = NetworkReader(read_rules(options(broker, topic), streaming=False))
     partitions = reader.partitions()

@@ -1,0 +1,153 @@
+"""A topic's history and what is live as one table: the archive, and from where it ends the brokers.
+
+The archive says for every queue where it ends, and that is where reading from the brokers begins;
+queues that it does not know are read whole. That is fixed when the view is made, so no row is there
+twice when the archive grows, and none is missing: what is between may expire on the brokers, and
+then a query fails.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.jobs.archiving.iceberg.runtime import TableName, table_name
+from rockhopper.pipeline.jobs.archiving.manifest import Manifest, Positions, Reached, merged
+from rockhopper.pipeline.jobs.archiving.reading import read_archive
+from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.schema import COLUMNS, choose_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DATE = "date"
+_DAY_MS = 86_400_000
+_OF_THE_VIEW = (
+    "subscribe subscribePattern assign topic startingOffsets startingTimestamp "
+    "startingOffsetsByTimestamp topicIds"
+).lower()
+
+
+@dataclass(frozen=True)
+class History:
+    """What an archive has, as a frame with all columns and ``date``, and where it ends."""
+
+    frame: "DataFrame"
+    topics: frozenset[str]
+    reached: Reached
+
+
+def history_view(
+    spark: "SparkSession",
+    name: str,
+    *,
+    archive: str | os.PathLike[str],
+    nameserver: str,
+    topics: Sequence[str] = (),
+    **options: Any,
+) -> "DataFrame":
+    """Make the temporary view *name* of *topics* (by default the one called *name*).
+
+    *archive* is a directory, a URI or ``iceberg:CATALOG.NAMESPACE.TABLE``; *options* are those of
+    the source ``rocketmq``. The columns are the source's, and ``date``, the UTC day of
+    ``storeTimestamp``: conditions on it leave files out. Where the brokers' queues end is asked at
+    the first query; make the view anew for what came since.
+
+    Raises:
+        PipelineError: no archive, or it has no such topic; an option that a view has no use for.
+    """
+    chosen = tuple(topics) or (name,)
+    given = {key: str(value) for key, value in options.items()}
+    for key in given:
+        if key.lower() in _OF_THE_VIEW.split():
+            raise PipelineError(f"a view says itself where it begins: leave {key} out")
+    columns = choose_columns(given)
+    if lacking := [column for column in columns if column not in COLUMNS]:
+        raise PipelineError(f"an archive has no column {lacking[0]!r}: leave it out")
+    history = _history(spark, str(archive), chosen)
+    for topic in chosen:
+        if topic not in history.topics:
+            near = near_or_some(topic, sorted(history.topics))
+            raise PipelineError(f"the archive {archive} has no topic {topic!r}{near}: correct it")
+    live = spark.read.format("rocketmq").options(
+        **given,
+        nameServer=nameserver,
+        subscribe=",".join(chosen),
+        **starts(history.reached, chosen),
+    )
+    shown = [*columns, _DATE]
+    if "storeTimestamp" not in columns:
+        live = live.option("columns", ",".join((*columns, "storeTimestamp")))
+    both = history.frame.select(*shown).unionByName(_with_day(live.load()).select(*shown))
+    both.createOrReplaceTempView(name)
+    return both
+
+
+def _with_day(frame: "DataFrame") -> "DataFrame":
+    day = f"date_from_unix_date(CAST(floor(unix_millis(storeTimestamp) / {_DAY_MS}) AS INT))"
+    return frame.selectExpr("*", f"{day} AS {_DATE}")
+
+
+def starts(reached: Reached, topics: Sequence[str]) -> dict[str, str]:
+    """Where the source is to begin, and of which topics that is, as its options say it."""
+    offsets = {topic: reached.positions[topic] for topic in topics if topic in reached.positions}
+    ids = {topic: reached.topic_ids[topic] for topic in topics if topic in reached.topic_ids}
+    found = {"startingOffsets": offsets, "topicIds": ids}
+    return {name: json.dumps(value) for name, value in found.items() if value}
+
+
+def _history(spark: "SparkSession", archive: str, topics: Sequence[str]) -> History:
+    table = table_name(archive)
+    if table is not None:
+        return _of_table(spark, table, topics)
+    # Once: what is archived a moment later is in neither the files nor the positions.
+    manifests = list(Catalog(files_at(archive)).manifests())
+    reached = reached_by(manifests)
+    files = [file for manifest in manifests for file in manifest.files]
+    frame = read_archive(spark, archive, [file for file in files if file.topic in topics])
+    return History(frame, frozenset({*reached.positions, *(f.topic for f in files)}), reached)
+
+
+def reached_by(manifests: Sequence[Manifest]) -> Reached:
+    """How far the queues of an archive go, those too that came from the files of stores.
+
+    Raises:
+        PipelineError: they came from a store whose broker nobody named.
+    """
+    if not manifests:
+        return Reached()
+    last = manifests[-1]
+    positions: Positions = {
+        topic: {broker: dict(queues) for broker, queues in brokers.items()}
+        for topic, brokers in last.reached.positions.items()
+    }
+    for each in merged([queue for manifest in manifests for queue in manifest.queues]):
+        if each.broker not in last.log_positions:
+            continue
+        if not each.broker:
+            raise PipelineError(
+                "this archive was made from the files of a store without a name for its broker, "
+                "so nobody knows where it ends on which: archive it again with --broker-name"
+            )
+        of_broker = positions.setdefault(each.topic, {}).setdefault(each.broker, {})
+        of_broker[str(each.queue_id)] = each.last_offset + 1
+    return Reached(positions, last.reached.topic_ids, last.reached.times)
+
+
+def _of_table(spark: "SparkSession", name: TableName, topics: Sequence[str]) -> History:
+    from rockhopper.pipeline.jobs.archiving.iceberg.positions import decode
+    from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable
+
+    table = IcebergTable.opened(spark, name)
+    position = None if table is None else table.position()
+    if table is None or position is None or table.head is None:
+        raise PipelineError(f"there is no archive in {name}: make one with the job archive")
+    reached = decode(position, str(name)).reached
+    rows = spark.read.option("snapshot-id", str(table.head)).table(name.sql)
+    return History(
+        _with_day(rows.where(rows.topic.isin(*topics))), frozenset(reached.positions), reached
+    )
