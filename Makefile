@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
-	spark-demo spark-test wheel interop chaos chaos-long ha-test \
+	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
 help:  ## list the targets
@@ -85,6 +85,11 @@ spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark
 
 spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
 	$(PYTEST) -q $(PARALLEL) -m "spark and slow" --timeout 2400
+
+SPARK_RESULTS ?= build/spark-kills.jsonl
+spark-kills: $(VENV)/.installed-test  ## kill drivers, workers and brokers of exactly-once queries 140 times; goes on where it was stopped
+	@mkdir -p $(dir $(SPARK_RESULTS))
+	$(BIN)/python -m tests.chaos --fault spark-sinks $(if $(ROUNDS),--rounds $(ROUNDS),--long) --results $(SPARK_RESULTS)
 
 wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
 	@rm -rf build/lib* build/bdist*  # setuptools would put modules into it that are no longer there

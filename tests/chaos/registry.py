@@ -12,6 +12,7 @@ from tests.chaos import (
     kills,
     power_cuts,
     shared_sinks,
+    spark_sinks,
 )
 from tests.chaos.outcome import Outcome
 from tests.chaos.replicas import abilities, switching
@@ -73,6 +74,7 @@ FAULTS = (
         has_hosts=True,
     ),
     Fault("shared-sinks", shared_sinks.rounds, 1, 1000, is_asked_for=True),
+    Fault("spark-sinks", spark_sinks.rounds, 1, 14, is_asked_for=True),
     Fault("switches", switching.rounds, 1, 1000, ("etcd",), is_asked_for=True),
     Fault("java-switches", switching.java_rounds, 1, 100, ("etcd", "java"), is_asked_for=True),
 )

@@ -12,6 +12,7 @@ from rockhopper import pipeline
 
 SOURCE, TARGET = "source", "target"
 MESSAGES_PER_BATCH = 1_000
+PLACE = "concat_ws(':', brokerName, queueId, queueOffset)"
 
 
 def main(nameserver: str, checkpoint: str, *flags: str) -> None:
@@ -38,7 +39,7 @@ def main(nameserver: str, checkpoint: str, *flags: str) -> None:
             minPartitions="3",
         )
         .load()
-        .selectExpr("concat(queueId, ':', queueOffset, ' ', CAST(body AS STRING)) AS body", "keys")
+        .selectExpr(f"concat({PLACE}, ' ', CAST(body AS STRING)) AS body", "keys")
     )
     writer = copied.writeStream.format("rocketmq").options(
         **options, topic=TARGET, delivery="exactly-once", checkpointLocation=checkpoint
