@@ -16,7 +16,13 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import TableName, table_name
-from rockhopper.pipeline.jobs.archiving.manifest import Manifest, Positions, Reached, merged
+from rockhopper.pipeline.jobs.archiving.manifest import (
+    Manifest,
+    Positions,
+    Reached,
+    left_of,
+    merged,
+)
 from rockhopper.pipeline.jobs.archiving.reading import read_archive
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.pipeline.schema import COLUMNS, choose_columns
@@ -107,7 +113,7 @@ def _history(spark: "SparkSession", archive: str, topics: Sequence[str]) -> Hist
     # Once: what is archived a moment later is in neither the files nor the positions.
     manifests = list(Catalog(files_at(archive)).manifests())
     reached = reached_by(manifests)
-    files = [file for manifest in manifests for file in manifest.files]
+    files = left_of(manifests)
     frame = read_archive(spark, archive, [file for file in files if file.topic in topics])
     return History(frame, frozenset({*reached.positions, *(f.topic for f in files)}), reached)
 

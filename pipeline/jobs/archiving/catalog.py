@@ -5,29 +5,36 @@
     _rockhopper/manifest-00000003.json    what run 3 added (manifest.py)
     _rockhopper/intent.json               a run that is being committed
     _rockhopper/staging/run-00000004/…    what the tasks of the run under way write
+    _rockhopper/replaced/run-00000003/…   files that run 3 removed, kept for a while
     _rockhopper/lock                      held by the run under way
 
 Readers of Parquet leave out what starts with ``_``. A run is committed in this order: its tasks
 write below staging; the *intent*, the manifest with the names to move, is written; the files are
-moved to their places; the manifest; the pointer in current.json; the intent and staging go away.
+moved to their places; the manifest; the pointer in current.json; files that the run removes go
+below replaced; the intent and staging go away. What was replaced is deleted by the first run that
+comes when the time to keep it (``keepOldMs`` in the manifest's source) is over.
 A run that was killed before its intent is gone: the next one clears staging. One that was killed
 later is finished by the next, which finds the intent. So a reader that lists the directory sees
 files of runs that are committed or about to be, and one that goes by the manifests sees whole runs.
 """
 
+import glob
 import json
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files, naming_damage
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest, left_of
 
 OWN_DIRECTORY = "_rockhopper"
 CURRENT_FILE = f"{OWN_DIRECTORY}/current.json"
 INTENT_FILE = f"{OWN_DIRECTORY}/intent.json"
 LOCK_FILE = f"{OWN_DIRECTORY}/lock"
 STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staging"
+REPLACED_DIRECTORY = f"{OWN_DIRECTORY}/replaced"
 
 
 class Catalog:
@@ -64,8 +71,8 @@ class Catalog:
             yield current
 
     def archived_files(self) -> list[ArchivedFile]:
-        """All files of the archive, in the order in which their messages were stored."""
-        return [file for manifest in self.manifests() for file in manifest.files]
+        """All files of the archive, in the order in which they came."""
+        return left_of(self.manifests())
 
     def topics(self) -> set[str]:
         """The topics that have messages in the archive, or were read for it."""
@@ -143,7 +150,47 @@ class Catalog:
         self.files.write(name, manifest.to_json())
         pointer = {"manifest": name.rpartition("/")[2]}
         self.files.write(CURRENT_FILE, json.dumps(pointer).encode() + b"\n")
+        self._set_aside(manifest)
         self.files.remove(INTENT_FILE)
+
+    def _set_aside(self, manifest: Manifest) -> None:
+        """Take what a run removes from where readers of Parquet look."""
+        below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
+        moves = [(path, f"{below}/{path}") for path in manifest.removed if self.files.exists(path)]
+        for directory in sorted({target.rpartition("/")[0] for _, target in moves}):
+            self.files.create_directory(directory)
+        self.files.move(moves)
+
+    def delete_replaced(self, now_ms: int) -> None:
+        """Delete what former runs removed and nobody is to need any more. Only under the lock."""
+        for name in self.files.names(REPLACED_DIRECTORY):
+            manifest = self._manifest(manifest_file(int(name.removeprefix("run-"))))
+            if manifest.created_ms + int(manifest.source["keepOldMs"]) <= now_ms:
+                self.files.remove_tree(f"{REPLACED_DIRECTORY}/{name}")
+
+
+def kept_path(path: str) -> str:
+    """Where a file of a local archive is that was there when it was planned to read it.
+
+    Raises:
+        PipelineError: it was merged with others, or expired, and is gone.
+    """
+    if os.path.exists(path):
+        return path
+    found = Path(path)
+    if len(found.parents) < 3:
+        return path
+    root = found.parents[2]
+    for aside in sorted(
+        (root / REPLACED_DIRECTORY).glob(f"run-*/{glob.escape(str(found.relative_to(root)))}")
+    ):
+        return str(aside)
+    if (root / CURRENT_FILE).exists():
+        raise PipelineError(
+            f"{path} is not in the archive any more, since it was merged with others or expired: "
+            "begin anew with another --id, and with --from behind what was replayed"
+        )
+    return path
 
 
 def manifest_file(run: int) -> str:

@@ -1,19 +1,22 @@
-"""What an archive says of itself: one manifest for each run, JSON of version 4.
+"""What an archive says of itself: one manifest for each run, JSON of version 5.
 
-    {"format": 4, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
-     "files": […], "queues": […], "positions": {…}, "undecoded": 0}
+    {"format": 5, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
+     "files": […], "removed": […], "queues": […], "positions": {…}, "undecoded": 0}
 
 ``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
 it, so that the newest manifest tells where to go on, and by ``ids`` and ``times`` of which topics
-these positions are. A file that no manifest lists does not count.
+these positions are. A file that no manifest lists does not count, nor
+does one that a later one has ``removed``: ``source`` then has the kind ``compact``, and ``files``
+hold the same messages, or ``expire``, and those messages are gone.
 In version 1 bodies had hashes of another kind (QueueSummary.crc_bits). All that is in a file is
-covered by its SHA-256 from version 4 on, as ``sha256sum`` prints it; in version 3 columns other
+covered by its SHA-256 from version 4 on, as ``sha256sum`` prints it; ``removed`` is of version 5;
+in version 3 columns other
 than bodies had a hash of their own (QueueSummary.columns_hash).
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -23,8 +26,10 @@ from rockhopper.pipeline.jobs.archiving.files import naming_damage
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
 from rockhopper.pipeline.jobs.results import as_document
 
-FORMAT = 4
-FORMATS = (1, 2, 3, FORMAT)
+FORMAT = 5
+FORMATS = (1, 2, 3, 4, FORMAT)
+COMPACTED = "compact"
+EXPIRED = "expire"
 
 _CRC_BITS_OF_FORMAT_1 = 32
 _CAPITAL = re.compile(r"[A-Z]")
@@ -86,6 +91,8 @@ class ArchivedFile:
     queues: tuple[QueueSummary, ...]
     sha256: str | None = None
     """Of the whole file, in hexadecimal digits; archives of former days have none."""
+    place: str | None = None
+    """Of a merged file: the path of the one in whose place its messages come."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,13 @@ class Manifest:
     undecoded: int = 0
     log_positions: Mapping[str, LogPosition] = field(default_factory=dict)
     reached: Reached = field(default_factory=Reached)
+    removed: tuple[str, ...] = ()
+    """Paths of files of former runs that do not count any more."""
+
+    @property
+    def kind(self) -> str:
+        """COMPACTED or EXPIRED for a run that removed files, else what was read."""
+        return str(self.source.get("kind", ""))
 
     @property
     def rows(self) -> int:
@@ -194,7 +208,60 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
             name: LogPosition(**_snake(each)) for name, each in positions["log"].items()
         },
         reached=Reached(positions["queues"], positions.get("ids", {}), positions.get("times", {})),
+        removed=tuple(document.get("removed", ())),
     )
+
+
+def left_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
+    """The files that count after these runs, in the order in which they came."""
+    found: dict[str, ArchivedFile] = {}
+    for manifest in manifests:
+        for path in manifest.removed:
+            found.pop(path, None)
+        found.update((file.path, file) for file in manifest.files)
+    return list(found.values())
+
+
+def expired_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
+    """The files whose messages have expired from the archive."""
+    known: dict[str, ArchivedFile] = {}
+    expired: list[ArchivedFile] = []
+    for manifest in manifests:
+        if manifest.kind == EXPIRED:
+            expired += [known[path] for path in manifest.removed if path in known]
+        known.update((file.path, file) for file in manifest.files)
+    return expired
+
+
+def removing(
+    current: Manifest, kind: str, removed: Sequence[ArchivedFile], keep_old_ms: int, now_ms: int
+) -> Manifest:
+    """A run behind *current* that takes *removed* out, and archives nothing new."""
+    source = {"kind": kind, "keepOldMs": keep_old_ms, "away": current.away}
+    return replace(
+        current,
+        run=current.run + 1,
+        created_ms=now_ms,
+        source=source,
+        files=(),
+        queues=(),
+        undecoded=0,
+        removed=tuple(file.path for file in removed),
+    )
+
+
+_PART = re.compile(r"part-(\d+)-(\d+)-(\d+)\.parquet")
+
+
+def stored_order(file: ArchivedFile) -> tuple[object, ...]:
+    """What puts files into the order in which each queue's messages were stored."""
+
+    def numbers(path: str) -> tuple[int, ...]:
+        found = _PART.search(path)
+        return tuple(map(int, found.groups())) if found else (0, 0, 0)
+
+    run, task, number = numbers(file.place or file.path)
+    return run, task, file.topic, file.date, number, numbers(file.path)
 
 
 def merged(summaries: list[QueueSummary]) -> tuple[QueueSummary, ...]:

@@ -113,7 +113,7 @@ class SplitWriter:
         self._directory = f"{target.staging}/{task:05d}-{uuid4().hex[:12]}"
         self._schema = file_schema(target.value)
         self._leaves = _leaves(self._schema)
-        self._decoder = None if target.value is None else ValueDecoder(target.value)
+        self._decoder: ValueDecoder | None = None
         self._row_group_rows = row_group_rows
         self._open_files_max = open_files_max
         self._parts: dict[tuple[str, int], _Part] = {}
@@ -124,7 +124,10 @@ class SplitWriter:
         self._settling = ThreadPoolExecutor(1, "settling")
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
-        """Take messages of one topic; *batch* has at least FILE_COLUMNS."""
+        """Take messages of one topic and broker; *batch* has at least FILE_COLUMNS.
+
+        A column ``value`` that it has is taken as it is.
+        """
         times = batch.column("storeTimestamp").view(pa.int64()).to_numpy()
         for day, rows in _by_value(times // (MS_PER_DAY * 1000)):
             self._add(topic, day, batch if rows is None else batch.take(pa.array(rows)))
@@ -144,7 +147,10 @@ class SplitWriter:
 
     def _add(self, topic: str, day: int, batch: pa.RecordBatch) -> None:
         columns = [batch.column(name) for name in FILE_COLUMNS]
-        if self._decoder is not None:
+        if "value" in self._schema.names and "value" in batch.schema.names:
+            columns.append(batch.column("value"))
+        elif self._target.value is not None:
+            self._decoder = self._decoder or ValueDecoder(self._target.value)
             value, undecoded = self._decoder.decode(batch.column("body"))
             if undecoded and self._target.refuses_bad_values:
                 raise PipelineError(self._bad_value(topic, batch, value))

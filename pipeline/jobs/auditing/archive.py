@@ -22,7 +22,7 @@ from rockhopper.pipeline.decoder import Decoder, Records, pick
 from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import Files, files_at
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, expired_of
 from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
 from rockhopper.pipeline.jobs.column_hash import (
@@ -80,6 +80,8 @@ class ArchivedRange:
     """The files, and whose messages these are."""
     crc_bits: int
     """See pipeline.jobs.body_hash; 0 where the hashes are of two kinds and cannot be compared."""
+    has_expired: bool = False
+    """Whether all of it was archived once, and the archive does not have it any more."""
 
 
 ArchivedPart: TypeAlias = tuple[str, tuple[str, str, int]]
@@ -92,16 +94,20 @@ ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
 """By queue, ascending."""
 
 
-def archived_ranges(files: Iterable[ArchivedFile], broker: str | None) -> ArchivedRanges:
-    """What the archive has of *broker*, or of any."""
+def archived_ranges(
+    files: Iterable[ArchivedFile], broker: str | None, expired: Iterable[ArchivedFile] = ()
+) -> ArchivedRanges:
+    """What the archive has of *broker*, or of any, and what *expired* files had of it."""
     found: dict[LogQueue, list[ArchivedRange]] = {}
-    for file in files:
-        for queue in file.queues:
-            if broker is None or queue.broker == broker:
-                span, parts = (queue.first_offset, queue.last_offset), ((file.path, queue.queue),)
-                found.setdefault((queue.topic, queue.queue_id), []).append(
-                    ArchivedRange(*span, Sums.of(queue), parts, queue.crc_bits)
-                )
+    for has_expired, some in ((False, files), (True, expired)):
+        for file in some:
+            for queue in file.queues:
+                if broker is None or queue.broker == broker:
+                    span = queue.first_offset, queue.last_offset
+                    parts = ((file.path, queue.queue),)
+                    found.setdefault((queue.topic, queue.queue_id), []).append(
+                        ArchivedRange(*span, Sums.of(queue), parts, queue.crc_bits, has_expired)
+                    )
     return {queue: _joined(ranges) for queue, ranges in found.items()}
 
 
@@ -119,6 +125,7 @@ def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
                 sums if crc_bits else replace(sums, body_hash=0),
                 before.parts + each.parts,
                 crc_bits,
+                before.has_expired and each.has_expired,
             )
         else:
             found.append(each)
@@ -209,6 +216,8 @@ def compare_sums(
     for (topic, queue_id), ranges in archived.items():
         start = found.starts.get((topic, queue_id))
         for number, each in enumerate(ranges):
+            if each.has_expired:
+                continue
             if start is None or each.first < start:
                 only_archived += each.sums.rows
                 continue
@@ -393,3 +402,8 @@ def read_archive(location: str) -> list[ArchivedFile] | None:
     """
     catalog = Catalog(files_at(location))
     return catalog.archived_files() if catalog.current() is not None else None
+
+
+def expired_files(location: str) -> list[ArchivedFile]:
+    """The files that the archive had once, and whose messages have expired."""
+    return expired_of(Catalog(files_at(location)).manifests())

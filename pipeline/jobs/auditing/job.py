@@ -22,6 +22,7 @@ from rockhopper.pipeline.jobs.auditing.archive import (
     check_archived_file,
     check_foreign_files,
     compare_sums,
+    expired_files,
     read_archive,
     unknown_columns,
 )
@@ -165,7 +166,8 @@ def _archive(asked: AuditOptions) -> _Archive:
         raise PipelineError(
             f"there is no archive in {location}: give the directory that the job archive wrote to"
         )
-    brokers = sorted({queue.broker for file in files for queue in file.queues})
+    expired = expired_files(location)
+    brokers = sorted({queue.broker for file in (*files, *expired) for queue in file.queues})
     if broker_name is None and len(brokers) > 1:
         raise PipelineError(
             f"the archive has messages of the brokers {', '.join(brokers)}: name the one that the "
@@ -176,7 +178,7 @@ def _archive(asked: AuditOptions) -> _Archive:
             f"the archive has no messages of the broker {broker_name!r}"
             f"{nearest(broker_name, brokers)}, only of {', '.join(map(repr, brokers))}"
         )
-    return _Archive(location, files, archived_ranges(files, broker_name))
+    return _Archive(location, files, archived_ranges(files, broker_name, expired))
 
 
 def _store(asked: AuditOptions, archive: _Archive | None) -> StoreDirectory:

@@ -5,7 +5,6 @@ the names of directories (``topic=orders``) count as columns, as they do for Spa
 """
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog, kept_path
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
-
-_PART = re.compile(r"part-(\d+)-(\d+)-(\d+)\.parquet")
+from rockhopper.pipeline.jobs.archiving.manifest import stored_order
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def find_source(location: str) -> Source:
             SourceFile(
                 str(path / each.path), each.rows, each.topic, each.min_store_ms, each.max_store_ms
             )
-            for each in sorted(catalog.archived_files(), key=_stored)
+            for each in sorted(catalog.archived_files(), key=stored_order)
         ]
     else:
         files = [_source_file(each, path) for each in _parquet_files(path)]
@@ -85,13 +82,6 @@ def find_source(location: str) -> Source:
     root = path if path.is_dir() else path.parent
     away = () if newest is None else tuple(newest.away)
     return Source(root, tuple(files), columns, newest is not None, away)
-
-
-def _stored(each: ArchivedFile) -> tuple[int, int, str, str, int]:
-    """What puts files into the order in which each queue's messages were stored."""
-    found = _PART.search(each.path)
-    run, task, number = map(int, found.groups()) if found else (0, 0, 0)
-    return run, task, each.topic, each.date, number
 
 
 def _parquet_files(path: Path) -> list[Path]:
@@ -145,7 +135,7 @@ def read_rows(path: str, columns: Sequence[str], rows: Any) -> list[pa.RecordBat
     """
     import numpy as np
 
-    opened = _open(path)
+    opened = _open(kept_path(path))
     names = [name for name in columns if name in opened.schema_arrow.names]
     batches: list[pa.RecordBatch] = []
     start = 0

@@ -1,53 +1,18 @@
 """An archive's run is there whole or not at all, wherever it is killed."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import job
 from rockhopper.pipeline.jobs.archiving.catalog import CURRENT_FILE, INTENT_FILE, Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles, RemoteFiles
+from tests.support.mortal_files import Killed, Mortal, committed_offsets, plain_offsets
 from tests.support.written_logs import WrittenLog
 
-STEPS = ("write", "create_directory", "create_leaf", "move", "remove", "remove_tree", "settle")
 MESSAGES = 40
-
-
-class Killed(BaseException):
-    """Nothing catches this, as nothing catches a kill -9."""
-
-
-class Mortal:
-    """Files whose process dies between two steps, in front of that number; moves count each."""
-
-    def __init__(self, files: LocalFiles, dies_at: int | None) -> None:
-        self._files = files
-        self._dies_at = dies_at
-        self.steps: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._files, name)
-        if name == "move":
-            return self._move
-        return self._step(name, found) if name in STEPS else found
-
-    def _step(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:
-        def take(*args: Any) -> Any:
-            number = len(self.steps)
-            self.steps.append(f"{name} {args[0]}")
-            if number == self._dies_at:
-                raise Killed
-            return action(*args)
-
-        return take
-
-    def _move(self, moves: list[tuple[str, str]]) -> None:
-        for each in moves:
-            self._step("move", lambda pair: self._files.move([pair]))(each)
 
 
 @pytest.fixture
@@ -60,23 +25,6 @@ def run(log: WrittenLog, root: Path, monkeypatch: pytest.MonkeyPatch, files: Any
     monkeypatch.setattr(job, "files_at", lambda _: files)
     monkeypatch.setattr("rockhopper.pipeline.jobs.archiving.writing.files_at", lambda _: files)
     return job.archive(root, path=log.root)
-
-
-def plain_offsets(root: Path) -> list[int]:
-    """What somebody sees who lists the directory, as Spark does."""
-    found: list[int] = []
-    for path in root.rglob("*.parquet"):
-        if not any(part[0] in "_." for part in path.relative_to(root).parts):
-            found += pq.ParquetFile(path).read(["physOffset"])["physOffset"].to_pylist()
-    return sorted(found)
-
-
-def committed_offsets(root: Path) -> list[int]:
-    """What the manifests list."""
-    found: list[int] = []
-    for file in Catalog(LocalFiles(root)).archived_files():
-        found += pq.ParquetFile(root / file.path).read(["physOffset"])["physOffset"].to_pylist()
-    return sorted(found)
 
 
 def test_a_run_that_is_killed_at_any_step_is_completed_or_cleared_by_the_next(
@@ -146,7 +94,7 @@ def test_damaged_files_of_the_archive_are_named(log: WrittenLog, tmp_path: Path)
     manifest = root / "_rockhopper" / "manifest-00000001.json"
     before = manifest.read_bytes()
 
-    manifest.write_bytes(before.replace(b'"format": 4', b'"format": 9'))
+    manifest.write_bytes(before.replace(b'"format": 5', b'"format": 9'))
     with pytest.raises(PipelineError, match=r"has the format 9, .* use a newer one"):
         job.archive(root, path=log.root)
     manifest.write_bytes(before[:-40])

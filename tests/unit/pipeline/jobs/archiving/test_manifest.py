@@ -8,16 +8,33 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.manifest import (
+    COMPACTED,
+    EXPIRED,
     ArchivedFile,
     LogPosition,
     Manifest,
     QueueSummary,
     Reached,
+    expired_of,
+    left_of,
     merged,
+    removing,
+    stored_order,
 )
 
 ONE = QueueSummary("orders", "broker-a", 0, 5, 9, 5, 50, (1 << 64) - 1, 100, 200)
-FILE = ArchivedFile("topic=orders/p.parquet", "orders", "2026-11-20", 5, 99, 100, 200, (ONE,), "ab")
+FILE = ArchivedFile(
+    "topic=orders/p.parquet",
+    "orders",
+    "2026-11-20",
+    5,
+    99,
+    100,
+    200,
+    (ONE,),
+    "ab",
+    "topic=orders/q.parquet",
+)
 WHOLE = Manifest(
     run=3,
     created_ms=1,
@@ -33,6 +50,7 @@ WHOLE = Manifest(
         {"orders": {"broker-a": "A1"}},
         {"orders": {"broker-a": {"0": 200}}},
     ),
+    removed=("topic=orders/q.parquet",),
 )
 
 
@@ -43,12 +61,34 @@ def test_what_is_written_is_read() -> None:
     assert (WHOLE.rows, WHOLE.away, bare.rows, bare.away) == (5, ["broker-b"], 0, [])
 
 
+def test_files_count_until_a_later_run_removes_them() -> None:
+    one, two, three = (replace(FILE, path=f"{name}.parquet") for name in "abc")
+    runs = [
+        replace(WHOLE, run=1, files=(one, two), removed=()),
+        removing(WHOLE, EXPIRED, [one], 60_000, 5),
+        replace(removing(WHOLE, COMPACTED, [two], 60_000, 5), files=(three,)),
+    ]
+    assert left_of(runs) == [three]
+    assert expired_of(runs) == [one]
+    assert (runs[1].run, runs[1].kind, runs[1].removed) == (4, EXPIRED, (one.path,))
+    # Where the archive goes on, and who was away, is as it was.
+    assert (runs[1].reached, runs[1].log_positions) == (WHOLE.reached, WHOLE.log_positions)
+    assert (runs[1].away, runs[1].value) == (WHOLE.away, WHOLE.value)
+
+
+def test_a_merged_file_comes_in_the_place_of_its_first() -> None:
+    name = "topic=orders/date=d/part-{:05d}-00000-0.parquet"
+    first, second, third = (replace(FILE, path=name.format(n), place=None) for n in (1, 2, 3))
+    whole = replace(FILE, path=name.format(9), place=first.path)
+    assert sorted([third, whole, second], key=stored_order) == [whole, second, third]
+
+
 def test_the_document_has_the_names_that_readers_know() -> None:
     document = json.loads(WHOLE.to_json())
 
     assert list(document) == [
         *("format", "run", "createdMs", "source", "columns", "value", "files", "queues"),
-        *("undecoded", "positions"),
+        *("undecoded", "removed", "positions"),
     ]
     assert document["positions"]["log"] == {
         "broker-a": {"offsets": {"*": 7}, "lastOffset": 5, "lastHead": "00ff"}
@@ -97,7 +137,7 @@ def test_manifests_of_former_days() -> None:
         (older(files=[{}]), "m is damaged"),
         (older(positions=None), "m is damaged"),
         (older(queues=7), "m is damaged"),
-        (older(format=5), "m has the format 5, .* knows format 4: use a newer one"),
+        (older(format=6), "m has the format 6, .* knows format 5: use a newer one"),
         (older(format="4"), "m has the format 4, "),
     ],
 )
