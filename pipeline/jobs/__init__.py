@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rockhopper.pipeline.jobs.archiving.job import archive
     from rockhopper.pipeline.jobs.auditing.job import audit
+    from rockhopper.pipeline.jobs.compacting.job import compact
     from rockhopper.pipeline.jobs.demonstrating.job import demo
     from rockhopper.pipeline.jobs.packaging.job import package
     from rockhopper.pipeline.jobs.rebuilding.job import rebuild
@@ -27,6 +28,7 @@ __all__ = [
     "Job",
     "archive",
     "audit",
+    "compact",
     "demo",
     "package",
     "rebuild",
@@ -45,6 +47,7 @@ class Job(NamedTuple):
 
 JOBS: dict[str, Job] = {
     "archive": Job("archiving", "Copy topics into Parquet files, each message once."),
+    "compact": Job("compacting", "Merge the small files of an archive into large ones."),
     "replay": Job("replaying", "Put messages from Parquet files back into topics."),
     "audit": Job("auditing", "Find what is wrong with a store, and with an archive of it."),
     "rebuild": Job("rebuilding", "Make queues and index of a store anew from its commit log."),

@@ -70,6 +70,11 @@ def time_ms(flag: str, text: str | None) -> int | None:
     return _said(flag, lambda given: given.time_ms(flag), text)
 
 
+def duration_ms(flag: str, text: str | None) -> int | None:
+    """A time span in ms, such as ``90d``."""
+    return _said(flag, lambda given: given.duration_ms(flag, 0) if text else None, text)
+
+
 def _said(flag: str, read: Callable[[Options], int | None], text: str | None) -> int | None:
     try:
         return read(Options("the command line", {flag: text or ""}, (flag,)))

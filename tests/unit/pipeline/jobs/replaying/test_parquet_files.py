@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
 from rockhopper.pipeline.jobs.replaying.parquet_files import find_source, mean_row_bytes, read_rows
+from tests.support.written_logs import WrittenLog
 
 
 def write(path: Path, count: int = 1, **columns: list[Any]) -> Path:
@@ -126,3 +128,22 @@ def test_rows_are_read_wherever_row_groups_end(rows: list[int], tmp_path: Path) 
 
     assert [number for batch in found for number in batch.column("n").to_pylist()] == rows
     assert all(batch.schema.names == ["n"] for batch in found)
+
+
+def test_a_replay_goes_on_with_files_that_were_merged_since(tmp_path: Path) -> None:
+    log, root = WrittenLog(tmp_path / "store"), tmp_path / "history"
+    for _ in range(2):
+        log.add(4, topic="t", queue_id=0)
+        jobs.archive(root, path=log.root)
+    planned = find_source(str(root)).files
+
+    jobs.compact(root, keep_old_ms=1000, now_ms=lambda: 5_000)
+
+    (whole,) = find_source(str(root)).files
+    assert whole.rows == 8
+    for each, offsets in zip(planned, ([0, 1, 2], [4, 5, 6]), strict=True):
+        (batch,) = read_rows(each.path, ["queueOffset"], np.arange(3))
+        assert batch.column("queueOffset").to_pylist() == offsets
+    jobs.compact(root, now_ms=lambda: 6_000)
+    with pytest.raises(PipelineError, match=r"merged with others or expired: .*another --id"):
+        read_rows(planned[0].path, ["queueOffset"], np.arange(3))

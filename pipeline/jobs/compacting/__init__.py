@@ -1,0 +1,1 @@
+"""Compacting: the small files of an archive become large ones."""

@@ -1,0 +1,108 @@
+"""The job ``compact``: merge the small files of an archive."""
+
+import time
+from dataclasses import replace
+
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.manifest import (
+    COMPACTED,
+    Manifest,
+    merged,
+    removing,
+)
+from rockhopper.pipeline.jobs.archiving.values import ValueFormat
+from rockhopper.pipeline.jobs.archiving.writing import WriteTarget, WrittenSplit
+from rockhopper.pipeline.jobs.compacting.options import CompactOptions
+from rockhopper.pipeline.jobs.compacting.planning import Group, groups
+from rockhopper.pipeline.jobs.compacting.result import CompactResult, MergedTopic
+from rockhopper.pipeline.jobs.compacting.work import CompactWork
+from rockhopper.pipeline.jobs.kept_archives import archive_at, brought_up, check_topics
+from rockhopper.pipeline.jobs.options import job
+from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.tasks import runner
+
+
+@job(CompactOptions)
+def compact(asked: CompactOptions) -> CompactResult:
+    """Merge the small files of a topic and day in *archive* into few large ones.
+
+    Messages stay as they are, in the order of queues and offsets. Files that were merged are kept
+    aside for *keep_old_ms*. See docs/jobs.md.
+
+    Raises:
+        PipelineError: says what is wrong and what to do; the archive is as it was then.
+    """
+    started = time.monotonic()
+    catalog = archive_at(asked.archive)
+    check_topics(catalog, asked.topics)
+    if asked.dry_run:
+        catalog.check_writable()
+        found = _planned(catalog, asked)
+        result = _result(catalog, found)
+        result.dry_run = True
+    else:
+        with catalog.lock():
+            result = _run(catalog, asked)
+    result.seconds = round(time.monotonic() - started, 3)
+    return result
+
+
+def _planned(catalog: Catalog, asked: CompactOptions) -> list[Group]:
+    return groups(catalog.archived_files(), asked.target_size_bytes, asked.topics)
+
+
+def _run(catalog: Catalog, asked: CompactOptions) -> CompactResult:
+    current = brought_up(catalog, asked.progress, asked.now_ms())
+    found = _planned(catalog, asked)
+    result = _result(catalog, found)
+    if not found:
+        return result
+    run = current.run + 1
+    value = None
+    if current.value is not None:
+        value = ValueFormat(current.value["format"], current.value["schema"])
+    target = WriteTarget(catalog.files.location, catalog.begin(run), run, value)
+    run_tasks = asked.run or runner("compact", asked, size_bytes=result.bytes_before)
+    label = f"merging {count_text(result.files_before, 'file')} of {catalog.files.location}"
+    written = run_tasks(list(enumerate(found)), CompactWork(target), label)
+    manifest = _manifest(current, found, written, asked)
+    asked.progress.step(f"committing {count_text(len(manifest.files), 'file')}")
+    catalog.commit(manifest, [name for each in written for name in each.staged])
+    catalog.delete_replaced(asked.now_ms())
+    result.run = run
+    result.files_after = len(manifest.files)
+    result.bytes_after = sum(file.bytes for file in manifest.files)
+    return result
+
+
+def _manifest(
+    current: Manifest, found: list[Group], written: list[WrittenSplit], asked: CompactOptions
+) -> Manifest:
+    removed = [file for group in found for file in group]
+    manifest = removing(current, COMPACTED, removed, asked.keep_old_ms, asked.now_ms())
+    files = tuple(file for each in written for file in each.files)
+    queues = merged([queue for file in files for queue in file.queues])
+    return replace(manifest, files=files, queues=queues)
+
+
+def _result(catalog: Catalog, found: list[Group]) -> CompactResult:
+    by_topic: dict[str, list[Group]] = {}
+    for group in found:
+        by_topic.setdefault(group[0].topic, []).append(group)
+    topics = [
+        MergedTopic(
+            topic,
+            sum(map(len, of_topic)),
+            len(of_topic),
+            sum(file.bytes for group in of_topic for file in group),
+        )
+        for topic, of_topic in by_topic.items()
+    ]
+    return CompactResult(
+        directory=catalog.files.location,
+        topics=topics,
+        files_before=sum(each.files_before for each in topics),
+        files_after=len(found),
+        rows=sum(file.rows for group in found for file in group),
+        bytes_before=sum(each.bytes_before for each in topics),
+    )

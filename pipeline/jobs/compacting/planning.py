@@ -1,0 +1,71 @@
+"""Which files of an archive are merged into one.
+
+Those of one topic and day that are small and neighbours in the order of their messages. A merged
+file comes where the first of them came, so each of the others has to be free to come there: no
+file in between may hold messages of its queues that are older.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, stored_order
+from rockhopper.pipeline.jobs.body_hash import CRC_BITS
+
+# What is read at once is held in memory, and so is what Arrow makes of it.
+BODY_BYTES_MAX = 512 << 20
+
+Group = tuple[ArchivedFile, ...]
+
+
+def groups(
+    files: Iterable[ArchivedFile], target_bytes: int, topics: Sequence[str] = ()
+) -> list[Group]:
+    """The files that become one, at least two in each group."""
+    by_topic: dict[str, list[ArchivedFile]] = {}
+    for file in sorted(files, key=stored_order):
+        by_topic.setdefault(file.topic, []).append(file)
+    return [
+        tuple(group)
+        for topic, of_topic in sorted(by_topic.items())
+        if not topics or topic in topics
+        for group in _of_topic(of_topic, target_bytes)
+        if len(group) > 1
+    ]
+
+
+def _of_topic(files: Sequence[ArchivedFile], target_bytes: int) -> Iterator[list[ArchivedFile]]:
+    is_open: dict[str, list[ArchivedFile]] = {}
+    passed: dict[str, list[ArchivedFile]] = {}
+    """By day: what has come behind the first of the open group and is not in it."""
+    for file in files:
+        group = is_open.get(file.date)
+        if _is_small(file, target_bytes):
+            if group is not None and _fits(file, group, target_bytes, passed[file.date]):
+                group.append(file)
+            else:
+                if group is not None:
+                    yield group
+                is_open[file.date], passed[file.date] = [file], []
+        for day, others in passed.items():
+            if is_open[day][-1] is not file:
+                others.append(file)
+    yield from is_open.values()
+
+
+def _is_small(file: ArchivedFile, target_bytes: int) -> bool:
+    # Hashes of archives of former days cannot be added to those of today.
+    is_of_today = all(queue.crc_bits == CRC_BITS for queue in file.queues)
+    return is_of_today and file.bytes < target_bytes / 2
+
+
+def _fits(
+    file: ArchivedFile, group: list[ArchivedFile], target_bytes: int, passed: list[ArchivedFile]
+) -> bool:
+    together = [*group, file]
+    if sum(each.bytes for each in together) > target_bytes:
+        return False
+    if sum(queue.body_bytes for each in together for queue in each.queues) > BODY_BYTES_MAX:
+        return False
+    last = {queue.queue: queue.last_offset for queue in file.queues}
+    return all(
+        queue.first_offset > last.get(queue.queue, -1) for each in passed for queue in each.queues
+    )

@@ -1,0 +1,49 @@
+"""What the job ``compact`` hands back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
+
+
+@dataclass(frozen=True)
+class MergedTopic:
+    """How many files of a topic became how many."""
+
+    topic: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+
+
+@dataclass
+class CompactResult(JobResult):
+    """What one run did, or would do."""
+
+    directory: str
+    run: int | None = None
+    """None where there was nothing to do."""
+    topics: list[MergedTopic] = field(default_factory=list)
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    """In a dry run it is not known."""
+    dry_run: bool = False
+    seconds: float = 0.0
+
+    def lines(self) -> Iterator[str]:
+        """See JobResult."""
+        if not self.topics:
+            yield f"no files of {self.directory} are small enough to be merged"
+            return
+        did = "would merge" if self.dry_run else "merged"
+        became = "" if self.dry_run else f" of {size_text(self.bytes_after)}"
+        yield (
+            f"{did} {count_text(self.files_before, 'file')} of {size_text(self.bytes_before)} "
+            f"into {self.files_after:,}{became}: {count_text(self.rows, 'message')} of "
+            f"{self.directory}"
+        )
+        for each in self.topics:
+            yield f"  {each.topic}: {each.files_before:,} into {each.files_after:,}"
