@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rockhopper.pipeline.jobs.auditing.job import audit
     from rockhopper.pipeline.jobs.compacting.job import compact
     from rockhopper.pipeline.jobs.demonstrating.job import demo
+    from rockhopper.pipeline.jobs.expiring.job import expire
     from rockhopper.pipeline.jobs.packaging.job import package
     from rockhopper.pipeline.jobs.rebuilding.job import rebuild
     from rockhopper.pipeline.jobs.replaying.job import replay
@@ -30,6 +31,7 @@ __all__ = [
     "audit",
     "compact",
     "demo",
+    "expire",
     "package",
     "rebuild",
     "replay",
@@ -48,6 +50,7 @@ class Job(NamedTuple):
 JOBS: dict[str, Job] = {
     "archive": Job("archiving", "Copy topics into Parquet files, each message once."),
     "compact": Job("compacting", "Merge the small files of an archive into large ones."),
+    "expire": Job("expiring", "Remove the files of an archive whose messages are old."),
     "replay": Job("replaying", "Put messages from Parquet files back into topics."),
     "audit": Job("auditing", "Find what is wrong with a store, and with an archive of it."),
     "rebuild": Job("rebuilding", "Make queues and index of a store anew from its commit log."),

@@ -2,18 +2,21 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rockhopper.pipeline import PipelineError, history_view
-from rockhopper.pipeline.history import reached_by, starts
+from rockhopper.pipeline import PipelineError, history_view, jobs
+from rockhopper.pipeline.history import _history, reached_by, starts
 from rockhopper.pipeline.jobs.archiving.manifest import (
+    ArchivedFile,
     LogPosition,
     Manifest,
     QueueSummary,
     Reached,
 )
+from tests.support.written_logs import T0_MS, WrittenLog
 
 QUEUE = QueueSummary("orders", "a", 0, 0, 9, 10, 0, 0, 0, 0)
 EMPTY = Manifest(1, 0, {}, (), None)
@@ -45,6 +48,30 @@ def test_queues_that_came_from_files_begin_behind_their_last_message() -> None:
     nameless = replace(QUEUE, broker="")
     with pytest.raises(PipelineError, match="archive it again with --broker-name"):
         reached_by([replace(EMPTY, queues=(nameless,), log_positions={"": LogPosition({})})])
+
+
+def test_files_that_were_merged_or_have_expired_are_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, root = WrittenLog(tmp_path / "store"), tmp_path / "history"
+    for topic in ("old", "orders", "orders"):
+        log.add(4, topic=topic, store_time_ms=T0_MS if topic == "old" else T0_MS + 9)
+        jobs.archive(root, path=log.root, broker_name="a")
+    jobs.compact(root)
+    jobs.expire(root, older_than_ms=5, now_ms=lambda: T0_MS + 9)
+    read: list[ArchivedFile] = []
+    monkeypatch.setattr(
+        "rockhopper.pipeline.history.read_archive", lambda _, __, files: read.extend(files)
+    )
+
+    nothing: Any = None
+    found = _history(nothing, str(root), ["old", "orders"])
+
+    assert [(file.topic, file.rows) for file in read] == [("orders", 8)]
+    assert found.reached.positions == {
+        "old": {"a": {"0": 3, "1": 4}},
+        "orders": {"a": {"0": 11, "1": 12}},
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Expiring: files of an archive whose messages are old are removed."""

@@ -1,0 +1,33 @@
+"""What ``expire`` is asked for."""
+
+# ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
+
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+
+from rockhopper.pipeline.jobs.kept_archives import Clock, keep_old_option, wall_clock_ms
+from rockhopper.pipeline.jobs.options import (
+    JobOptions,
+    argument,
+    duration_ms,
+    option,
+    topics_option,
+)
+
+
+@dataclass(frozen=True)
+class ExpireOptions(JobOptions):
+    """In the archive in *archive*."""
+
+    archive: str | os.PathLike[str] = argument()
+    _: KW_ONLY
+    older_than_ms: int | None = option(
+        "--older-than",
+        parse=duration_ms,
+        metavar="TIME",
+        help="Files whose messages were all stored longer ago, as 90d; to be given.",
+    )
+    topics: Sequence[str] = topics_option()
+    keep_old_ms: int = keep_old_option()
+    now_ms: Clock = wall_clock_ms

@@ -1,0 +1,56 @@
+"""What the job ``expire`` hands back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
+
+
+@dataclass(frozen=True)
+class ExpiredTopic:
+    """What goes of a topic."""
+
+    topic: str
+    messages: int
+    files: int
+    bytes: int
+
+
+@dataclass
+class ExpireResult(JobResult):
+    """What one run removed, or would remove."""
+
+    directory: str
+    before_ms: int
+    """All that is removed was stored before."""
+    run: int | None = None
+    """None where there was nothing to do."""
+    topics: list[ExpiredTopic] = field(default_factory=list)
+    messages: int = 0
+    files: int = 0
+    bytes: int = 0
+    keep_old_ms: int = 0
+    dry_run: bool = False
+
+    def lines(self) -> Iterator[str]:
+        """See JobResult."""
+        before = datetime.fromtimestamp(self.before_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        if not self.topics:
+            yield f"no file of {self.directory} has only messages from before {before} (UTC)"
+            return
+        did = "would remove" if self.dry_run else "removed"
+        yield (
+            f"{did} {count_text(self.messages, 'message')} from before {before} (UTC) of "
+            f"{self.directory}: {count_text(self.files, 'file')}, {size_text(self.bytes)}"
+        )
+        for each in self.topics:
+            yield (
+                f"  {each.topic}: {count_text(each.messages, 'message')}, "
+                f"{count_text(each.files, 'file')}, {size_text(each.bytes)}"
+            )
+        if self.keep_old_ms and not self.dry_run:
+            yield (
+                "the files are in _rockhopper/replaced still; the first run of archive, compact or "
+                f"expire deletes them that comes {self.keep_old_ms / 60_000:g} minutes later"
+            )
