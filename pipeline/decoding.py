@@ -47,6 +47,8 @@ def decoded(
         )
     if _VALUE in frame.columns:
         raise PipelineError(f"the frame has a column {_VALUE!r} already: rename it")
+    if schema is not None and not isinstance(schema, str):
+        raise PipelineError("the schema is no text: give json.dumps of it")
     if bad_values not in ("null", "fail"):
         raise PipelineError(f"bad_values is {bad_values!r}: choose null or fail")
     chosen = value_format(format_name, schema, registry, subject)

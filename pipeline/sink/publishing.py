@@ -18,6 +18,7 @@ from rockhopper.pipeline.remote import Remote, connect, result
 from rockhopper.pipeline.sink.choice import choose_broker
 from rockhopper.pipeline.sink.home import keep_home, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.sink.same_topics import check_same_topics
 from rockhopper.pipeline.sink.staging import StagedPart, abort, check_refusal
 from rockhopper.protocol.bodies.sinks import (
     SinkPart,
@@ -67,6 +68,12 @@ class _Publishing:
     def run(self) -> bool:
         """See publish."""
         keep_home(self._rules.checkpoint, self._sink_id, self._home)
+        check_same_topics(
+            self._remote,
+            self._rules.checkpoint,
+            frozenset[tuple[str, str]]().union(*(part.places for part in self._parts)),
+            fail_on_data_loss=self._rules.fail_on_data_loss,
+        )
         decided = self._decided()
         if decided is None:
             self._tell_home()

@@ -31,6 +31,7 @@ WRITE_OPTIONS = (
     "broker",
     "onBadRow",
     "deadLetterTopic",
+    "failOnDataLoss",
 )
 # Spark hands these over as well.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
@@ -66,6 +67,8 @@ class SinkRules:
     """Whether a write goes on without the rows that cannot be sent."""
     dead_letter_topic: str = ""
     """Where these go; empty for nowhere."""
+    fail_on_data_loss: bool = True
+    """Whether a stream ends where a topic that it has written to was made anew."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -118,6 +121,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
         checkpoint=options.text("checkpointLocation") if streaming else "",
         sets_bad_rows_aside=on_bad_row != "fail",
         dead_letter_topic=letters,
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
     )
 
 

@@ -75,6 +75,25 @@ def test_what_failed_tasks_staged_is_never_seen(broker: PipelineBroker, topic: s
     assert broker.broker.sinks.staged_bytes == 0
 
 
+def test_a_topic_that_was_made_anew_between_two_batches_is_noticed(
+    broker: PipelineBroker, topic: str, tmp_path: Path
+) -> None:
+    given = {"checkpointLocation": str(tmp_path)}
+    writing = exact(broker, topic, **given)
+    writing.commit_parts([write(writing.rules, numbered(0, 40))])
+    broker.delete(topic)
+    broker.create(topic, QUEUES)
+    late = [write(writing.rules, numbered(40, 50), batch=1)]
+    with pytest.raises(PipelineError, match="was deleted and made anew"):
+        writing.commit_parts(late)
+    assert broker.bodies(topic) == []
+    going_on = exact(broker, topic, failOnDataLoss="false", **given)
+    going_on.commit_parts(late)
+    assert broker.bodies(topic) == numbered(40, 50)
+    writing.commit_parts([write(writing.rules, numbered(50, 60), batch=2)])
+    assert broker.bodies(topic) == numbered(40, 60)
+
+
 def test_another_checkpoint_under_the_same_id_is_noticed(
     broker: PipelineBroker, topic: str
 ) -> None:

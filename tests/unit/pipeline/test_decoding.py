@@ -51,6 +51,7 @@ def test_a_body_that_does_not_decode_can_end_the_query() -> None:
         (("body", "value"), {}, "has a column 'value' already"),
         (("body",), {"bad_values": "drop"}, "choose null or fail"),
         (("body",), {"schema": None}, "need a schema"),
+        (("body",), {"schema": {"type": "object"}}, "no text: give json.dumps of it"),
     ],
 )
 def test_what_makes_no_sense(columns: tuple[str, ...], more: dict[str, Any], says: str) -> None:

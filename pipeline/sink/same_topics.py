@@ -1,0 +1,69 @@
+"""Which topics a stream has written to, so that one that was made anew since is noticed.
+
+In the query's checkpoint, ``<checkpointLocation>/rockhopper-sink-topics.json``, the ids that
+brokers gave their topics (TOPIC_IDS):
+
+    {"orders": {"broker-a": "979f6548c8a28eda"}}
+
+Apache's brokers have no ids, and a sink whose checkpoint is not known here notes nothing.
+"""
+
+import json
+import logging
+from collections.abc import Collection
+
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.files import files_at, naming_damage
+from rockhopper.pipeline.remote import Remote
+
+TOPICS_FILE = "rockhopper-sink-topics.json"
+_log = logging.getLogger(__name__)
+
+
+def check_same_topics(
+    remote: Remote,
+    checkpoint: str,
+    places: Collection[tuple[str, str]],
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    """See that *places*, topics on brokers, are those that earlier batches were written to.
+
+    Raises:
+        PipelineError: one was deleted and made anew, and what it had is gone.
+    """
+    if not checkpoint or not places:
+        return
+    found = {place: name for place, name in remote.topic_ids(places).items() if name}
+    try:
+        files = files_at(checkpoint)
+        data = files.read(TOPICS_FILE)
+    except (OSError, PipelineError) as error:
+        _log.warning("the topics of a sink cannot be noted in %s: %s", checkpoint, error)
+        return
+    known: dict[str, dict[str, str]] = {}
+    if data is not None:
+        remedy = "delete it; then nobody knows whether a topic was made anew before that"
+        with naming_damage(f"{checkpoint}/{TOPICS_FILE}", remedy):
+            known = {topic: dict(brokers.items()) for topic, brokers in json.loads(data).items()}
+    another = [
+        (topic, broker)
+        for (topic, broker), name in found.items()
+        if known.get(topic, {}).get(broker, name) != name
+    ]
+    if another:
+        topic, broker = min(another)
+        said = (
+            f"the topic {topic!r} on {broker} was deleted and made anew since this query wrote to "
+            "it, and what it wrote is gone"
+        )
+        if fail_on_data_loss:
+            raise PipelineError(
+                f"{said}: set failOnDataLoss=false to go on, or begin again with a new checkpoint"
+            )
+        _log.warning("%s", said)
+    noted = {topic: dict(brokers) for topic, brokers in known.items()}
+    for (topic, broker), name in found.items():
+        noted.setdefault(topic, {})[broker] = name
+    if noted != known:
+        files.write(TOPICS_FILE, json.dumps(noted, sort_keys=True).encode() + b"\n")
