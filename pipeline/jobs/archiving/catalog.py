@@ -56,11 +56,36 @@ class Catalog:
         """The newest manifest; None for a place without an archive. Raises PipelineError."""
         data = self.files.read(CURRENT_FILE)
         if data is None:
+            self._refuse_headless()
             return None
         remedy = 'write {"manifest": "…"} with the name of the newest manifest beside it'
         with naming_damage(f"{self.files.location}/{CURRENT_FILE}", remedy):
             name = str(json.loads(data)["manifest"])
         return self._manifest(f"{OWN_DIRECTORY}/{name}")
+
+    def _refuse_headless(self) -> None:
+        """See that there are no manifests without the file that says which is the newest."""
+        found = [name for name in self.files.names(OWN_DIRECTORY) if name.startswith("manifest-")]
+        found = [name for name in found if name.endswith(".json")]
+        # The first run writes its manifest before that file, and its intent before both.
+        if found and not (len(found) == 1 and self.files.exists(INTENT_FILE)):
+            raise PipelineError(
+                f"{self.files.location}/{CURRENT_FILE} is missing, and {found[-1]} is there: "
+                f'restore it from a copy of the archive, or write {{"manifest": "{found[-1]}"}} '
+                "into it if that is the newest"
+            )
+
+    def check_whole(self) -> None:
+        """See that the manifests of all runs are there. Raises PipelineError."""
+        current = self.current()
+        there = set(self.files.names(OWN_DIRECTORY))
+        for run in range(1, current.run if current is not None else 0):
+            name = manifest_file(run)
+            if name.rpartition("/")[2] not in there:
+                raise PipelineError(
+                    f"{self.files.location}/{name} is missing: restore it from a copy of the "
+                    "archive; until then nothing is added to it"
+                )
 
     def manifests(self) -> Iterator[Manifest]:
         """All that are committed, from the first on."""

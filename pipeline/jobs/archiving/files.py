@@ -239,6 +239,20 @@ def naming_damage(where: str, remedy: str) -> Iterator[None]:
         raise PipelineError(f"{where} is damaged ({error!r}): {remedy}") from error
 
 
+@contextmanager
+def naming_unreadable(where: str) -> Iterator[None]:
+    """Let a file of an archive that cannot be read say which it is. Raises PipelineError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise PipelineError(
+            f"{where} cannot be read ({str(error).splitlines()[0]}): restore it from a copy of the "
+            "archive; the job audit tells what else is wrong"
+        ) from error
+
+
 Files: TypeAlias = LocalFiles | RemoteFiles
 
 

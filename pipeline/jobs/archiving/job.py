@@ -111,6 +111,7 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
     finished = catalog.recover()
     if finished is not None:
         asked.progress.say(f"finished run {finished.run}, which had been killed")
+    catalog.check_whole()
     catalog.delete_replaced(time.time_ns() // 1_000_000)
     current = catalog.current()
     value = _value(asked, current)

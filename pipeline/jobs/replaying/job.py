@@ -18,6 +18,7 @@ from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
     Source,
     SourceFile,
+    check_unaltered,
     find_source,
     mean_row_bytes,
 )
@@ -181,6 +182,8 @@ def _new_plan(way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str,
     nameserver, broker = way.asked.nameserver, way.asked.broker
     chosen = choose_target(nameserver, way.name, way.asked.delivery, broker)
     whole, partly = prune(way.source, way.request)
+    way.asked.progress.step("comparing files with the archive's manifests")
+    check_unaltered([*whole, *partly])
     files = planned(way.source, whole, count(way, partly) if partly else {})
     topics = _targets(files, way.request)
     counts = queue_counts(nameserver, topics, broker)

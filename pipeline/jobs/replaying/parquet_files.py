@@ -4,6 +4,7 @@ An archive's files come in the order in which their messages were stored; others
 the names of directories (``topic=orders``) count as columns, as they do for Spark.
 """
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class SourceFile:
     """Of all its messages; None where a column says it."""
     min_store_ms: int | None = None
     max_store_ms: int | None = None
+    sha256: str | None = None
+    """Of the whole file, as the archive noted it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,12 @@ def find_source(location: str) -> Source:
     if newest is not None:
         files = [
             SourceFile(
-                str(path / each.path), each.rows, each.topic, each.min_store_ms, each.max_store_ms
+                str(path / each.path),
+                each.rows,
+                each.topic,
+                each.min_store_ms,
+                each.max_store_ms,
+                each.sha256,
             )
             for each in sorted(catalog.archived_files(), key=stored_order)
         ]
@@ -116,6 +124,27 @@ def _open(path: str) -> Any:
         raise PipelineError(
             f"{path} cannot be read as Parquet ({error}): restore it, or take it out of the way"
         ) from error
+
+
+def check_unaltered(files: Sequence[SourceFile]) -> None:
+    """See that files of an archive are what was archived. Raises PipelineError."""
+    for each in files:
+        if each.sha256 is None:
+            continue
+        try:
+            with open(each.path, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise PipelineError(
+                f"{each.path} cannot be read ({error.strerror}): restore it from a copy of the "
+                "archive"
+            ) from error
+        if found != each.sha256:
+            raise PipelineError(
+                f"{each.path} was altered since it was archived (its SHA-256 is {found}, that in "
+                f"the manifest {each.sha256}): restore it from a copy of the archive; the job "
+                "audit tells what is wrong in it"
+            )
 
 
 def mean_row_bytes(files: Sequence[SourceFile]) -> float:

@@ -60,14 +60,15 @@ class ArchiveTask:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from rockhopper.pipeline.jobs.archiving.files import files_at
+        from rockhopper.pipeline.jobs.archiving.files import files_at, naming_unreadable
         from rockhopper.pipeline.schema import arrow_schema
 
         archive = files_at(self.location)
         low, high = (_timestamp(ms) for ms in (self.chosen.start_ms, self.chosen.end_ms))
         schema = arrow_schema(COLUMNS)
         for name, topic in self.files:
-            with archive.open_input(name) as file:
+            where = f"{self.location}/{name}"
+            with naming_unreadable(where), archive.open_input(name) as file:
                 parquet = pq.ParquetFile(file)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in COLUMNS if column in there]

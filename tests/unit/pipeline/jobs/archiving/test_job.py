@@ -285,3 +285,29 @@ def test_a_store_without_a_name_is_remembered_by_its_last_record(
     assert current is not None
     assert current.log_positions[""].last_offset == log.offsets[-1]
     assert current.log_positions[""].offsets == {"*": log.end, "%DLQ%g": log.end}
+
+
+def test_an_archive_that_has_lost_what_it_says_of_itself_is_not_added_to(
+    log: WrittenLog, tmp_path: Path
+) -> None:
+    root = tmp_path / "archive"
+    for _ in range(3):
+        log.add(10)
+        jobs.archive(root, path=log.root)
+    own = root / "_rockhopper"
+    before = {path: path.read_bytes() for path in own.glob("*.json")}
+    log.add(10)
+
+    (own / "current.json").unlink()
+    with pytest.raises(PipelineError, match=r"current.json is missing, and manifest-00000003"):
+        jobs.archive(root, path=log.root)
+    with pytest.raises(PipelineError, match=r"current.json is missing"):
+        jobs.search(archive=str(root), key="k")
+    (own / "current.json").write_bytes(before[own / "current.json"])
+
+    (own / "manifest-00000001.json").unlink()
+    with pytest.raises(PipelineError, match=r"manifest-00000001.json is missing"):
+        jobs.archive(root, path=log.root)
+    (own / "manifest-00000001.json").write_bytes(before[own / "manifest-00000001.json"])
+    assert {path: path.read_bytes() for path in own.glob("*.json")} == before
+    assert jobs.archive(root, path=log.root).rows == 10

@@ -1,5 +1,6 @@
 """The files that a replay reads: in which order, of which topics, and which of their rows."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,13 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
-from rockhopper.pipeline.jobs.replaying.parquet_files import find_source, mean_row_bytes, read_rows
+from rockhopper.pipeline.jobs.replaying.parquet_files import (
+    SourceFile,
+    check_unaltered,
+    find_source,
+    mean_row_bytes,
+    read_rows,
+)
 from tests.support.written_logs import WrittenLog
 
 
@@ -147,3 +154,18 @@ def test_a_replay_goes_on_with_files_that_were_merged_since(tmp_path: Path) -> N
     jobs.compact(root, now_ms=lambda: 6_000)
     with pytest.raises(PipelineError, match=r"merged with others or expired: .*another --id"):
         read_rows(planned[0].path, ["queueOffset"], np.arange(3))
+
+
+def test_files_are_compared_with_what_the_archive_noted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", 10)
+    noted = hashlib.sha256(path.read_bytes()).hexdigest()
+    file = SourceFile(str(path), 10, "a", sha256=noted)
+    check_unaltered([file, SourceFile(str(path), 10, "a")])
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PipelineError, match=r"a\.parquet was altered since it was archived"):
+        check_unaltered([file])
+    path.unlink()
+    with pytest.raises(PipelineError, match=r"a\.parquet cannot be read"):
+        check_unaltered([file])
