@@ -13,7 +13,7 @@ from rockhopper.pipeline.errors import PipelineError
 
 
 @pytest.mark.parametrize(
-    ("name", "version"), [("pyspark", "4.1.1"), ("pyarrow", "17.0.0"), ("numpy", "1.25.2")]
+    ("name", "version"), [("pyspark", "4.0.2"), ("pyarrow", "17.0.0"), ("numpy", "1.25.2")]
 )
 def test_a_package_that_is_too_old(
     name: str, version: str, monkeypatch: pytest.MonkeyPatch
