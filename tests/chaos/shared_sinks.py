@@ -39,7 +39,7 @@ FAILURES_MAX = 20
 
 
 class Brokers:
-    """One to three brokers at fixed ports; the first has the name service."""
+    """Up to *count* brokers at fixed ports; the first has the name service."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self._directory = directory
@@ -71,13 +71,19 @@ class Brokers:
         process.kill()
         await process.wait()
 
+    async def end(self, number: int) -> None:
+        """Let it end in good order, which takes it from the name service."""
+        process = self.processes.pop(number)
+        process.terminate()
+        await process.wait()
+
     async def registered(self) -> None:
-        """Return when the name service knows all of them."""
+        """Return when the name service knows all that were started."""
         async with asyncio.timeout(READ_WITHIN_S):
             while True:
                 with contextlib.suppress(ClientError):
                     async with Admin(self.nameserver) as admin:
-                        if len(await admin.brokers()) == len(self._ports):
+                        if len(await admin.brokers()) == len(self.processes):
                             return
                 await asyncio.sleep(0.1)
 

@@ -15,9 +15,9 @@ from tests.support.process_tree import command_line, descendants
 class Driver:
     """The process of the query, and what it starts."""
 
-    def __init__(self, nameserver: str, checkpoint: Path, errors: Path) -> None:
+    def __init__(self, nameserver: str, checkpoint: Path, errors: Path, *flags: str) -> None:
         """What it says on standard error is added to *errors*."""
-        self._arguments = (nameserver, str(checkpoint))
+        self._arguments = (nameserver, str(checkpoint), *flags)
         self._errors = errors
         self._process: asyncio.subprocess.Process | None = None
         self.lines: list[str] = []

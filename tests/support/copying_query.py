@@ -1,8 +1,11 @@
-"""A driver of its own: copies a topic into another one, exactly once, until it is killed.
+"""A driver of its own: copies a topic into others, exactly once, until it is killed.
 
-    python -m tests.support.copying_query NAMESERVER CHECKPOINT [--to-the-end]
+    python -m tests.support.copying_query NAMESERVER CHECKPOINT [--by-columns] [--to-the-end]
 
-Prints ``ready`` when the query runs, and ``batch N`` after each batch that had messages.
+All goes to TARGET; with ``--by-columns`` a row's number says its topic, TARGET, SECOND or one that
+cannot be, whose rows become dead letters in LETTERS, and whether it has a sharding key, which is
+its queue's. Prints ``ready`` when the query runs, and ``batch N`` after each batch that had
+messages.
 """
 
 import sys
@@ -10,9 +13,27 @@ import threading
 
 from rockhopper import pipeline
 
-SOURCE, TARGET = "source", "target"
+SOURCE, TARGET, SECOND, LETTERS = "source", "target", "second", "letters"
 MESSAGES_PER_BATCH = 1_000
 PLACE = "concat_ws(':', brokerName, queueId, queueOffset)"
+NUMBER = "CAST(CAST(body AS STRING) AS INT)"
+TOPIC = (
+    f"CASE WHEN {NUMBER} % 50 = 0 THEN 'no topic' "
+    f"WHEN {NUMBER} % 3 = 0 THEN '{SECOND}' ELSE '{TARGET}' END"
+)
+KEY = f"CASE WHEN {NUMBER} % 4 <> 0 THEN concat_ws(':', brokerName, queueId) END"
+
+
+def topic_of(number: int) -> str:
+    """Where a message is copied to by columns, as TOPIC and the sink have it."""
+    if number % 50 == 0:
+        return LETTERS
+    return SECOND if number % 3 == 0 else TARGET
+
+
+def has_key(number: int) -> bool:
+    """Whether it has a sharding key then, as KEY says."""
+    return number % 4 != 0
 
 
 def main(nameserver: str, checkpoint: str, *flags: str) -> None:
@@ -28,7 +49,8 @@ def main(nameserver: str, checkpoint: str, *flags: str) -> None:
         },
     )
     options = {"nameServer": nameserver}
-    to_the_end = "--to-the-end" in flags
+    to_the_end, by_columns = "--to-the-end" in flags, "--by-columns" in flags
+    columns = [f"concat({PLACE}, ' ', CAST(body AS STRING)) AS body", "keys"]
     copied = (
         spark.readStream.format("rocketmq")
         .options(
@@ -39,10 +61,14 @@ def main(nameserver: str, checkpoint: str, *flags: str) -> None:
             minPartitions="3",
         )
         .load()
-        .selectExpr(f"concat({PLACE}, ' ', CAST(body AS STRING)) AS body", "keys")
+        .selectExpr(*columns, *([f"{TOPIC} AS topic", f"{KEY} AS shardingKey"] * by_columns))
     )
+    where = {"onBadRow": "deadletter", "deadLetterTopic": LETTERS}
     writer = copied.writeStream.format("rocketmq").options(
-        **options, topic=TARGET, delivery="exactly-once", checkpointLocation=checkpoint
+        **options,
+        **(where if by_columns else {"topic": TARGET}),
+        delivery="exactly-once",
+        checkpointLocation=checkpoint,
     )
     if to_the_end:
         writer = writer.trigger(availableNow=True)
