@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 _DATE = "date"
 _DAY_MS = 86_400_000
-_OF_THE_VIEW = (
+_BEGINNINGS = (
     "subscribe subscribePattern assign topic startingOffsets startingTimestamp "
     "startingOffsetsByTimestamp topicIds"
 ).lower()
+_OF_BROKERS_ALONE = "subExpression filterType decompress verifyCrc".lower()
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,13 @@ def history_view(
     chosen = tuple(topics) or (name,)
     given = {key: str(value) for key, value in options.items()}
     for key in given:
-        if key.lower() in _OF_THE_VIEW.split():
+        if key.lower() in _BEGINNINGS.split():
             raise PipelineError(f"a view says itself where it begins: leave {key} out")
+        if key.lower() in _OF_BROKERS_ALONE.split():
+            raise PipelineError(
+                f"{key} would be true of what brokers have, and not of the archive: leave it out, "
+                "and say where (or a condition of the query)"
+            )
     columns = choose_columns(given)
     if lacking := [column for column in columns if column not in COLUMNS]:
         raise PipelineError(f"an archive has no column {lacking[0]!r}: leave it out")
@@ -88,7 +94,10 @@ def history_view(
     shown = [*columns, _DATE]
     if "storeTimestamp" not in columns:
         live = live.option("columns", ",".join((*columns, "storeTimestamp")))
-    both = history.frame.select(*shown).unionByName(_with_day(live.load()).select(*shown))
+    kept = history.frame
+    if condition := next((text for key, text in given.items() if key.lower() == "where"), ""):
+        kept = kept.where(condition)
+    both = kept.select(*shown).unionByName(_with_day(live.load()).select(*shown))
     both.createOrReplaceTempView(name)
     return both
 

@@ -247,6 +247,9 @@ def test_history_and_what_is_live_are_one_view(
     shown = spark.table("sold")
     assert shown.columns == ["body", "queueId", "date"]
     assert shown.where("date < '2020-01-01'").count() == 0
+    given = {"where": "queueOffset = 3", "columns": "body"}
+    pipeline.history_view(spark, "few", archive=archive, nameserver=at, topics=["sold"], **given)
+    assert spark.table("few").count() == 2
     topics = ["sold", "beside"]
     pipeline.history_view(spark, "every", archive=archive, nameserver=at, topics=topics)
     assert spark.table("every").count() == 125

@@ -79,6 +79,7 @@ def test_files_that_were_merged_or_have_expired_are_no_history(
     [
         ({"startingOffsets": "earliest"}, "leave startingOffsets out"),
         ({"subscribe": "x"}, "leave subscribe out"),
+        ({"subExpression": "a"}, "subExpression would be true of what brokers have"),
         ({"columns": "body,rawProperties"}, "no column 'rawProperties'"),
     ],
 )
