@@ -36,7 +36,10 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     decode_properties,
 )
-from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.queue_layout import (
+    CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_UNIT_SIZE_BYTES,
+)
 
 log = structlog.get_logger("broker.sinks")
 
@@ -143,14 +146,15 @@ class BatchAppender:
                         placed.append((size, []))
                     else:
                         first = store.staged_offset
-                        log_offsets, tails = self._stage(item, topic, batch, number - size)
-                        placed.append((size, log_offsets))
+                        for log_offsets, tail in self._stage(item, topic, batch, number - size):
+                            # Now: the next message may fail.
+                            placed.append((_count(log_offsets), log_offsets))
+                            if tail not in held:
+                                held.add(tail)
+                                store.hold(tail)
+                                count += FIRST_OF_QUEUE_COUNT
                         self._stats.put(topic.name).add(size, store.staged_offset - first)
                         size_bytes += _body_size_bytes(item)
-                        for tail in tails - held:
-                            held.add(tail)
-                            store.hold(tail)
-                            count += FIRST_OF_QUEUE_COUNT
                 if count >= SLICE_COUNT_MAX or size_bytes >= SLICE_BYTES_MAX:
                     store.commit()
                     done = max(number, start)
@@ -170,27 +174,33 @@ class BatchAppender:
 
     def _stage(
         self, item: SinkMessage | SinkRun, topic: TopicConfig, batch: str, number: int
-    ) -> tuple[_Offsets, set[QueueTail]]:
-        """Stage a message, or a run that begins with *number*: where it is, and in which queues."""
+    ) -> Iterator[tuple[_Offsets, QueueTail]]:
+        """Stage a message, or a run that begins with *number*: where it is, and in which queue.
+
+        A run comes in one piece or message by message. Raises StoreError; what came before is
+        staged.
+        """
         queue_id = item.queue_id
         if queue_id < 0:
             queue_id = number % max(topic.write_queue_nums, 1)
         if isinstance(item, SinkMessage):
             log_offset, tail = self._stage_one(item, topic, queue_id, f"{batch}:{number}")
-            return [log_offset], {tail}
+            yield [log_offset], tail
+            return
+        staged = None
         if not topic.attributes:
             tail = self._store.tail(topic.name, queue_id)
             suffix = self._suffix_with(f"{batch}:{number}+")
             # A run is larger than a log's files only where these are very small.
             with contextlib.suppress(RecordTooLargeError):
                 staged = self._store.stage_run(tail, item.messages, suffix, item.born_time_ms)
-                if staged is not None:
-                    return staged[1], {tail}
-        places = [
-            self._stage_one(message, topic, queue_id, f"{batch}:{number + index}")
-            for index, message in enumerate(messages_of(item))
-        ]
-        return [log_offset for log_offset, _ in places], {tail for _, tail in places}
+        if staged is not None:
+            yield staged[1], tail
+            return
+        for index, message in enumerate(messages_of(item)):
+            mark = f"{batch}:{number + index}"
+            log_offset, tail = self._stage_one(message, topic, queue_id, mark)
+            yield [log_offset], tail
 
     def _suffix_with(self, mark: str) -> bytes:
         return self._suffix + f"{PROPERTY_SINK}\x01{mark}\x02".encode()
@@ -257,6 +267,12 @@ def _from(start: int, paths: list[Path]) -> Iterator[tuple[SinkMessage | SinkRun
                 continue
         yield item, size
         number += size
+
+
+def _count(log_offsets: _Offsets) -> int:
+    if isinstance(log_offsets, bytes):
+        return len(log_offsets) // CONSUME_QUEUE_UNIT_SIZE_BYTES
+    return len(log_offsets)
 
 
 def _body_size_bytes(item: SinkMessage | SinkRun) -> int:

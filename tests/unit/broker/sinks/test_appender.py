@@ -1,5 +1,6 @@
 """BatchAppender: which messages of a batch get into the log, where, and how far it has come."""
 
+import errno
 import struct
 import zlib
 from pathlib import Path
@@ -12,6 +13,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import appender as appending
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun, encode_sink_body
@@ -130,6 +132,28 @@ def test_a_run_that_no_file_of_the_log_can_hold_is_stored_message_by_message(
     assert appends.append(appends.part(whole)) == [4]
     appends.store.release()
     assert [len(body) for body in bodies(appends.store)] == [20_000] * 4
+
+
+def test_a_run_that_a_full_disk_cuts_in_its_midst_is_stored_once(
+    appends: Appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = [(0, bytes(20_000), f"UNIQ_KEY\x01K{number}".encode()) for number in range(4)]
+    part = appends.part(message("x"), SinkRun("TopicA", 0, 1234, encode_batch(large)))
+    steps = appends.appender.append(BATCH, [part], 0)
+    with monkeypatch.context() as full:
+
+        def no_room(_queue: MappedFileQueue) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        full.setattr(MappedFileQueue, "create_next", no_room)
+        assert next(steps) == 4
+        assert bodies(appends.store) == [], "they are on hold"
+        with pytest.raises(DiskFullError):
+            next(steps)
+    assert appends.append(part, start=4) == [5]
+    appends.store.release()
+    marks = [each.properties["RH_SINK"] for each in messages(appends.store)]
+    assert marks == [f"{BATCH}:{number}" for number in range(5)]
 
 
 def test_a_run_that_was_cut_off_goes_on_behind_what_the_log_has(appends: Appends) -> None:
