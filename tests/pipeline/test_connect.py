@@ -1,6 +1,7 @@
 """Sources, sink and jobs in a session of Spark Connect."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,8 +31,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("connect")
     package = directory / "installed.zip"
     write_zip(package)
+    before = dict(os.environ)
     with spark_connect.running(directory, package) as address:
         yield address
+    # PySpark notes in the environment that sessions are remote ones, for all that starts later.
+    for name in os.environ.keys() - before.keys():
+        if name.startswith("SPARK"):
+            del os.environ[name]
 
 
 @pytest.fixture(scope="module")
