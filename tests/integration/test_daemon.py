@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.budget import rounds
 from tests.support.daemon import Daemon
 from tests.support.direct import ask, pull, pull_all, pull_fields, send, send_fields
+from tests.support.hang import HANG_S
 from tests.support.raw_peer import RawPeer, request
 
 FREE = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "0")
@@ -134,16 +136,27 @@ async def test_it_stops_in_good_order_when_it_is_told_to_or_its_terminal_closes(
     assert not (tmp_path / "abort").exists()
 
 
+async def first_closed(readers: Iterable[asyncio.StreamReader]) -> None:
+    ends = [asyncio.ensure_future(reader.read()) for reader in readers]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    await asyncio.gather(*ends, return_exceptions=True)
+
+
 async def test_more_clients_than_descriptors_leave_the_broker_serving(tmp_path: Path) -> None:
     async with Daemon(tmp_path, open_files=96) as daemon:
         host, _, port = daemon.address.rpartition(":")
         async with RawPeer(daemon.address) as early:
             assert (await early.ask(10, send_fields("orders"), b"first")).code == 0
-            writers = [(await asyncio.open_connection(host, int(port)))[1] for _ in range(150)]
+            streams = [await asyncio.open_connection(host, int(port)) for _ in range(150)]
+            async with asyncio.timeout(HANG_S):
+                # A daemon that is behind takes them in one by one, between other peers' requests.
+                await first_closed(reader for reader, _ in streams)
             for number in range(20):
                 body = b"%d" % number
                 assert (await early.ask(10, send_fields(f"t{number}"), body)).code == 0
-            for writer in writers:
+            for _, writer in streams:
                 writer.close()
             assert (await early.ask(10, send_fields("orders"), b"last")).code == 0
         for _ in range(1000):
