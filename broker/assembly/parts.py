@@ -24,6 +24,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
+from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -66,6 +67,7 @@ class ServingParts:
     pop: PopService
     sinks: SinkPublisher
     sender: Sender
+    send_back: SendBack
     puller: Puller
     tables: Tables
     parts: Parts
@@ -187,6 +189,7 @@ class ServingParts:
             delay_levels=levels,
             timers=self.timers,
         )
+        self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
         redirect = by_delay(levels, self.timers, now_ms)
         self.transactions = Transactions(
             config,

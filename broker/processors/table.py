@@ -52,7 +52,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     replies = ReplyProcessor(config, store, producers, broker.sender, clock.wall_ms)
     pulls = PullProcessor(broker.puller)
     recall = RecallProcessor(config, store, topics, broker.timers, clock.wall_ms)
-    send_back = SendBackProcessor(config, store, topics, groups, broker.delayed, stats)
+    send_back = SendBackProcessor(store, broker.send_back)
     resets = ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, pop)
     calls = ClientCallProcessors(config, store, topics, groups, consumers)
     consumption = ConsumptionAdminProcessors(

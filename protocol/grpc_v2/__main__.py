@@ -38,7 +38,9 @@ def main() -> None:
     if "--check" not in sys.argv[1:]:
         target.write_bytes(compiled())
     elif target.read_bytes() != compiled():
-        raise SystemExit(f"{target.name} is not what messaging.proto makes: run this without --check")
+        raise SystemExit(
+            f"{target.name} is not what messaging.proto makes: run this without --check"
+        )
 
 
 if __name__ == "__main__":

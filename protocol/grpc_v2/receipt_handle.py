@@ -1,6 +1,6 @@
 """What a consumer gets with a message, and gives back to acknowledge it.
 
-    ckOffset popTime invisibleTime reviveQid retryFlag brokerName queueId queueOffset commitLogOffset
+    ckOffset popTime invisibleTime reviveQid retryFlag brokerName queueId queueOffset logOffset
 
 separated by blanks, as RocketMQ's ReceiptHandle has it: the extra info of a pop and the place of
 the record. So handles outlive restarts, and hold whichever protocol they are given back by.

@@ -93,7 +93,9 @@ class Http2Connection:
         self._last_stream_id = 0
         self._send_window = WINDOW_BYTES_AT_FIRST
         self._receive_window = CONNECTION_WINDOW_BYTES
-        self._resets = Allowance("streams were reset", most=RESETS_MAX, per_second=RESETS_PER_SECOND)
+        self._resets = Allowance(
+            "streams were reset", most=RESETS_MAX, per_second=RESETS_PER_SECOND
+        )
         self._idle = Allowance(
             "frames that move nothing", most=IDLE_FRAMES_MAX, per_second=IDLE_FRAMES_PER_SECOND
         )
@@ -177,9 +179,7 @@ class Http2Connection:
         if not self._has_settings and kind != FrameType.SETTINGS:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         block = self._block
-        if block is not None and (
-            kind != FrameType.CONTINUATION or stream_id != block.stream_id
-        ):
+        if block is not None and (kind != FrameType.CONTINUATION or stream_id != block.stream_id):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a frame inside a header block")
         handler = self._handlers.get(kind)
         if handler is None:
@@ -236,7 +236,9 @@ class Http2Connection:
                 return
             raise Http2Error(ErrorCode.STREAM_CLOSED, f"HEADERS on the closed stream {stream_id}")
         if stream_id % 2 == 0:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"a client opens the even stream {stream_id}")
+            raise Http2Error(
+                ErrorCode.PROTOCOL_ERROR, f"a client opens the even stream {stream_id}"
+            )
         self._last_stream_id = stream_id
         if self.is_leaving or len(self._streams) >= STREAMS_MAX:
             raise StreamError(ErrorCode.REFUSED_STREAM, "too many streams at a time")

@@ -1,7 +1,7 @@
 """What costs a peer nothing to send is counted: an allowance that fills up again over time.
 
-    resets       streams that were opened and given up, by either side (CVE-2023-44487, 2025-8671)
-    idle frames  those that move nothing: SETTINGS, PING, PRIORITY, unknown ones, empty DATA
+resets       streams that were opened and given up, by either side (CVE-2023-44487, 2025-8671)
+idle frames  those that move nothing: SETTINGS, PING, PRIORITY, unknown ones, empty DATA
 """
 
 from rockhopper.protocol.http2.errors import ErrorCode, Http2Error

@@ -1,6 +1,6 @@
 """Frames as bytes (RFC 9113, sections 4 and 6).
 
-    length 3   type 1   flags 1   stream 4, its highest bit ignored   payload
+length 3   type 1   flags 1   stream 4, its highest bit ignored   payload
 """
 
 import struct
@@ -39,9 +39,7 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-def frame(
-    kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b""
-) -> bytes:
+def frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
     """A whole frame."""
     size = len(payload)
     return _put_head(size >> 16, size & 0xFFFF, kind, flags, stream_id) + payload

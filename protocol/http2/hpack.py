@@ -7,8 +7,8 @@ A field of a block begins with
     001xxxxx    the dynamic table is x octets from now on; only at the beginning of a block
     000nxxxx    as 01, but enters no table
 
-Numbers that do not fit the bits that are left go on in following octets, seven bits each, the lowest
-first. Texts are a length, whose highest bit says that the text is in Huffman's code, and octets.
+Numbers that do not fit the bits that are left go on in following octets, seven bits each, the
+lowest first. Texts are a length, whose highest bit says that Huffman's code follows, and octets.
 
 Clients repeat most of their header texts in every request, so texts that were read are remembered
 for the whole process, but for those that are never the same again or must not be kept.
@@ -139,9 +139,7 @@ class HpackDecoder:
             )
         return fields
 
-    def _literal(
-        self, block: bytes, position: int, octet: int
-    ) -> tuple[tuple[str, str], int]:
+    def _literal(self, block: bytes, position: int, octet: int) -> tuple[tuple[str, str], int]:
         mask = 0x3F if octet & 0x40 else 0x0F
         index = octet & mask
         position += 1
@@ -188,7 +186,9 @@ class HpackDecoder:
         if size_bytes == 0x1F:
             size_bytes, position = _number(block, position, 0x1F)
         if size_bytes > TABLE_SIZE_BYTES:
-            raise CompressionError(f"a table of {size_bytes} octets; {TABLE_SIZE_BYTES} are allowed")
+            raise CompressionError(
+                f"a table of {size_bytes} octets; {TABLE_SIZE_BYTES} are allowed"
+            )
         self._size_bytes_max = size_bytes
         self._evict()
         return position
