@@ -10,6 +10,7 @@ from rockhopper.broker.assembly.purging import Contents
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.later.timers.withdrawing import Withdrawing
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Parts
 from rockhopper.broker.loop.slices import in_slices
@@ -68,6 +69,7 @@ class ServingParts:
     sinks: SinkPublisher
     sender: Sender
     send_back: SendBack
+    withdrawing: Withdrawing
     puller: Puller
     tables: Tables
     parts: Parts
@@ -190,6 +192,7 @@ class ServingParts:
             timers=self.timers,
         )
         self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
+        self.withdrawing = Withdrawing(config, topics, self.timers)
         redirect = by_delay(levels, self.timers, now_ms)
         self.transactions = Transactions(
             config,

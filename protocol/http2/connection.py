@@ -366,6 +366,10 @@ class Http2Connection:
                 raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "a window of 2**31")
         self._send_waiting()
 
+    def is_open(self, stream_id: int) -> bool:
+        """Whether not all of an answer has been sent."""
+        return stream_id in self._streams
+
     # What goes out
 
     def take(self) -> bytes:
@@ -376,7 +380,8 @@ class Http2Connection:
 
     def headers(self, stream_id: int, block: bytes) -> None:
         """Begin an answer with a header block of less than a frame."""
-        self._out.append(frame(FrameType.HEADERS, frames.FLAG_END_HEADERS, stream_id, block))
+        if stream_id in self._streams:
+            self._out.append(frame(FrameType.HEADERS, frames.FLAG_END_HEADERS, stream_id, block))
 
     def data(self, stream_id: int, data: bytes) -> bool:
         """Send *data* as far as the windows allow, and the rest later; False when some waits."""

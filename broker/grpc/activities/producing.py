@@ -1,0 +1,195 @@
+"""SendMessage, EndTransaction and RecallMessage."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rockhopper.broker.access.errors import TopicNotFound
+from rockhopper.broker.grpc.call import Call
+from rockhopper.broker.grpc.consistent_hash import consistent_hash
+from rockhopper.broker.grpc.converting import SendLimits, checked_properties, send_of
+from rockhopper.broker.grpc.resources import full_name, sendable_topic_of
+from rockhopper.broker.grpc.sending_rules import check_type, type_of
+from rockhopper.broker.grpc.statuses import (
+    OK,
+    StatusError,
+    status,
+    status_of,
+    unconfirmed_status,
+)
+from rockhopper.broker.later.timers.withdrawing import Withdrawing
+from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.sending.sender import Sender
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.transactions.transactions import Transactions
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import (
+    METHODS,
+    RESOLUTION_COMMIT,
+    RESOLUTION_ROLLBACK,
+    SOURCE_SERVER_CHECK,
+)
+from rockhopper.protocol.grpc_v2.transaction_id import TransactionId, parse_transaction_id
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.properties import PROPERTY_SHARDING_KEY
+from rockhopper.protocol.requests import EndTransactionRequest
+from rockhopper.protocol.sys_flags import (
+    SYS_FLAG_TRANSACTION_COMMIT,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+)
+
+DELAY_MS_MAX = 86_400_000
+"""RocketMQ's proxy lets nobody look further ahead, whatever its brokers allow."""
+_SendReply = METHODS["SendMessage"].reply
+_EndReply = METHODS["EndTransaction"].reply
+_RecallReply = METHODS["RecallMessage"].reply
+
+
+class Producing:
+    """Serves producers."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        sender: Sender,
+        transactions: Transactions,
+        withdrawing: Withdrawing,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._live_store = config.store.live
+        self._delay_ms_max = min(config.timer_max_delay_s * 1000, DELAY_MS_MAX)
+        self._store = store
+        self._topics = topics
+        self._sender = sender
+        self._transactions = transactions
+        self._withdrawing = withdrawing
+        self._now_ms = now_ms
+
+    def send(self, call: Call, request: Any) -> Any:
+        """SendMessage: store each message, and say so when all are safe."""
+        _ = call.client_id
+        messages = request.messages
+        if not messages:
+            raise StatusError(Code.MESSAGE_CORRUPTED, "there is no message to send")
+        topic = sendable_topic_of(messages[0].topic)
+        if any(full_name(message.topic) != topic for message in messages):
+            raise StatusError(Code.MESSAGE_CORRUPTED, "the messages are for different topics")
+        sends = [self._checked(call, message, topic) for message in messages]
+        reply, end_offset = _SendReply(status=OK), 0
+        for send, message_id in sends:
+            end_offset = max(end_offset, self._put(send, message_id, reply))
+        _sum_up(reply, [entry.status for entry in reply.entries])
+        if end_offset <= self._store.safe_offset:
+            return reply
+        self._store.when_safe(end_offset, lambda error: self._safe(call, reply, error))
+        return None
+
+    def _checked(self, call: Call, message: Any, topic: str) -> tuple[Send, str]:
+        live = self._live_store
+        limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
+        properties = checked_properties(message, topic, call.connection.peer_host, limits)
+        config = self._topics.get(topic)
+        declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None
+        if config is not None:
+            check_type(topic, declared, type_of(properties))
+        queue_id = -1
+        group = properties.get(PROPERTY_SHARDING_KEY)
+        if group is not None and config is not None and config.write_queue_nums > 0:
+            queue_id = consistent_hash(java_string_hash(group), config.write_queue_nums)
+        send = send_of(message, topic, queue_id, properties, call.connection.born_host)
+        return send, message.system_properties.message_id
+
+    def _put(self, send: Send, message_id: str, reply: Any) -> int:
+        """Store one message; how far the log must be safe before the client may know."""
+        entry = reply.entries.add()
+        try:
+            placed, end_offset = self._sender.send(send)
+        except Exception as error:
+            entry.status.CopyFrom(status_of(error))
+            return 0
+        entry.status.CopyFrom(OK)
+        entry.message_id = message_id
+        entry.offset = placed.queue_offset
+        if placed.half is not None:
+            half = placed.half
+            entry.transaction_id = str(
+                TransactionId(message_id, half.queue_offset, half.commit_log_offset)
+            )
+        if placed.recall_handle:
+            entry.recall_handle = placed.recall_handle
+        return end_offset
+
+    def _safe(self, call: Call, reply: Any, error: StoreError | None) -> None:
+        if error is not None:
+            told = unconfirmed_status(error)
+            for entry in reply.entries:
+                if entry.status.code == Code.OK:
+                    entry.status.CopyFrom(told)
+            _sum_up(reply, [entry.status for entry in reply.entries])
+        call.reply(reply)
+
+    def end_transaction(self, call: Call, request: Any) -> Any:
+        """EndTransaction."""
+        _ = call.client_id
+        topic = sendable_topic_of(request.topic)
+        if not request.transaction_id.strip():
+            raise StatusError(Code.INVALID_TRANSACTION_ID, "the transaction id is blank")
+        try:
+            transaction = parse_transaction_id(request.transaction_id)
+        except ValueError as error:
+            raise StatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
+        if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):
+            # Who does not know yet is asked again.
+            return _EndReply(status=OK)
+        is_commit = request.resolution == RESOLUTION_COMMIT
+        ended = EndTransactionRequest(
+            topic=topic,
+            producer_group=topic,
+            tran_state_table_offset=transaction.half_offset,
+            commit_log_offset=transaction.log_offset,
+            commit_or_rollback=(
+                SYS_FLAG_TRANSACTION_COMMIT if is_commit else SYS_FLAG_TRANSACTION_ROLLBACK
+            ),
+            from_transaction_check=request.source == SOURCE_SERVER_CHECK,
+            msg_id=request.message_id,
+            transaction_id=transaction.unique_key,
+        )
+        end_offset = self._transactions.ends.end(ended, commit=is_commit)
+        return self._when_safe(call, _EndReply(status=OK), end_offset)
+
+    def recall(self, call: Call, request: Any) -> Any:
+        """RecallMessage."""
+        _ = call.client_id
+        topic = sendable_topic_of(request.topic)
+        config = self._topics.get(topic)
+        if config is None:
+            raise TopicNotFound(f"recall failed, the topic[{topic}] not exist")
+        recalled = self._withdrawing.recall(topic, request.recall_handle, call.connection.born_host)
+        reply = _RecallReply(status=OK, message_id=recalled.unique_key)
+        return self._when_safe(call, reply, recalled.end_offset)
+
+    def _when_safe(self, call: Call, reply: Any, end_offset: int) -> Any:
+        if end_offset <= self._store.safe_offset:
+            return reply
+
+        def release(error: StoreError | None) -> None:
+            if isinstance(error, (StoreFailedError, NotReplicatedError)):
+                reply.status.CopyFrom(unconfirmed_status(error))
+            call.reply(reply)
+
+        self._store.when_safe(end_offset, release)
+        return None
+
+
+def _sum_up(reply: Any, statuses: list[Any]) -> None:
+    """The status of a reply: that of all its entries, or that they differ."""
+    codes = {each.code for each in statuses}
+    if len(codes) == 1:
+        reply.status.CopyFrom(statuses[0])
+    else:
+        reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))
