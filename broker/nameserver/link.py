@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from rockhopper.broker.remoting.server import socket_address
+from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.codes import FLAG_ONEWAY, LanguageCode, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
