@@ -6,8 +6,9 @@ long as all of them take, so only a few begin in each turn, and the rest wait: h
 go to those who came last, so that a flood that keeps coming, or one that is there already, holds
 up neither all that came before nor all that come after.
 
-Those under way that stand still cost nothing but what they hold. Beyond so many of them the oldest
-is ended: were all of them to go on in the same turn, that would be a flood as well.
+Those under way that stand still cost nothing but what they hold. Were all of them to go on in the
+same turn, at 0.05 ms each, that would be a flood as well: beyond so many of them those that take
+over a second are ended, and the rest wait for the others.
 """
 
 import asyncio
@@ -24,7 +25,10 @@ from rockhopper.broker.listening.failures import Failures
 log = structlog.get_logger("broker.tls")
 
 BEGUN_PER_TURN = 4
-UNDER_WAY_MAX = 256
+UNDER_WAY_MAX = 512
+# Of more, those are ended that have not gone on for so long.
+PATIENCE_S = 1.0
+LOOK_AGAIN_S = 0.05
 HANDSHAKE_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 2.0
 
@@ -46,7 +50,8 @@ class Handshakes:
     def __init__(self) -> None:
         self.failures = Failures("TLS handshakes failed")
         self._waiting: deque[Handshake] = deque()
-        self._under_way: dict[asyncio.Task[None], Handshake] = {}
+        self._under_way: dict[asyncio.Task[None], tuple[Handshake, float]] = {}
+        """With when each was begun, the oldest first."""
         self._is_beginning = False
 
     @property
@@ -67,7 +72,7 @@ class Handshakes:
                 connected.close()
                 handshake.on_end()
                 return
-        for task, handshake in self._under_way.items():
+        for task, (handshake, _) in self._under_way.items():
             if handshake.connected is connected:
                 task.cancel()
                 return
@@ -80,22 +85,28 @@ class Handshakes:
     def _begin_some(self) -> None:
         self._is_beginning = False
         loop = asyncio.get_running_loop()
-        for number in range(min(BEGUN_PER_TURN, len(self._waiting))):
+        room = UNDER_WAY_MAX - len(self._under_way)
+        count = min(BEGUN_PER_TURN, len(self._waiting), room)
+        for number in range(count):
             handshake = self._waiting.pop() if number % 2 else self._waiting.popleft()
             task = loop.create_task(self._make(handshake))
-            self._under_way[task] = handshake
+            self._under_way[task] = handshake, loop.time()
             task.add_done_callback(self._done)
-        if len(self._under_way) > UNDER_WAY_MAX:
-            self._end_oldest(len(self._under_way) - UNDER_WAY_MAX)
-        if self._waiting:
+        if self._waiting and count:
             self._begin_soon()
+        elif self._waiting:
+            self._end_those_before(loop.time() - PATIENCE_S)
+            self._is_beginning = True
+            loop.call_later(LOOK_AGAIN_S, self._begin_some)
 
-    def _end_oldest(self, count: int) -> None:
-        for task in list(self._under_way)[:count]:
+    def _end_those_before(self, time_s: float) -> None:
+        for task, (_, begun_at_s) in list(self._under_way.items()):
+            if begun_at_s > time_s:
+                return
             task.cancel()
 
     def _done(self, task: "asyncio.Task[None]") -> None:
-        handshake = self._under_way.pop(task)
+        handshake, _ = self._under_way.pop(task)
         # Whatever became of it: where it succeeded the transport has the descriptor.
         handshake.on_end()
         if task.cancelled():
