@@ -45,7 +45,7 @@ class TlsFiles:
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
         """What changes when one of the files does."""
-        return tuple(map(_stamp, filter(None, (self.certificate, self.key, self.trusted))))
+        return tuple(map(file_stamp, filter(None, (self.certificate, self.key, self.trusted))))
 
 
 class Tls:
@@ -107,7 +107,8 @@ class Tls:
             self._timer = None
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def file_stamp(path: Path) -> tuple[int, int]:
+    """Time of change and size; −1 when there is no such file."""
     try:
         status = path.stat()
     except OSError:

@@ -503,6 +503,11 @@ class Server:
         connection.server, connection.handler = server, server.handler
         return not server._is_closing and server.admit(connection)
 
+    @property
+    def tls_count(self) -> int:
+        """How many connections speak TLS."""
+        return sum(connection.caller.is_tls for connection in self.connections)
+
     def has_room(self, arriving: int) -> bool:
         """Whether one more may come, while so many are on the way in; says once if not."""
         if len(self.connections) + arriving < self.connections_max:

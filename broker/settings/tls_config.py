@@ -7,11 +7,14 @@ as the other settings are: tls.server.mode is tlsServerMode.
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.protocol.bodies.properties_text import decode_properties_text
+from rockhopper.protocol.errors import MalformedBodyError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -68,6 +71,9 @@ class TlsConfig:
     client_key: Path | None = setting("tlsClientKeyPath", None)
     """The key of tlsClientCertPath."""
 
+    client_key_password: str = setting("tlsClientKeyPassword", "")
+    """What opens that key, if it is encrypted."""
+
     client_trusted: Path | None = setting("tlsClientTrustCertPath", None)
     """The CAs that those must be of; empty: tlsTrustCertPath, or else tlsCertPath itself, which all
     brokers of a cluster may share."""
@@ -122,3 +128,51 @@ class TlsConfig:
     def is_spoken(self) -> bool:
         """Whether this process speaks TLS to others."""
         return self.enable or self.is_enforced
+
+
+SECRETS = ("tlsKeyPassword", "tlsClientKeyPassword")
+"""Settings whose values are shown to nobody."""
+
+TLS_FILE = "tls.config.file"
+_SPELLINGS = {
+    "tls.server.mode": "tlsServerMode",
+    "tls.server.certPath": "tlsCertPath",
+    "tls.server.keyPath": "tlsKeyPath",
+    "tls.server.keyPassword": "tlsKeyPassword",
+    "tls.server.trustCertPath": "tlsTrustCertPath",
+    "tls.server.need.client.auth": "tlsClientAuth",
+    "tls.enable": "tlsEnable",
+    "tls.client.certPath": "tlsClientCertPath",
+    "tls.client.keyPath": "tlsClientKeyPath",
+    "tls.client.keyPassword": "tlsClientKeyPassword",
+    "tls.client.trustCertPath": "tlsClientTrustCertPath",
+    "tls.client.authServer": "tlsClientAuthServer",
+}
+# A server's own certificate in place of a made one is what naming it means here; and the chain of a
+# client's certificate is always checked.
+_IMPLIED = frozenset({"tls.test.mode.enable", "tls.server.authClient"})
+
+
+def in_our_spelling(texts: Mapping[str, str]) -> dict[str, str]:
+    """*texts* with RocketMQ's keys for TLS, and those of its file, under ours; ours count before.
+
+    Raises:
+        SettingError: the file cannot be read.
+    """
+    full = {key: text for key, text in texts.items() if key not in _IMPLIED and key != TLS_FILE}
+    named = texts.get(TLS_FILE, "").strip()
+    others = _of_file(named) if named else {}
+    others |= {key: full.pop(key) for key in _SPELLINGS if key in full}
+    for key, text in others.items():
+        if key in _SPELLINGS:
+            full.setdefault(_SPELLINGS[key], text)
+    return full
+
+
+def _of_file(name: str) -> dict[str, str]:
+    try:
+        return decode_properties_text(Path(name).expanduser().read_bytes())
+    except OSError as error:
+        raise SettingError(TLS_FILE, name, f"it cannot be read ({error.strerror})") from None
+    except MalformedBodyError as error:
+        raise SettingError(TLS_FILE, name, str(error)) from None
