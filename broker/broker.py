@@ -745,7 +745,7 @@ class Broker(ServingParts):
         return Page(body, content_type=content_type)
 
     def _tls_families(self) -> Iterator[Family]:
-        servers = [self.server]
+        servers = [self.server] if hasattr(self, "server") else []
         if self.name_service is not None:
             servers.append(self.name_service.server)
         return tls_families(self._ports.gate, {each.name: each.tls_count for each in servers})

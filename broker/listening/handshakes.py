@@ -128,11 +128,11 @@ class Handshakes:
 
 def reason_of(error: BaseException) -> str:
     """Why a handshake failed, with what to do where that is known."""
-    text = str(error) or type(error).__name__
+    text = f"{type(error).__name__} {error}"
     for mark, meaning in _MEANINGS.items():
         if mark in text:
             return meaning
-    return text
+    return str(error) or text
 
 
 _MEANINGS = {
@@ -142,5 +142,6 @@ _MEANINGS = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and one is required",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is of no CA in tlsTrustCertPath",
     "UNSUPPORTED_PROTOCOL": "the client speaks only TLS older than 1.2",
+    "ConnectionResetError": "the client went in the middle: it may not trust the certificate",
     "taking longer": "the client did not go on in time",
 }

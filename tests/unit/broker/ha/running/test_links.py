@@ -29,7 +29,7 @@ class Door:
 
     async def open(self) -> asyncio.Server:
         server = await self._links.listen("127.0.0.1", 0, self._made)
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.address = f"127.0.0.1:{server.port}"
         return server
 
     def _made(self, link: Link) -> None:
