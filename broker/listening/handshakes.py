@@ -59,6 +59,11 @@ class Handshakes:
         """How many wait or are under way."""
         return len(self._waiting) + len(self._under_way)
 
+    @property
+    def waiting(self) -> list[socket.socket]:
+        """The connections whose handshakes have not begun."""
+        return [handshake.connected for handshake in self._waiting]
+
     def begin(self, handshake: Handshake) -> None:
         """Make it, in this turn of the loop or a later one."""
         self._waiting.append(handshake)

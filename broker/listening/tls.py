@@ -179,8 +179,8 @@ def _unreadable(path: Path, error: OSError) -> str:
 def _pair_sentence(certificate: Path, key: Path, reason: str, password: str) -> str:
     if "KEY_VALUES_MISMATCH" in reason:
         return f"the key {key} is not that of the certificate {certificate}: name a pair"
-    if "BAD_DECRYPT" in reason or "bad password" in reason.lower() or "EMPTY" in reason.upper():
-        what = "opens it not" if password else "is needed"
+    if "ENCRYPTED" in key.read_text("ascii", "replace"):
+        what = "does not open it" if password else "is needed"
         return f"the key {key} is encrypted, and tlsKeyPassword {what}"
     return (
         f"the certificate {certificate} and the key {key} cannot be used ({reason}): both must be "

@@ -26,7 +26,13 @@ from rockhopper.broker.settings.setting_fields import (
     settings_of,
 )
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.settings.tls_config import SECRETS, TlsConfig, in_our_spelling
+from rockhopper.broker.settings.tls_config import (
+    SECRETS,
+    TLS_FILE,
+    TlsConfig,
+    in_our_spelling,
+    with_tls_file,
+)
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
@@ -69,7 +75,9 @@ _READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
 _LIVE_KEYS = frozenset(
     known.key for part in (LiveSettings, LiveStoreSettings) for _, known in settings_of(part)
 )
-_KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
+_KNOWN_KEYS = (
+    _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE, TLS_FILE} | WITHOUT_EFFECT | REFUSED.keys()
+)
 HIDDEN = "(set)"
 """Shown in place of what must not be seen."""
 # What this machine's clients read, see client/network/tls.py.
@@ -144,7 +152,7 @@ def load_config(
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
-    texts, _ = in_our_terms(_without_shorthand(texts))
+    texts, _ = in_our_terms(with_tls_file(_without_shorthand(texts)))
     store = StoreConfig(
         live=LiveStoreSettings(**parse_fields(LiveStoreSettings, texts)),
         **parse_fields(StoreConfig, texts),

@@ -154,19 +154,23 @@ _IMPLIED = frozenset({"tls.test.mode.enable", "tls.server.authClient"})
 
 
 def in_our_spelling(texts: Mapping[str, str]) -> dict[str, str]:
-    """*texts* with RocketMQ's keys for TLS, and those of its file, under ours; ours count before.
+    """*texts* with RocketMQ's keys for TLS under ours, which count before."""
+    full = {key: text for key, text in texts.items() if key not in _IMPLIED}
+    for key, ours in _SPELLINGS.items():
+        if key in full:
+            full.setdefault(ours, full.pop(key))
+    return full
+
+
+def with_tls_file(texts: Mapping[str, str]) -> dict[str, str]:
+    """*texts* with what the file has that they name; what they say themselves counts before.
 
     Raises:
         SettingError: the file cannot be read.
     """
-    full = {key: text for key, text in texts.items() if key not in _IMPLIED and key != TLS_FILE}
-    named = texts.get(TLS_FILE, "").strip()
-    others = _of_file(named) if named else {}
-    others |= {key: full.pop(key) for key in _SPELLINGS if key in full}
-    for key, text in others.items():
-        if key in _SPELLINGS:
-            full.setdefault(_SPELLINGS[key], text)
-    return full
+    full = dict(texts)
+    named = full.pop(TLS_FILE, "").strip()
+    return in_our_spelling(_of_file(named)) | full if named else full
 
 
 def _of_file(name: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from rockhopper.broker.ha.replica_set import Replica
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
 from rockhopper.broker.ha.wire import WireError
+from rockhopper.broker.listening.listener import Listener
 
 FACTS = SetFacts("DefaultCluster", "broker-a", 1 << 30, b"secret")
 HELLO = Hello(Replica(2, "s2"), "i2", 5, True, 70, 90, ())
@@ -27,7 +28,7 @@ class Door:
         self.results: asyncio.Queue[Hello | WireError] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self) -> asyncio.Server:
+    async def open(self) -> Listener:
         server = await self._links.listen("127.0.0.1", 0, self._made)
         self.address = f"127.0.0.1:{server.port}"
         return server
