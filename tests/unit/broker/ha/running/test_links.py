@@ -1,6 +1,7 @@
 """Who is let in on the HA port, and what the others are told."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -50,7 +51,7 @@ class Door:
 @asynccontextmanager
 async def a_door(facts: SetFacts = FACTS) -> AsyncIterator[Door]:
     door = Door(facts)
-    async with await door.open():
+    with contextlib.closing(await door.open()):
         yield door
 
 
