@@ -8,7 +8,7 @@ from rockhopper.broker.listening.development_certificate import development_file
 from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.listening.tls import Tls, TlsFiles
-from rockhopper.broker.settings.tls_config import TlsConfig
+from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 
 DEVELOPMENT_DIRECTORY = "tls"
 """Below <store>/config."""
@@ -41,3 +41,15 @@ def gate_of(config: TlsConfig, directory: Path, names: Iterable[str] = ()) -> Ga
         return OPEN if proxy is None else Gate(None, proxy)
     tls = Tls(files_of(config, directory, names), is_enforced=config.is_enforced)
     return Gate(tls, proxy)
+
+
+def gate_with_tls(
+    gate: Gate, config: TlsConfig, directory: Path, names: Iterable[str] = ()
+) -> Gate:
+    """*gate*, with TLS unless the settings disable it: for clients that speak it by default.
+
+    Raises TlsError, OSError.
+    """
+    if gate.tls is not None or config.mode is TlsMode.DISABLED:
+        return gate
+    return Gate(Tls(files_of(config, directory, names)), gate.proxy)

@@ -7,8 +7,8 @@ go to those who came last, so that a flood that keeps coming, or one that is the
 up neither all that came before nor all that come after.
 
 Those under way that stand still cost nothing but what they hold. Were all of them to go on in the
-same turn, at 0.05 ms each, that would be a flood as well: beyond so many of them those that take
-over a second are ended, and the rest wait for the others.
+same turn, at 0.055 ms each, that would be a flood as well: beyond so many of them those that take
+over half a second are ended, and the rest wait for the others.
 """
 
 import asyncio
@@ -25,10 +25,11 @@ from rockhopper.broker.listening.failures import Failures
 log = structlog.get_logger("broker.tls")
 
 BEGUN_PER_TURN = 4
-UNDER_WAY_MAX = 512
+UNDER_WAY_MAX = 320
 # Of more, those are ended that have not gone on for so long.
-PATIENCE_S = 1.0
+PATIENCE_S = 0.5
 LOOK_AGAIN_S = 0.05
+ENDED_PER_LOOK = 32
 HANDSHAKE_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 2.0
 
@@ -105,7 +106,7 @@ class Handshakes:
             loop.call_later(LOOK_AGAIN_S, self._begin_some)
 
     def _end_those_before(self, time_s: float) -> None:
-        for task, (_, begun_at_s) in list(self._under_way.items()):
+        for task, (_, begun_at_s) in list(self._under_way.items())[:ENDED_PER_LOOK]:
             if begun_at_s > time_s:
                 return
             task.cancel()

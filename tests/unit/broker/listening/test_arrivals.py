@@ -101,4 +101,5 @@ async def test_who_may_not_announce_is_taken_at_its_word() -> None:
     rig.peer.send(b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n")
     rig.arrival.look()
     assert await rig.ends() is False
+    assert rig.left().startswith(b"PROXY")
     assert rig.arrival.address is None

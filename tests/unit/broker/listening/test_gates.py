@@ -3,7 +3,7 @@
 import ipaddress
 from pathlib import Path
 
-from rockhopper.broker.listening.gates import gate_of
+from rockhopper.broker.listening.gates import gate_of, gate_with_tls
 from rockhopper.broker.listening.listener import OPEN
 from rockhopper.broker.settings.tls_config import ClientAuth, TlsConfig, TlsMode
 from tests.support.certificates import Authority
@@ -43,3 +43,11 @@ def test_a_proxy_is_trusted_without_tls_as_well(tmp_path: Path) -> None:
     assert gate.tls is None
     assert gate.proxy is not None
     assert gate.proxy.trusts("10.1.1.1")
+
+
+def test_clients_that_speak_tls_by_default_find_it_unless_it_is_disabled(tmp_path: Path) -> None:
+    made = gate_with_tls(OPEN, TlsConfig(), tmp_path)
+    assert made.tls is not None
+    assert not made.tls.is_enforced
+    assert gate_with_tls(made, TlsConfig(), tmp_path) is made
+    assert gate_with_tls(OPEN, TlsConfig(mode=TlsMode.DISABLED), tmp_path) is OPEN
