@@ -144,6 +144,41 @@ async def test_silent_ones_and_half_handshakes_hold_up_nobody(
     assert opened.arriving == 0
 
 
+def hello() -> bytes:
+    """The first record of a handshake."""
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(
+        ssl.MemoryBIO(), outgoing, server_hostname="localhost"
+    )
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+async def test_who_is_there_is_answered_while_nearly_all_of_a_flood_of_handshakes_waits(
+    listen: Listen, authority: Authority, trusting: ssl.SSLContext
+) -> None:
+    gate, first = gate_of(authority), hello()
+    assert gate.tls is not None
+    handshakes = gate.tls.handshakes
+    port = (await listen(gate)).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+    flood = [socket.create_connection(("127.0.0.1", port)) for _ in range(500)]
+    for each in flood:
+        each.send(first)
+    async with asyncio.timeout(HANG_S):
+        for _ in range(5):
+            writer.write(b"hi")
+            assert await reader.readline() == b"hi True\n"
+            assert await reader.readline() == b"None\n"
+    assert handshakes.count - len(handshakes.waiting) < 250
+    assert handshakes.failures.count == 0
+    writer.transport.abort()
+    for each in flood:
+        each.close()
+    await until(lambda: handshakes.count == 0)
+
+
 async def test_one_turn_accepts_only_so_many(
     listen: Listen, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
