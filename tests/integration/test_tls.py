@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.broker import Broker
 from rockhopper.client import Admin, BrokerUnreachableError, Message, Producer, TlsOptions
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.protocol.addresses import split_address
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
+from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
+from tests.support.turns import until
 
 FREE = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "0")
 FLOOD = 500
@@ -153,3 +156,19 @@ async def test_floods_of_silence_and_half_handshakes_hold_up_nobody(
                 await send(daemon.nameserver, False)
         for each in flood:
             each.close()
+
+
+async def test_a_follower_copies_over_tls(authority: Authority) -> None:
+    pair = authority.issue()
+    sealed = {
+        "tlsServerMode": "enforcing",
+        "tlsCertPath": str(pair.certificate),
+        "tlsKeyPath": str(pair.key),
+    }
+    master = {"haMode": "classic", "haListenPort": str(free_port())}
+    async with Broker.temporary(sealed | master) as leading:
+        await send(leading.nameserver, TlsOptions(authority.ca))
+        end = leading.store.max_commit_log_offset
+        assert end > 0
+        async with Broker.temporary(sealed | {"followMaster": leading.address}) as following:
+            await until(lambda: following.store.max_commit_log_offset == end)
