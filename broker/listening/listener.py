@@ -16,7 +16,6 @@ However many come at once, one turn of the loop accepts and begins only a few of
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +37,6 @@ log = structlog.get_logger("broker.listener")
 BACKLOG = 1024
 ACCEPTED_PER_TURN = 32
 ACCEPT_AGAIN_S = 1.0
-_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Factory = Callable[[Caller], asyncio.BaseProtocol]
 """Makes the protocol of a connection."""
@@ -154,8 +152,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _SHORTAGES:
-                    raise
+                # Above all that no descriptor is free.
                 self._pause(error)
                 return
             self._take(connected, name)

@@ -1,4 +1,4 @@
-"""TLS with the real daemon: one port for both ways, certificates that change, and floods."""
+"""TLS with the real daemon: one port for both ways, certificates that change, floods, proxies."""
 
 import asyncio
 import os
@@ -11,10 +11,12 @@ from rockhopper.broker.broker import Broker
 from rockhopper.client import Admin, BrokerUnreachableError, Message, Producer, TlsOptions
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.protocol.addresses import split_address
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
+from tests.support.raw_peer import RawPeer
 from tests.support.turns import until
 
 FREE = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "0")
@@ -172,3 +174,15 @@ async def test_a_follower_copies_over_tls(authority: Authority) -> None:
         assert end > 0
         async with Broker.temporary(sealed | {"followMaster": leading.address}) as following:
             await until(lambda: following.store.max_commit_log_offset == end)
+
+
+async def test_who_a_balancer_announces_is_no_administrator_of_this_host() -> None:
+    header = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
+    balanced = {"proxyProtocol": "true", "proxyProtocolFrom": "127.0.0.1"}
+    async with Broker.temporary(balanced) as broker, RawPeer(broker.address) as peer:
+        peer.send(header)
+        assert (await peer.ask(RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
+        (connection,) = broker.server.connections
+        assert (connection.peer, connection.principal.host) == ("192.0.2.7:56324", "192.0.2.7")
+        async with RawPeer(broker.address) as direct:
+            assert (await direct.ask(RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.SUCCESS
