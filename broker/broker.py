@@ -786,10 +786,12 @@ class Broker(ServingParts):
         return Page(body, content_type=content_type)
 
     def _tls_families(self) -> Iterator[Family]:
-        servers = [self.server] if hasattr(self, "server") else []
+        counts = {self.server.name: self.server.tls_count} if hasattr(self, "server") else {}
         if self.name_service is not None:
-            servers.append(self.name_service.server)
-        return tls_families(self._ports.gate, {each.name: each.tls_count for each in servers})
+            counts[self.name_service.server.name] = self.name_service.server.tls_count
+        if self.grpc is not None:
+            counts[self.grpc.server.name] = self.grpc.server.tls_count
+        return tls_families(self._ports.gate, counts)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by port."""

@@ -46,7 +46,8 @@ async def test_a_client_has_an_id(client: GrpcClient, rpc: Any, text: str) -> No
 
 async def test_who_waits_learns_once_that_the_call_is_over(client: GrpcClient, rpc: Any) -> None:
     call = call_with(client, rpc)
-    waiting, told = call.waiting(), []
+    told: list[object] = []
+    waiting = call.waiting()
     waiting.on_close.append(told.append)
     assert call.waiting() is waiting
     call.over()

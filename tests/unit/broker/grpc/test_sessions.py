@@ -53,7 +53,7 @@ async def test_the_clients_of_a_user_can_be_let_go(
 ) -> None:
     alices = sessions.open(call_of(served, client, "c1", user="alice"))
     bobs = sessions.open(call_of(served, client, "c2", user="bob"))
-    gone = []
+    gone: list[object] = []
     alices.on_close.append(gone.append)
     sessions.end_user("alice")
     assert gone == [alices]
