@@ -40,6 +40,11 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
+def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
+    """What stands in front of a payload of *size* bytes."""
+    return _put_head(size >> 16, size & 0xFFFF, kind, flags, stream_id)
+
+
 def frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
     """A whole frame."""
     return head(len(payload), kind, flags, stream_id) + payload
