@@ -164,6 +164,7 @@ class GrpcConnection(asyncio.Protocol):
             self._take(backlog.popleft())
             if backlog and self.loop.time() > stop_s:
                 break
+        self.server.service.settle()
         self._is_serving = False
         self._flush()
         self._read_on()
