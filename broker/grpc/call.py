@@ -55,6 +55,7 @@ class Call:
         "on_lost",
         "principal",
         "reader",
+        "requests",
         "rpc",
         "started_s",
         "stream_id",
@@ -76,6 +77,8 @@ class Call:
         nothing."""
         self.principal: Principal = connection.principal
         self.reader = reader
+        self.requests = 0
+        """How many messages the client has sent."""
         self.started_s = connection.loop.time()
         self.is_over = False
         self.on_lost: Callable[[int], None] | None = None

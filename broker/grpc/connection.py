@@ -46,13 +46,15 @@ IDLE_TIMEOUT_S = 120.0
 STANDSTILL_TIMEOUT_S = 30.0
 
 _CONTENT = ("content-type", "application/grpc")
+_CONTENT_TYPES = ("application/grpc+proto", "application/grpc;")
 _HEAD = encode_fields([(":status", "200"), _CONTENT])
 _WELL = encode_fields([("grpc-status", "0")])
-_NO_GRPC = encode_fields([(":status", "415"), ("content-length", "0")])
-_NO_POST = encode_fields([(":status", "405"), ("content-length", "0")])
+_WHAT_THIS_IS = b"This is Rockhopper's port for RocketMQ 5 clients. It speaks gRPC over HTTP/2.\n"
+_NO_GRPC = encode_fields([(":status", "415"), ("content-type", "text/plain")])
+_END = b""
 _NO_HTTP_2 = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This is a gRPC port of Rockhopper, for RocketMQ 5 clients. It speaks HTTP/2.\n"
+    + _WHAT_THIS_IS
 )
 # Set by proxies in front of a service of RocketMQ's; here they would be a client's own word.
 _NOT_TO_BE_SAID = ("rpc-remote-address", "rpc-local-address", "x-mq-authorization-ak")
@@ -179,13 +181,11 @@ class GrpcConnection(asyncio.Protocol):
         self.has_asked = True
         self.last_call_s = self.loop.time()
         content = fields.get("content-type", "")
-        if content != "application/grpc" and not content.startswith(
-            ("application/grpc+proto", "application/grpc;")
-        ):
-            self._http2.end(stream_id, _NO_GRPC)
-            return
-        if fields[":method"] != "POST":
-            self._http2.end(stream_id, _NO_POST)
+        is_grpc = content == "application/grpc" or content.startswith(_CONTENT_TYPES)
+        if not is_grpc or fields[":method"] != "POST":
+            self._http2.headers(stream_id, _NO_GRPC)
+            self._http2.data(stream_id, _WHAT_THIS_IS)
+            self._http2.end(stream_id, _END)
             return
         rpc = self.server.service.find(fields[":path"])
         if rpc is None:
@@ -207,8 +207,10 @@ class GrpcConnection(asyncio.Protocol):
             messages = call.reader.feed(data)
             if is_end and call.reader.is_inside:
                 raise FramingError(GrpcStatus.INTERNAL, "a message is cut off")
-            is_one = not call.rpc.method.streams_requests
-            if is_one and (messages or is_end) and len(messages) != 1:
+            call.requests += len(messages)
+            if not call.rpc.method.streams_requests and (
+                call.requests > 1 or (is_end and not call.requests)
+            ):
                 raise FramingError(GrpcStatus.INTERNAL, "one message is to be sent")
             requests = [call.rpc.method.request.FromString(message) for message in messages]
         except FramingError as error:

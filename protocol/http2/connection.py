@@ -405,7 +405,7 @@ class Http2Connection:
         return not self._send_some(stream)
 
     def end(self, stream_id: int, trailers: bytes) -> None:
-        """End an answer with a block of trailers, behind what waits."""
+        """End an answer with a block of trailers, which may be empty, behind what waits."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return
@@ -458,8 +458,11 @@ class Http2Connection:
 
     def _finish(self, stream: Stream) -> None:
         assert stream.trailers is not None
-        flags = frames.FLAG_END_HEADERS | frames.FLAG_END_STREAM
-        self._out.append(frame(FrameType.HEADERS, flags, stream.id, stream.trailers))
+        if stream.trailers:
+            flags = frames.FLAG_END_HEADERS | frames.FLAG_END_STREAM
+            self._out.append(frame(FrameType.HEADERS, flags, stream.id, stream.trailers))
+        else:
+            self._out.append(frame(FrameType.DATA, frames.FLAG_END_STREAM, stream.id))
         if not stream.is_heard:
             # The peer need not send the rest.
             self._out.append(frames.reset(stream.id, ErrorCode.NO_ERROR))
