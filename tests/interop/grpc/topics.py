@@ -21,6 +21,8 @@ TYPES = {
 }
 """Message type by scenario."""
 
+REGISTER_TIMEOUT_S = 60.0
+
 RETRY_SOON = {
     "type": "CUSTOMIZED",
     "customizedRetryPolicy": {"next": [1000, 1000, 1000]},
@@ -44,9 +46,8 @@ def make(nameserver: str, clients: Iterable[str], scenarios: Iterable[str] = TYP
 
 
 async def _make(nameserver: str, clients: list[str], scenarios: list[str]) -> None:
+    await until_registered(nameserver)
     async with Admin(nameserver) as admin:
-        while not await _has_masters(admin):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
         for client in clients:
             for scenario in scenarios:
                 await make_topic(admin, topic_of(client, scenario), TYPES[scenario])
@@ -58,8 +59,14 @@ async def _make(nameserver: str, clients: list[str], scenarios: list[str]) -> No
                 )
 
 
+async def until_registered(nameserver: str) -> None:
+    """Wait for the broker at its name service; Apache's gets there some time after it is ready."""
+    async with Admin(nameserver) as admin, asyncio.timeout(REGISTER_TIMEOUT_S):
+        while not await _has_masters(admin):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.1)
+
+
 async def _has_masters(admin: Admin) -> bool:
-    """Whether the broker has registered: Apache's does so some time after it is ready."""
     try:
         return bool(await admin.masters())
     except ClientError:
