@@ -1,21 +1,66 @@
 """Call: one RPC of a client, from its header fields to its trailers."""
 
+import asyncio
 import re
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, Protocol
 
+from rockhopper.broker.access.access import Action, Resource
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.grpc.statuses import StatusError, status_of
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
-
-if TYPE_CHECKING:
-    from rockhopper.broker.grpc.connection import GrpcConnection
-    from rockhopper.broker.grpc.service import Rpc
+from rockhopper.protocol.grpc_v2.messages import Method
 
 _timeout_of = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 CLIENT_ID_LENGTH_MAX = 1024
+
+
+Demands = Iterable[tuple[tuple[Action, ...], Resource]]
+"""What must be allowed, all of it; of the actions of each any one is enough."""
+
+
+class Rpc(NamedTuple):
+    """What serves an RPC, and what its caller must be allowed."""
+
+    method: Method
+    serve: Callable[["Call", Any], Any]
+    """Serves a request of a call: returns the reply, or None when it comes later or was written."""
+    demands: Callable[[Any], Demands]
+    """Of a request."""
+
+
+class Line(Protocol):
+    """The connection that a call came by."""
+
+    loop: asyncio.AbstractEventLoop
+    principal: Principal
+    peer_host: str
+    local_host: str
+    born_host: bytes
+
+    @property
+    def peer(self) -> str:
+        """The client's address as text."""
+
+    def answer(self, stream_id: int, data: bytes) -> None:
+        """Send a whole answer of one message."""
+
+    def begin(self, stream_id: int) -> None:
+        """Begin an answer; a second time it is none."""
+
+    def data(self, stream_id: int, data: bytes) -> None:
+        """Send one message of an answer that has begun."""
+
+    def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
+        """End an answer that has begun."""
+
+    def fail(self, call: "Call", code: GrpcStatus, text: str) -> None:
+        """End a call with a status of gRPC's own."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own."""
 
 
 class Waiting:
@@ -63,9 +108,9 @@ class Call:
 
     def __init__(
         self,
-        connection: "GrpcConnection",
+        connection: Line,
         stream_id: int,
-        rpc: "Rpc",
+        rpc: Rpc,
         fields: dict[str, str],
         reader: MessageReader,
     ) -> None:
@@ -109,7 +154,7 @@ class Call:
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Serve the rest of the request by *work*, which replies; its errors are the reply."""
-        self.connection.server.run(self._finish(work))
+        self.connection.run(self._finish(work))
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -13,12 +13,14 @@ goes on in the next turn of the loop.
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from collections.abc import Coroutine
+from typing import Any, Protocol, cast
 
 import structlog
 
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call
+from rockhopper.broker.grpc.service import GrpcService
 from rockhopper.broker.remoting.server import socket_address
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
@@ -31,9 +33,6 @@ from rockhopper.protocol.http2.connection import (
     Received,
 )
 from rockhopper.protocol.http2.hpack import Fields, encode_fields
-
-if TYPE_CHECKING:
-    from rockhopper.broker.grpc.server import GrpcServer
 
 log = structlog.get_logger("broker.grpc")
 
@@ -60,10 +59,26 @@ _NO_HTTP_2 = (
 _NOT_TO_BE_SAID = ("rpc-remote-address", "rpc-local-address", "x-mq-authorization-ak")
 
 
+class Port(Protocol):
+    """The server that a connection belongs to."""
+
+    service: GrpcService
+    request_size_bytes_max: int
+
+    def admit(self, connection: "GrpcConnection") -> bool:
+        """Count a new connection in; False when there are too many."""
+
+    def forget(self, connection: "GrpcConnection") -> None:
+        """Count a closed connection out."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own, until the server closes."""
+
+
 class GrpcConnection(asyncio.Protocol):
     """One connection. All methods belong to the event loop's thread."""
 
-    def __init__(self, server: "GrpcServer") -> None:
+    def __init__(self, server: Port) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
         self._http2 = Http2Connection(self.loop.time)
@@ -239,6 +254,10 @@ class GrpcConnection(asyncio.Protocol):
     def _fail(self, stream_id: int, code: GrpcStatus, text: str) -> None:
         fields: Fields = [(":status", "200"), _CONTENT, *_status_fields(code, text)]
         self._http2.end(stream_id, encode_fields(fields))
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own."""
+        self.server.run(work)
 
     # What calls say
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.assembly.parts import ServingParts
@@ -16,7 +15,7 @@ from rockhopper.broker.grpc.activities.settling import Settling
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.handles import Handles
 from rockhopper.broker.grpc.server import GrpcServer
-from rockhopper.broker.grpc.service import Demands, GrpcService, Serve
+from rockhopper.broker.grpc.service import GrpcService, Served
 from rockhopper.broker.grpc.sessions import Sessions
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.broker.processors.pop_checks import PopChecks
@@ -105,7 +104,7 @@ def _table(
     receiving: Receiving,
     settling: Settling,
     pulling: Pulling,
-) -> dict[str, tuple[Serve, Callable[..., Demands]]]:
+) -> dict[str, Served]:
     return {
         "QueryRoute": (routes.query_route, needs.of_route),
         "QueryAssignment": (routes.query_assignment, needs.of_consuming),

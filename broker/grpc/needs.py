@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rockhopper.broker.access.access import Action, Kind, Resource
+from rockhopper.broker.grpc.call import Demands
 from rockhopper.broker.grpc.resources import full_name
-from rockhopper.broker.grpc.service import Demands
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 
 _PUB, _SUB, _ANY = (Action.PUB,), (Action.SUB,), (Action.PUB, Action.SUB)

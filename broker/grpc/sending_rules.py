@@ -15,6 +15,14 @@ import unicodedata
 from typing import Any
 
 from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.broker.tables.topic_attributes import (
+    MESSAGE_TYPE_DELAY,
+    MESSAGE_TYPE_FIFO,
+    MESSAGE_TYPE_MIXED,
+    MESSAGE_TYPE_NORMAL,
+    MESSAGE_TYPE_PRIORITY,
+    MESSAGE_TYPE_TRANSACTION,
+)
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import MessageType
 from rockhopper.protocol.properties import (
@@ -41,12 +49,12 @@ _DELAYING = (
     PROPERTY_TIMER_DELAY_MS,
 )
 _TYPE_NAMES = {
-    MessageType.NORMAL: "NORMAL",
-    MessageType.FIFO: "FIFO",
-    MessageType.DELAY: "DELAY",
-    MessageType.TRANSACTION: "TRANSACTION",
+    MessageType.NORMAL: MESSAGE_TYPE_NORMAL,
+    MessageType.FIFO: MESSAGE_TYPE_FIFO,
+    MessageType.DELAY: MESSAGE_TYPE_DELAY,
+    MessageType.TRANSACTION: MESSAGE_TYPE_TRANSACTION,
     MessageType.LITE: "LITE",
-    MessageType.PRIORITY: "PRIORITY",
+    MessageType.PRIORITY: MESSAGE_TYPE_PRIORITY,
 }
 _TYPES = {name: number for number, name in _TYPE_NAMES.items()}
 _MIXED = [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]
@@ -69,9 +77,9 @@ def type_of(properties: dict[str, str]) -> int:
 
 def accepted_types(declared: str | None) -> list[int]:
     """What a topic takes, by its attribute message.type; without one NORMAL."""
-    if declared == "MIXED":
+    if declared == MESSAGE_TYPE_MIXED:
         return list(_MIXED)
-    number = _TYPES.get(declared or "NORMAL")
+    number = _TYPES.get(declared or MESSAGE_TYPE_NORMAL)
     return [] if number is None else [number]
 
 

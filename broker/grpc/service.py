@@ -6,29 +6,17 @@ the activity                          replies at once or later
 errors                                the status of the reply
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from rockhopper.broker.access.access import Access, Action, Resource
-from rockhopper.broker.grpc.call import Call
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.protocol.grpc_v2.codes import Code
-from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE, Method
+from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 
-Serve = Callable[[Call, Any], Any]
-"""Serves a request of a call: returns the reply, or None when it comes later or was written."""
-
-Demands = Iterable[tuple[tuple[Action, ...], Resource]]
-"""What must be allowed, all of it; of the actions of each any one is enough."""
-
-
-class Rpc(NamedTuple):
-    """What serves an RPC, and what its caller must be allowed."""
-
-    method: Method
-    serve: Serve
-    demands: Callable[[Any], Demands]
-    """Of a request. Raises StatusError for one that names nothing."""
+Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
+"""What serves an RPC, and what must be allowed; see Rpc."""
 
 
 class GrpcService:
@@ -36,7 +24,7 @@ class GrpcService:
 
     def __init__(
         self,
-        rpcs: dict[str, tuple[Serve, Callable[[Any], Demands]]],
+        rpcs: Mapping[str, Served],
         access: Access,
         on_opened: Callable[[Call], None],
         on_heard: Callable[[Call], None],

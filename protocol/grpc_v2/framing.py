@@ -86,4 +86,6 @@ class MessageReader:
                 GrpcStatus.RESOURCE_EXHAUSTED,
                 f"a request of more than {self._size_bytes_max} bytes, when inflated",
             )
+        if not inflater.eof:
+            raise FramingError(GrpcStatus.INTERNAL, "a message is no gzip: it is cut off")
         return inflated

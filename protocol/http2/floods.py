@@ -16,10 +16,12 @@ class Allowance:
         self._what = what
         self._most = self._left = float(most)
         self._per_second = per_second
-        self._seen_s = 0.0
+        self._seen_s: float | None = None
 
     def spend(self, now_s: float) -> None:
         """Count one more. Raises Http2Error when there were too many."""
+        if self._seen_s is None:
+            self._seen_s = now_s
         if self._left < 1:
             passed_s = max(now_s - self._seen_s, 0.0)
             self._left = min(self._left + passed_s * self._per_second, self._most)

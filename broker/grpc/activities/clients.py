@@ -7,9 +7,9 @@ wants it to be. Heartbeats, each 10 s, say that it is still there.
 from typing import Any
 
 from rockhopper.broker.access.errors import SubscriptionNotParsed
-from rockhopper.broker.grpc.backoff import consumer_policy, producer_policy
+from rockhopper.broker.grpc.activities.backoff import consumer_policy, producer_policy
+from rockhopper.broker.grpc.activities.client_properties import check_client_properties
 from rockhopper.broker.grpc.call import Call
-from rockhopper.broker.grpc.client_properties import check_client_properties
 from rockhopper.broker.grpc.resources import full_name, group_of, topic_of
 from rockhopper.broker.grpc.sessions import Session, Sessions
 from rockhopper.broker.grpc.statuses import OK, StatusError, status_of

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rockhopper.broker.access.errors import TopicNotFound
+from rockhopper.broker.grpc.activities.consistent_hash import consistent_hash
 from rockhopper.broker.grpc.call import Call
-from rockhopper.broker.grpc.consistent_hash import consistent_hash
 from rockhopper.broker.grpc.converting import SendLimits, checked_properties, send_of
 from rockhopper.broker.grpc.resources import full_name, sendable_topic_of
 from rockhopper.broker.grpc.sending_rules import check_type, type_of
