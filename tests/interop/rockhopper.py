@@ -72,7 +72,8 @@ def start(
     command = [sys.executable, "-m", "rockhopper.broker", "-c", str(conf)]
     process = LineProcess(command, directory / "broker.log", cwd=ROOT)
     try:
-        wait_for_port(process, broker_port, start_timeout_s)
+        for port in (broker_port, int(lines.get("grpcPort", broker_port))):
+            wait_for_port(process, port, start_timeout_s)
     except ProcessError:
         process.kill()
         raise

@@ -60,5 +60,5 @@ async def test_what_grpc_gives_up_is_a_dead_letter_of_remoting(
 ) -> None:
     await asyncio.to_thread(_begin, programs, "push", "push", 2)
     group = topics.group_of(CLIENT, "push")
-    while await asyncio.to_thread(topics.dead_letters, endpoint.nameserver, group) != 1:
+    while await asyncio.to_thread(topics.dead_letters, endpoint.nameserver, group) != 1:  # noqa: ASYNC110 - it tells nobody
         await asyncio.sleep(0.1)
