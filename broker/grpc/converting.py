@@ -74,7 +74,7 @@ def checked_properties(
     if system.tag:
         properties[PROPERTY_TAGS] = system.tag
     if system.keys:
-        properties[PROPERTY_KEYS] = " ".join(system.keys)
+        properties[PROPERTY_KEYS] = " ".join(filter(None, system.keys))
     if system.message_group:
         properties[PROPERTY_SHARDING_KEY] = system.message_group
     if system.HasField("delivery_timestamp"):
@@ -86,6 +86,8 @@ def checked_properties(
             properties[PROPERTY_CHECK_IMMUNITY_TIME] = str(seconds)
     if system.HasField("priority"):
         properties[PROPERTY_PRIORITY] = str(system.priority)
+    if system.HasField("lite_topic"):
+        properties[PROPERTY_LITE_TOPIC] = system.lite_topic
     if system.trace_context:
         properties[PROPERTY_TRACE_CONTEXT] = system.trace_context
     properties[PROPERTY_BORN_HOST] = system.born_host or born_host

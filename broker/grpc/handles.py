@@ -97,7 +97,7 @@ class Handles:
         renewed = self._renewed[received.key] = mine[received.key] = _Renewed(received)
         self._schedule(renewed)
 
-    def settle(self, text: str, group: str, topic: str) -> InFlight:
+    def settle(self, text: str, group: str, topic: str, *, may_be_late: bool = False) -> InFlight:
         """What a client's handle means, which it now says something about: it is renewed no more.
 
         Raises:
@@ -118,7 +118,7 @@ class Handles:
         if renewed is not None and renewed.first_pop_ms == handle.pop_ms:
             self._forget(meant.key)
             meant = InFlight(group, meant.topic, renewed.handle)
-        if meant.handle.visible_ms <= self._now_ms():
+        if meant.handle.visible_ms <= self._now_ms() and not may_be_late:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
                 "the handle has expired: the message is delivered again",
@@ -144,8 +144,19 @@ class Handles:
         return handle._replace(pop_ms=changed[0], invisible_ms=changed[1])
 
     def ack(self, meant: InFlight) -> None:
-        """The message is consumed. Raises OSError: nothing is settled."""
+        """The message is consumed.
+
+        Raises:
+            Refusal: the group has received nothing of the queue, or nothing like it.
+            OSError: nothing is settled.
+        """
         handle = meant.handle
+        if self._pop.lanes.get(meant.group, meant.topic, handle.queue_id) is None:
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"the group {meant.group} has received nothing of queue {handle.queue_id} of "
+                f"{meant.topic}",
+            )
         self._pop.ack(
             meant.group, meant.topic, handle.queue_id, [handle.queue_offset], meant.info()
         )

@@ -130,14 +130,15 @@ def check_properties(user: dict[str, str], system: Any) -> None:
 
 
 def _check_labels(system: Any) -> None:
-    if system.HasField("tag"):
+    # RocketMQ takes what is there and empty for not there.
+    if system.tag:
         if not system.tag.strip() or "|" in system.tag:
             raise StatusError(
                 Code.ILLEGAL_MESSAGE_TAG, f"{system.tag[:100]!r} is no tag: it is blank, or has a |"
             )
         _check_text(system.tag, Code.ILLEGAL_MESSAGE_TAG, "the tag")
     for key in system.keys:
-        if not key.strip():
+        if key and not key.strip():
             raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
         _check_text(key, Code.ILLEGAL_MESSAGE_KEY, "a key")
     if not system.message_id.strip():

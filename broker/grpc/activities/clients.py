@@ -78,6 +78,9 @@ class Clients:
             self._take(call, command)
         except Exception as error:
             told = status_of(error)
+            if told.code == Code.CLIENT_ID_REQUIRED:
+                call.write(TelemetryCommand(status=told))
+                return
             is_clients = Code.BAD_REQUEST <= told.code < Code.INTERNAL_ERROR
             code = GrpcStatus.INVALID_ARGUMENT if is_clients else GrpcStatus.INTERNAL
             call.connection.fail(call, code, told.message)

@@ -1,7 +1,9 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
+import contextlib
 from typing import Any
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.handles import Handles
 from rockhopper.broker.grpc.resources import group_of, topic_of
@@ -56,10 +58,10 @@ class Settling:
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
         invisible_ms = int(request.invisible_duration.ToMilliseconds())
-        if not 0 < invisible_ms <= INVISIBLE_MS_MAX:
+        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
             raise StatusError(
                 Code.ILLEGAL_INVISIBLE_TIME,
-                f"invisible for {invisible_ms} ms; 1 to {INVISIBLE_MS_MAX} are allowed",
+                f"invisible for {invisible_ms} ms; 0 to {INVISIBLE_MS_MAX} are allowed",
             )
         meant = self._handles.settle(request.receipt_handle, group, topic)
         handle = self._handles.change(meant, invisible_ms)
@@ -72,10 +74,13 @@ class Settling:
         return _ChangeReply(status=OK, receipt_handle=str(handle))
 
     def forward(self, call: Call, request: Any) -> Any:
-        """ForwardMessageToDeadLetterQueue: a message is given up; its consumer goes on."""
+        """ForwardMessageToDeadLetterQueue: a message is given up; its consumer goes on.
+
+        Also when its handle has expired, as in RocketMQ: consumers in order ask until they may.
+        """
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
-        meant = self._handles.settle(request.receipt_handle, group, topic)
+        meant = self._handles.settle(request.receipt_handle, group, topic, may_be_late=True)
         if meant.handle.log_offset < 0:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE, "the handle does not say where the message is"
@@ -88,12 +93,10 @@ class Settling:
             if error is not None:
                 call.reply(_ForwardReply(status=unconfirmed_status(error)))
                 return
-            try:
+            # One that has come back by now is delivered once more, beside the dead letter.
+            with contextlib.suppress(Refusal):
                 self._handles.ack(meant)
-            except Exception as failure:
-                call.refuse(failure)
-            else:
-                call.reply(_ForwardReply(status=OK))
+            call.reply(_ForwardReply(status=OK))
 
         if end_offset <= self._store.safe_offset:
             release(None)

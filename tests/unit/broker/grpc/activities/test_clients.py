@@ -85,6 +85,14 @@ async def test_wrong_settings_end_the_stream(client: GrpcClient, change: Any) ->
     assert telemetry.fields["grpc-message"]
 
 
+async def test_a_client_without_an_id_is_told_and_may_go_on(client: GrpcClient) -> None:
+    stream_id, telemetry = client.begin("Telemetry", client_id=None)
+    client.send(stream_id, settings_of_producer("t"))
+    (told_it,) = await telemetry.until(1)
+    assert told_it.status.code == Code.CLIENT_ID_REQUIRED
+    assert not telemetry.is_ended
+
+
 async def test_a_heartbeat_before_settings_asks_for_them(client: GrpcClient) -> None:
     reply = await client.ask("Heartbeat", request("Heartbeat", group="g", client_type=3))
     assert reply.status.code == Code.UNRECOGNIZED_CLIENT_TYPE

@@ -75,6 +75,7 @@ async def test_each_of_several_messages_has_its_own_result(
         (sending("%RETRY%g"), Code.ILLEGAL_TOPIC),
         (sending("t", b""), Code.MESSAGE_BODY_EMPTY),
         (sending("t", message_group="g"), Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        (sending("t", lite_topic="x"), Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         (sending("fifo"), Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     ],
 )

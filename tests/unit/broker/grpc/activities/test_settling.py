@@ -104,11 +104,44 @@ async def test_a_changed_message_has_another_handle(
     acked = await client.ask("AckMessage", acknowledging(reply.receipt_handle))
     assert acked.status.code == Code.OK
     assert lag_of(served) == 0
-    for invisible_ms in (0, 43_200_001):
-        refused = await client.ask(
-            "ChangeInvisibleDuration", changing(reply.receipt_handle, invisible_ms)
-        )
-        assert refused.status.code == Code.ILLEGAL_INVISIBLE_TIME
+    too_long = changing(reply.receipt_handle, 43_200_001)
+    refused = await client.ask("ChangeInvisibleDuration", too_long)
+    assert refused.status.code == Code.ILLEGAL_INVISIBLE_TIME
+
+
+async def test_a_message_that_is_not_wanted_now_is_visible_at_once(
+    served: GrpcBroker, client: GrpcClient, clock: Clock
+) -> None:
+    made = request(
+        "ChangeInvisibleDuration",
+        topic="t",
+        group="g",
+        receipt_handle=await handle_of(served, client),
+    )
+    assert (await client.ask("ChangeInvisibleDuration", made)).status.code == Code.OK
+    lane = served.pop.lanes.get("g", "t", 0)
+    assert lane is not None
+    assert lane.entries[0].visible_ms <= clock() + 1
+
+
+async def test_a_handle_of_another_topic_settles_nothing(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    handle = await handle_of(served, client)
+    reply = await client.ask("AckMessage", acknowledging(handle, topic="fifo"))
+    assert reply.entries[0].status.code == Code.INVALID_RECEIPT_HANDLE
+    assert lag_of(served) == 1
+
+
+async def test_a_message_may_be_given_up_late(
+    served: GrpcBroker, client: GrpcClient, clock: Clock
+) -> None:
+    handle = await handle_of(served, client)
+    clock.advance(30_000)
+    made = request("ForwardMessageToDeadLetterQueue", topic="t", group="g", receipt_handle=handle)
+    reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
+    assert reply.status.code == Code.OK
+    assert served.store.queue_range("%DLQ%g", 0) == (0, 1)
 
 
 async def test_a_message_given_up_is_among_the_dead_letters(
