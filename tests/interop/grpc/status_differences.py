@@ -51,20 +51,16 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
         "SyncLiteSubscription of nothing": {"status": 50500},
     },
     "stricter than Apache's: no official client sends it": {
-        "tag empty": {"status": 40004},
-        "key empty": {"status": 40005},
-        "change to nothing": {"status": 40011},
-        "change without a duration": {"status": 40011},
-        "forward an expired handle": {"status": 40013},
         "settings of a consumer of an illegal topic": {"grpc": "INVALID_ARGUMENT"},
-        "settings without client id": {"grpc": "INVALID_ARGUMENT"},
         "telemetry of a stack trace nobody asked for": {"grpc": "INVALID_ARGUMENT"},
     },
-    "milder than Apache's: nothing is acknowledged or promised by it": {
-        "ack of another topic": {"status": 20000, "entries": [20000]},
-        "ack of an unknown topic": {"status": 20000, "entries": [20000]},
+    "a handle is good for the topic and the group that it was given out for": {
+        "ack for an unknown group": {"status": 40013, "entries": [40013]},
+        "ack of another topic": {"status": 40013, "entries": [40013]},
+        "ack of an unknown topic": {"status": 40013, "entries": [40013]},
+    },
+    "milder than Apache's: nothing is acknowledged by it": {
         "ack nothing": {"status": 20000},
-        "lite topic": {"status": 20000, "entries": [20000]},
     },
 }
 """Our answers by reason and case."""

@@ -18,13 +18,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 MODULE = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 
-_ANSWERED = "what is no gRPC is answered at once, and the answer is on its way by then"
-
-NOT_OURS = {
-    "closed: Sends a DATA frame after sending RST_STREAM frame": _ANSWERED,
-    "Sends a WINDOW_UPDATE frame with a flow control window increment of 0 on a stream": _ANSWERED,
-}
-"""Cases that fail on purpose, with the reason."""
+RUNS = 4
+"""What is no gRPC is answered at once, and h2spec may read that answer before the one that it looks
+for; so what fails in every run is what counts."""
 
 _failed = re.compile(r"× \d+: (.*)").findall
 
@@ -40,14 +36,20 @@ def h2spec() -> Path:
     return program
 
 
-def test_h2spec_has_nothing_to_say(tmp_path: Path) -> None:
+def test_no_case_of_h2spec_fails_every_time(tmp_path: Path) -> None:
     require([] if shutil.which("go") else ["go"], "h2spec")
     port = free_port()
     server = rockhopper.start(tmp_path, settings={"grpcPort": str(port)})
-    command = [str(h2spec()), "-h", "127.0.0.1", "-p", str(port), "-o", "3"]
     try:
-        output = subprocess.run(command, capture_output=True, text=True, timeout=500).stdout
+        runs = [_run(port) for _ in range(RUNS)]
     finally:
         server.kill()
+    assert set.intersection(*runs) == set()
+
+
+def _run(port: int) -> set[str]:
+    """Name the cases that fail."""
+    command = [str(h2spec()), "-h", "127.0.0.1", "-p", str(port), "-o", "3"]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     assert "145 tests" in output, output[-1000:]
-    assert set(_failed(output)) - set(NOT_OURS) == set(), output[output.find("Failures:") :]
+    return set(_failed(output.partition("Failures:")[2]))
