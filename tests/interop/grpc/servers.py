@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from rockhopper.broker.settings.rocketmq_keys import REFUSED
 from tests.interop import rockhopper
 from tests.interop.grpc import apache_proxy
 from tests.interop.grpc.apache_proxy import ApacheProxy, Ports
@@ -14,6 +16,9 @@ from tests.interop.rockhopper import RockhopperServer
 from tests.support.free_ports import free_port
 
 AGAINST_APACHE = os.environ.get("INTEROP_AGAINST") == "apache"
+SERVES_TLS = AGAINST_APACHE or find_spec("rockhopper.broker.settings.tls_config") is not None
+AUTHENTICATES = AGAINST_APACHE or "authenticationEnabled" not in REFUSED
+"""Whether the server under test can, yet."""
 
 SOON = {"transactionTimeOut": "3000", "transactionCheckInterval": "1000"}
 """Check-backs that tests need not wait long for."""

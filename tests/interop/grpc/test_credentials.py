@@ -4,9 +4,13 @@ import pytest
 
 from tests.interop.grpc.conftest import Programs
 from tests.interop.grpc.programs import ANSWER_TIMEOUT_S, ProgramError
-from tests.interop.grpc.servers import Endpoint, User
+from tests.interop.grpc.servers import AUTHENTICATES, Endpoint, User
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not AUTHENTICATES, reason="the broker does not authenticate"),
+]
 
 
 @pytest.fixture(scope="module")
