@@ -21,7 +21,8 @@ import structlog
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.service import GrpcService
-from rockhopper.broker.remoting.server import socket_address
+from rockhopper.broker.listening.caller import DIRECT, Caller
+from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader
@@ -78,8 +79,10 @@ class Port(Protocol):
 class GrpcConnection(asyncio.Protocol):
     """One connection. All methods belong to the event loop's thread."""
 
-    def __init__(self, server: Port) -> None:
+    def __init__(self, server: Port, caller: Caller = DIRECT) -> None:
         self.server = server
+        self.caller = caller
+        """How the client came."""
         self.loop = asyncio.get_running_loop()
         self._http2 = Http2Connection(self.loop.time)
         self._transport: asyncio.Transport | None = None
@@ -104,7 +107,9 @@ class GrpcConnection(asyncio.Protocol):
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        self.peer_host, self.peer_port = socket_address(transport.get_extra_info("peername"))
+        self.peer_host, self.peer_port = socket_address(
+            self.caller.address or transport.get_extra_info("peername")
+        )
         self.local_host, _ = socket_address(transport.get_extra_info("sockname"))
         self.born_host = host_bytes(self.peer_host, self.peer_port)
         self.principal = Principal(self.peer_host)

@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+import structlog
+
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.grpc import needs
@@ -18,11 +20,16 @@ from rockhopper.broker.grpc.server import GrpcServer
 from rockhopper.broker.grpc.service import GrpcService, Served
 from rockhopper.broker.grpc.sessions import Sessions
 from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.broker.listening.gates import gate_with_tls
+from rockhopper.broker.listening.listener import Gate
+from rockhopper.broker.listening.tls import Tls, TlsError
 from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.protocol.grpc_v2.codes import Code
 
+log = structlog.get_logger("broker.grpc")
+
 EXPIRE_INTERVAL_S = 5.0
-CLOSE_AFTER_S = 0.2
 
 
 class GrpcDoor:
@@ -70,11 +77,30 @@ class GrpcDoor:
             connections_max=connections_max,
             message_size_bytes_max=config.store.live.message_size_max_bytes,
         )
+        self._config = config
+        self._tables = store.layout.config
+        self._host = fixed_host(config.bind_address, config.broker_ip1)
+        self._tls: Tls | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
-    async def start_on(self, bound: socket.socket) -> None:
-        """Listen on a socket that is bound already, and is this door's from now on."""
-        await self.server.start_on(bound)
+    async def start_on(self, bound: socket.socket, gate: Gate) -> None:
+        """Listen on a socket that is bound already, and is this door's from now on.
+
+        Most clients speak TLS unless they are told not to, and trust any certificate. So there is
+        TLS here, beside the plain protocol, even where the settings name no certificate.
+        """
+        common = gate.tls
+        try:
+            gate = gate_with_tls(gate, self._config.tls, self._tables, [self._host])
+        except (TlsError, OSError) as error:
+            log.warning(
+                "RocketMQ 5 clients have to be told not to use TLS: there is no certificate",
+                reason=str(error),
+            )
+        if gate.tls is not None and gate.tls is not common:
+            self._tls = gate.tls
+            self._tls.start()
+        await self.server.start_on(bound, gate)
         self._expire_later()
 
     def _expire_later(self) -> None:
@@ -93,6 +119,8 @@ class GrpcDoor:
         if self._expiry is not None:
             self._expiry.cancel()
         self.handles.stop()
+        if self._tls is not None:
+            self._tls.close()
         await self.server.close()
         self.sessions.close()
 

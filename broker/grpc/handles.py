@@ -78,7 +78,7 @@ class Handles:
         self._pop = pop
         self._broker_name = broker_name
         self._now_ms = now_ms
-        self._timer = WallTimer(now_ms, self._run)
+        self._timer = WallTimer(now_ms, self.look)
         self._renewed: dict[_Key, _Renewed] = {}
         self._of_session: dict[Peer, dict[_Key, _Renewed]] = {}
         self._due: list[tuple[int, int, _Renewed]] = []
@@ -185,7 +185,8 @@ class Handles:
         heapq.heappush(self._due, (due_ms, next(self._sequence), renewed))
         self._timer.arm(due_ms)
 
-    def _run(self) -> None:
+    def look(self) -> None:
+        """Renew what is due."""
         now_ms = self._now_ms()
         for _ in range(_RENEWALS_PER_TURN):
             if not self._due or self._due[0][0] > now_ms:

@@ -9,6 +9,7 @@ import structlog
 
 from rockhopper.broker.grpc.connection import GrpcConnection
 from rockhopper.broker.grpc.service import GrpcService
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
 
 log = structlog.get_logger("broker.grpc")
@@ -16,11 +17,14 @@ log = structlog.get_logger("broker.grpc")
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 500
 CLOSE_TIMEOUT_S = 1.0
+ALPN = "h2"
 REQUEST_OVERHEAD_BYTES = 1 << 20
 
 
 class GrpcServer:
     """Listens, and keeps the connections."""
+
+    name = "grpc"
 
     def __init__(
         self, service: GrpcService, *, connections_max: int, message_size_bytes_max: int
@@ -30,18 +34,25 @@ class GrpcServer:
         self.connections_max = connections_max
         self.request_size_bytes_max = message_size_bytes_max + REQUEST_OVERHEAD_BYTES
         self.refused_count = 0
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_closed: asyncio.Event | None = None
 
-    async def start_on(self, bound: socket.socket) -> None:
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a socket that is bound already, and is this server's from now on."""
-        loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: GrpcConnection(self), sock=bound, backlog=1024)
+        listener = Listener(
+            bound,
+            lambda caller: GrpcConnection(self, caller),
+            name=self.name,
+            gate=gate,
+            alpn=(ALPN,),
+            has_room=self.has_room,
+        )
+        await listener.start()
         self._listeners.append(listener)
-        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def stop_listening(self) -> None:
         """Take no more connections, and no more calls on those that are open."""
@@ -78,18 +89,29 @@ class GrpcServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def tls_count(self) -> int:
+        """How many connections speak TLS."""
+        return sum(connection.caller.is_tls for connection in self.connections)
+
+    def has_room(self, arriving: int) -> bool:
+        """Whether one more connection may come while *arriving* others are on the way in."""
+        if len(self.connections) + arriving < self.connections_max:
+            return True
+        if self.refused_count == 0:
+            log.error(
+                f"connections refused: {RAISE_OPEN_FILES_MAX}",
+                server=self.name,
+                open=len(self.connections),
+            )
+        self.refused_count += 1
+        return False
+
     def admit(self, connection: GrpcConnection) -> bool:
         """Count a new connection in, unless there are too many for the file descriptors left."""
         if self._is_closing:
             return False
-        if len(self.connections) >= self.connections_max:
-            if self.refused_count == 0:
-                log.error(
-                    f"connections refused: {RAISE_OPEN_FILES_MAX}",
-                    server="grpc",
-                    open=len(self.connections),
-                )
-            self.refused_count += 1
+        if not self.has_room(0):
             return False
         self.connections.add(connection)
         return True

@@ -11,7 +11,9 @@ from rockhopper.broker.remoting.http import HttpServer, Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 
 
 class NameServer:
@@ -38,6 +40,9 @@ class NameServer:
         """Serve. Raises StartError; nothing is left open then."""
         try:
             self.prepare()
+            config = self.config
+            host = fixed_host(config.bind_address, config.broker_ip1)
+            self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
             with store_errors_explained(self.config.store.root):
                 self._service.load()
             await self._ports.listen("httpPort", self._http.start_on)
@@ -55,6 +60,7 @@ class NameServer:
             await self._http.close()
             await self._service.close()
         finally:
+            self._ports.close_gate()
             self._ports.close()
 
     def hurry(self) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
@@ -49,7 +50,11 @@ class ClusterQueues(Part):
         self._topics = topics
         self._name_service = name_service
         self._clock = clock
-        self._links = [NameServiceLink(address, lambda: None) for address in config.namesrv_addr]
+        outgoing = Outgoing(config.tls)
+        self._links = [
+            NameServiceLink(address, lambda: None, outgoing=outgoing)
+            for address in config.namesrv_addr
+        ]
         self._known: dict[str, tuple[float, Queues]] = {}
 
     async def of(self, topic: str) -> Queues | None:

@@ -26,6 +26,13 @@ from rockhopper.broker.settings.setting_fields import (
     settings_of,
 )
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.tls_config import (
+    SECRETS,
+    TLS_FILE,
+    TlsConfig,
+    in_our_spelling,
+    with_tls_file,
+)
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
@@ -46,6 +53,7 @@ _OUR_KEYS = frozenset(
         FollowingConfig,
         ReplicaConfig,
         ClassicConfig,
+        TlsConfig,
     )
     for _, known in settings_of(part)
 )
@@ -67,7 +75,13 @@ _READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
 _LIVE_KEYS = frozenset(
     known.key for part in (LiveSettings, LiveStoreSettings) for _, known in settings_of(part)
 )
-_KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
+_KNOWN_KEYS = (
+    _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE, TLS_FILE} | WITHOUT_EFFECT | REFUSED.keys()
+)
+HIDDEN = "(set)"
+"""Shown in place of what must not be seen."""
+# What this machine's clients read, see client/network/tls.py.
+_CLIENTS_OWN = frozenset({"TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"})
 
 
 class LoadedConfig(NamedTuple):
@@ -138,7 +152,7 @@ def load_config(
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
-    texts, _ = in_our_terms(_without_shorthand(texts))
+    texts, _ = in_our_terms(with_tls_file(_without_shorthand(texts)))
     store = StoreConfig(
         live=LiveStoreSettings(**parse_fields(LiveStoreSettings, texts)),
         **parse_fields(StoreConfig, texts),
@@ -150,6 +164,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
         following=FollowingConfig(**parse_fields(FollowingConfig, texts)),
         replication=ReplicaConfig(**parse_fields(ReplicaConfig, texts)),
         classic=ClassicConfig(**parse_fields(ClassicConfig, texts)),
+        tls=TlsConfig(**parse_fields(TlsConfig, texts)),
         **parse_fields(BrokerConfig, texts),
     )
 
@@ -193,7 +208,10 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
         **format_fields(config.following),
         **format_fields(config.replication),
         **format_fields(config.classic),
+        **format_fields(config.tls),
     }
+    for key in SECRETS:
+        properties[key] = HIDDEN if properties[key] else ""
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))
 
@@ -201,9 +219,9 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
 def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
     """*texts* with autoCreateTopicEnable written as autoCreateTopic, which has more values.
 
-    And newGroupYoungQueue as initialOffset.
+    And newGroupYoungQueue as initialOffset, and RocketMQ's tls.* as ours.
     """
-    full = dict(texts)
+    full = in_our_spelling(texts)
     young = full.pop(_YOUNG_QUEUE, None)
     if young is not None:
         full.setdefault("initialOffset", _INITIAL_OFFSETS.get(young.strip().lower(), young))
@@ -219,6 +237,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     for name, text in environment.items():
         if name.upper().startswith(ENVIRONMENT_PREFIX):
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
+            if bare.upper() in _CLIENTS_OWN:
+                continue
             texts[key_of.get(bare.upper(), bare)] = text
     return texts
 

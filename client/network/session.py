@@ -27,6 +27,7 @@ from rockhopper.client.network.connection import Connection, RequestHandler, for
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
 from rockhopper.client.network.tasks import end_tasks
+from rockhopper.client.network.tls import Tls, chosen
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -49,10 +50,12 @@ class Session:
         refresh_interval_s: float = 30.0,
         handle_request: RequestHandler | None = None,
         upkeep_log_level: int = logging.WARNING,
+        tls: Tls = None,
     ) -> None:
         """`upkeep_log_level` is DEBUG for a client that only answers calls.
 
-        Between them nobody waits for it, and the next call says what is wrong.
+        Between them nobody waits for it, and the next call says what is wrong. `tls` is as in
+        network/tls.py. Raises ValueError.
         """
         addresses = parse_nameservers(nameserver)
         self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
@@ -68,6 +71,7 @@ class Session:
             handle_request=handle_request,
             on_connect=self._connected,
             on_unreachable=self._doubt,
+            tls=chosen(tls),
         )
         self.name_services = NameServices(addresses, self.pool, request_timeout_s)
         self.routes = RouteTable(self.name_services, self.pool)

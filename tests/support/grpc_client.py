@@ -179,6 +179,11 @@ class GrpcClient:
         self._h2.send_data(stream_id, framed(message.SerializeToString()), end_stream=is_end)
         self._flush()
 
+    def send_raw(self, stream_id: int, data: bytes) -> None:
+        """Send *data* as the whole request of a call."""
+        self._h2.send_data(stream_id, data, end_stream=True)
+        self._flush()
+
     def end(self, stream_id: int) -> None:
         """Say that nothing more is sent by a call."""
         self._h2.end_stream(stream_id)
