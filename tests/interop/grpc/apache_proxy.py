@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.interop.apache import QUICK_JVM
-from tests.interop.grpc import maven
+from tests.interop import maven
+from tests.interop.maven import QUICK_JVM
 from tests.interop.processes import LineProcess, ProcessError
 from tests.support.free_ports import free_port
 

@@ -30,7 +30,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.interop.grpc import maven
+from tests.interop import maven
 from tests.interop.processes import LineProcess
 from tests.support.one_at_a_time import one_at_a_time
 

@@ -103,6 +103,7 @@ class Endpoint:
         }
         if user is not None:
             proxy.update(_APACHE_PROVIDERS, authenticationEnabled=True, **_accounts(user))
+            proxy["authenticationMetadataProvider"] = _APACHE_PROXY_USERS
         broker = {**SOON, "recallMessageEnable": "true", **_authenticating(user)}
         if user is not None:
             broker.update(_APACHE_PROVIDERS)
@@ -116,6 +117,8 @@ _APACHE_PROVIDERS = {
     "authenticationProvider": f"{_AUTH}.DefaultAuthenticationProvider",
     "authenticationMetadataProvider": f"{_AUTH}.LocalAuthenticationMetadataProvider",
 }
+
+_APACHE_PROXY_USERS = "org.apache.rocketmq.proxy.auth.ProxyAuthenticationMetadataProvider"
 
 
 def _accounts(user: User) -> dict[str, str]:

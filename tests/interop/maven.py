@@ -1,13 +1,25 @@
 """Maven projects of mains of ours: compiled once, run by their class path."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.interop.apache import QUICK_JVM, BuildError, missing_tools
 from tests.support.one_at_a_time import one_at_a_time
+
+QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+"""For tests: a JVM that starts fast and stays small. Not for measuring."""
+
+
+class BuildError(Exception):
+    """A Maven project could not be built; the message ends with Maven's output."""
+
+
+def missing_tools() -> list[str]:
+    """Return which commands of a JDK and Maven this machine lacks."""
+    return [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
 
 
 @cache
@@ -38,6 +50,7 @@ def command(
     """Return the command of a main; what RocketMQ keeps in the home goes to *home*."""
     return [
         "java",
+        f"-Xms{min(64, heap_mb)}m",
         f"-Xmx{heap_mb}m",
         f"-Duser.home={home}",
         "-Djava.net.preferIPv4Stack=true",
