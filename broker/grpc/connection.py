@@ -268,10 +268,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def answer(self, stream_id: int, data: bytes) -> None:
         """A whole answer of one message."""
-        http2 = self._http2
-        http2.headers(stream_id, _HEAD)
-        http2.data(stream_id, data)
-        http2.end(stream_id, _WELL)
+        self._http2.answer(stream_id, _HEAD, data, _WELL)
         self._calls.pop(stream_id, None)
         self._flush_soon()
 

@@ -378,6 +378,29 @@ class Http2Connection:
         self._out.clear()
         return out
 
+    def answer(self, stream_id: int, block: bytes, data: bytes, trailers: bytes) -> None:
+        """Send a whole answer: as ``headers``, ``data`` and ``end``, and quicker."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return
+        size = len(data)
+        room = min(stream.send_window, self._send_window, frames.FRAME_SIZE_BYTES_MAX)
+        if size > room or self.paused or not stream.is_heard:
+            self.headers(stream_id, block)
+            self.data(stream_id, data)
+            self.end(stream_id, trailers)
+            return
+        self._send_window -= size
+        del self._streams[stream_id]
+        self._out += (
+            frames.head(len(block), FrameType.HEADERS, frames.FLAG_END_HEADERS, stream_id),
+            block,
+            frames.head(size, FrameType.DATA, 0, stream_id),
+            data,
+            frames.head(len(trailers), FrameType.HEADERS, frames.FLAGS_END, stream_id),
+            trailers,
+        )
+
     def headers(self, stream_id: int, block: bytes) -> None:
         """Begin an answer with a header block of less than a frame."""
         if stream_id in self._streams:
@@ -459,8 +482,7 @@ class Http2Connection:
     def _finish(self, stream: Stream) -> None:
         assert stream.trailers is not None
         if stream.trailers:
-            flags = frames.FLAG_END_HEADERS | frames.FLAG_END_STREAM
-            self._out.append(frame(FrameType.HEADERS, flags, stream.id, stream.trailers))
+            self._out.append(frame(FrameType.HEADERS, frames.FLAGS_END, stream.id, stream.trailers))
         else:
             self._out.append(frame(FrameType.DATA, frames.FLAG_END_STREAM, stream.id))
         if not stream.is_heard:

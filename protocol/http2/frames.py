@@ -22,6 +22,7 @@ FLAG_ACK = FLAG_END_STREAM = 0x1
 FLAG_END_HEADERS = 0x4
 FLAG_PADDED = 0x8
 FLAG_PRIORITY = 0x20
+FLAGS_END = FLAG_END_HEADERS | FLAG_END_STREAM
 
 
 class FrameType(IntEnum):
@@ -39,10 +40,14 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
+def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
+    """What stands in front of a payload of *size* bytes."""
+    return _put_head(size >> 16, size & 0xFFFF, kind, flags, stream_id)
+
+
 def frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
     """A whole frame."""
-    size = len(payload)
-    return _put_head(size >> 16, size & 0xFFFF, kind, flags, stream_id) + payload
+    return head(len(payload), kind, flags, stream_id) + payload
 
 
 def window_update(stream_id: int, increment: int) -> bytes:

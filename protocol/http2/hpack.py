@@ -23,6 +23,8 @@ TABLE_SIZE_BYTES = 4096
 FIELDS_MAX = 128
 LIST_SIZE_BYTES_MAX = 16 << 10
 _ENTRY_OVERHEAD_BYTES = 32
+# So many can be no more than FIELDS_USUAL times what the table holds.
+_FIELDS_USUAL = 32
 _NUMBER_OCTETS_MAX = 5
 _TEXTS_REMEMBERED_MAX = 4096
 _TEXT_REMEMBERED_BYTES_MAX = 256
@@ -116,27 +118,29 @@ class HpackDecoder:
             CompressionError: the block is malformed, or too long; no later one can be read.
         """
         fields: Fields = []
-        position, end, list_bytes = 0, len(block), 0
+        entries, add = self._entries, fields.append
+        position, end = 0, len(block)
         while position < end:
             octet = block[position]
-            if octet & 0x80:
+            if octet > 0x80:
                 index = octet & 0x7F
                 position += 1
+                if index < _STATIC_COUNT:
+                    add(_STATIC[index])
+                    continue
                 if index == 0x7F:
                     index, position = _number(block, position, 0x7F)
-                field = self._entry(index)
+                place = index - _STATIC_COUNT
+                if place >= len(entries):
+                    raise CompressionError(f"no header field stands at index {index}")
+                add(entries[-1 - place])
             elif octet & 0xE0 == 0x20:
                 position = self._resize(block, position, is_first=not fields)
-                continue
             else:
                 field, position = self._literal(block, position, octet)
-            fields.append(field)
-            list_bytes += len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD_BYTES
-        if len(fields) > FIELDS_MAX or list_bytes > LIST_SIZE_BYTES_MAX:
-            raise CompressionError(
-                f"{len(fields)} header fields of {list_bytes} octets; {FIELDS_MAX} of "
-                f"{LIST_SIZE_BYTES_MAX} are allowed"
-            )
+                add(field)
+        if len(fields) > _FIELDS_USUAL or end > LIST_SIZE_BYTES_MAX // 2:
+            _check_size(fields)
         return fields
 
     def _literal(self, block: bytes, position: int, octet: int) -> tuple[tuple[str, str], int]:
@@ -192,6 +196,15 @@ class HpackDecoder:
         self._size_bytes_max = size_bytes
         self._evict()
         return position
+
+
+def _check_size(fields: Fields) -> None:
+    size_bytes = sum(len(name) + len(value) + _ENTRY_OVERHEAD_BYTES for name, value in fields)
+    if len(fields) > FIELDS_MAX or size_bytes > LIST_SIZE_BYTES_MAX:
+        raise CompressionError(
+            f"{len(fields)} header fields of {size_bytes} octets; {FIELDS_MAX} of "
+            f"{LIST_SIZE_BYTES_MAX} are allowed"
+        )
 
 
 def _number(block: bytes, position: int, value: int) -> tuple[int, int]:

@@ -21,21 +21,27 @@ def _malformed(reason: str) -> StreamError:
 
 def check_fields(fields: Fields) -> dict[str, str]:
     """A request's fields by name; of several with one name the last. Raises StreamError."""
-    found: dict[str, str] = {}
-    is_behind = False
-    for name, value in fields:
-        if name[:1] == ":":
-            if is_behind or name not in _KNOWN or name in found:
-                raise _malformed(f"the field {name} is not known, repeated, or behind others")
-        else:
-            is_behind = True
-            if name not in _sound_names:
+    found = dict(fields)
+    if not found.keys() <= _sound_names:
+        for name in found:
+            if name[:1] != ":":
                 _check_name(name)
-            if name == "te" and value != "trailers":
-                raise _malformed("the field te asks for more than trailers")
-        found[name] = value
-    if not (found.keys() >= _NEEDED and found[":path"]):
+    pseudo = found.keys() & _KNOWN
+    if len(pseudo) < 3 or not found.keys() >= _NEEDED or not found[":path"]:
         raise _malformed("a request without method, scheme or path")
+    is_repeated = len(found) < len(fields) and (
+        sum(name in _KNOWN for name, _ in fields) > len(pseudo)
+    )
+    for name, _ in fields[: len(pseudo)]:
+        pseudo.discard(name)
+    if (
+        pseudo
+        or is_repeated
+        or any(name[:1] == ":" for name in found.keys() - _KNOWN - _sound_names)
+    ):
+        raise _malformed("a pseudo field is not known, repeated, or behind others")
+    if found.get("te", "trailers") != "trailers":
+        raise _malformed("the field te asks for more than trailers")
     return found
 
 

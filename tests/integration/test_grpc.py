@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
+import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from rockhopper.broker.broker import Broker

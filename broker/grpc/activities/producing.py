@@ -77,21 +77,24 @@ class Producing:
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "there is no message to send")
         topic = sendable_topic_of(messages[0].topic)
-        if any(full_name(message.topic) != topic for message in messages):
+        if len(messages) > 1 and any(full_name(each.topic) != topic for each in messages):
             raise StatusError(Code.MESSAGE_CORRUPTED, "the messages are for different topics")
-        sends = [self._checked(call, message, topic) for message in messages]
+        live = self._live_store
+        limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
+        sends = [self._checked(call, message, topic, limits) for message in messages]
         reply, end_offset = _SendReply(status=OK), 0
         for send, message_id in sends:
             end_offset = max(end_offset, self._put(send, message_id, reply))
-        _sum_up(reply, [entry.status for entry in reply.entries])
+        if len(sends) > 1 or reply.entries[0].status.code != Code.OK:
+            _sum_up(reply, [entry.status for entry in reply.entries])
         if end_offset <= self._store.safe_offset:
             return reply
         self._store.when_safe(end_offset, lambda error: self._safe(call, reply, error))
         return None
 
-    def _checked(self, call: Call, message: Any, topic: str) -> tuple[Send, str]:
-        live = self._live_store
-        limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
+    def _checked(
+        self, call: Call, message: Any, topic: str, limits: SendLimits
+    ) -> tuple[Send, str]:
         properties = checked_properties(message, topic, call.connection.peer_host, limits)
         config = self._topics.get(topic)
         declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None

@@ -95,6 +95,19 @@ def test_a_request_comes_in_pieces_and_is_answered(connection: Http2Connection) 
     assert connection.open_streams == 0
 
 
+@pytest.mark.parametrize("size", [5, 20_000])
+def test_a_whole_answer_is_the_same_in_one_piece(connection: Http2Connection, size: int) -> None:
+    connection.receive(headers(1) + headers(3))
+    connection.headers(1, HEAD)
+    connection.data(1, b"x" * size)
+    connection.end(1, TRAILERS)
+    in_pieces = [(each[0], each[1], each[3]) for each in sent(connection)]
+    connection.answer(3, HEAD, b"x" * size, TRAILERS)
+    assert [(each[0], each[1], each[3]) for each in sent(connection)] == in_pieces
+    connection.answer(5, HEAD, b"nobody asked", TRAILERS)
+    assert (connection.take(), connection.open_streams) == (b"", 0)
+
+
 def test_it_talks_to_another_implementation(clock: Clock) -> None:
     ours = Http2Connection(clock)
     theirs = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))

@@ -25,6 +25,8 @@ def test_a_sound_request_is_found_by_names() -> None:
         pytest.param([*SOUND[:2], (":path", "")], id="an empty path"),
         pytest.param([*SOUND, (":authority", "x")], id="a pseudo field behind others"),
         pytest.param([(":method", "GET"), *SOUND], id="two methods"),
+        pytest.param([*SOUND, (":method", "GET")], id="another method behind others"),
+        pytest.param([*SOUND, (":made-up", "x")], id="a pseudo field that nobody knows"),
         pytest.param([(":status", "200"), *SOUND], id="a field of answers"),
         pytest.param([*SOUND, ("Upper", "x")], id="upper case"),
         pytest.param([*SOUND, ("connection", "close")], id="a field of HTTP/1"),
