@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.interop.grpc import topics
 from tests.interop.grpc.conftest import Programs
-from tests.interop.grpc.programs import ANSWER_TIMEOUT_S, ProgramError
-from tests.interop.grpc.servers import AUTHENTICATES, Endpoint, User
+from tests.interop.grpc.programs import ANSWER_TIMEOUT_S, CLIENTS, ProgramError
+from tests.interop.grpc.servers import AGAINST_APACHE, AUTHENTICATES, Endpoint, User
 
 pytestmark = [
     pytest.mark.interop,
@@ -18,6 +19,9 @@ def guarded(endpoint: Endpoint, user: User) -> Endpoint:
     """The same server with the topics that it has, but it authenticates from now on."""
     endpoint.kill()
     endpoint.start(user)
+    if AGAINST_APACHE:  # whose name service answers whoever asks
+        for client in CLIENTS:
+            topics.until_routed(endpoint.nameserver, topics.topic_of(client, "normal"))
     return endpoint
 
 

@@ -66,6 +66,17 @@ async def until_registered(nameserver: str) -> None:
             await asyncio.sleep(0.1)
 
 
+def until_routed(nameserver: str, topic: str) -> None:
+    """Wait until the name service knows *topic*, which a broker started again registers later."""
+
+    async def wait() -> None:
+        async with Admin(nameserver) as admin, asyncio.timeout(REGISTER_TIMEOUT_S):
+            while topic not in await admin.topics():  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+
+    asyncio.run(wait())
+
+
 async def _has_masters(admin: Admin) -> bool:
     try:
         return bool(await admin.masters())

@@ -68,8 +68,6 @@ fn client(job: &Value) -> ClientOption {
     option.set_access_url(text(job, "endpoint"));
     option.set_enable_tls(job["tls"].as_bool().unwrap_or(false));
     option.set_long_polling_timeout(Duration::from_secs(5));
-    // The crate's deadline of a poll; Apache's proxy refuses polls that do not fit theirs.
-    option.set_timeout(Duration::from_secs(10));
     if !text(job, "accessKey").is_empty() {
         option.set_access_key(text(job, "accessKey"));
         option.set_secret_key(text(job, "secretKey"));
