@@ -1,16 +1,35 @@
 """Commands: what the broker tells and asks clients by their Telemetry streams.
 
-A question has a nonce, which the answer repeats.
+A question has a nonce, which the answer repeats. Administrators ask with remoting's codes, and get
+its answers:
+
+    307  GET_CONSUMER_RUNNING_INFO     what the client said of itself; with jstackEnable its stacks
+    309  CONSUME_MESSAGE_DIRECTLY      verify_message_command, and what became of it
+
+Others are not supported: a client of this protocol has no queues or offsets of its own.
 """
 
 import asyncio
 import uuid
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rockhopper.broker.access.peer import TransactionCheck
 from rockhopper.broker.grpc.converting import delivered
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import TelemetryCommand
 from rockhopper.protocol.grpc_v2.transaction_id import TransactionId
+from rockhopper.protocol.store.message_codec import decode_message
+
+_RESULTS = {
+    Code.OK: "CR_SUCCESS",
+    Code.FAILED_TO_CONSUME_MESSAGE: "CR_LATER",
+    Code.MESSAGE_CORRUPTED: "CR_RETURN_NULL",
+}
+_NOT_UNDERSTOOD = "CR_THROW_EXCEPTION"
 
 
 def recovery_of(check: TransactionCheck) -> Any:
@@ -28,16 +47,74 @@ def recovery_of(check: TransactionCheck) -> Any:
 class Commands:
     """Questions to one client that are not answered yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[Any], int]) -> None:
+        """*tell* sends a command, and says how many bytes that were; 0: it cannot."""
+        self._tell = tell
         self._asked: dict[str, asyncio.Future[Any]] = {}
 
-    def nonce(self) -> tuple[str, asyncio.Future[Any]]:
-        """A nonce for a question, and what becomes its answer."""
-        nonce = uuid.uuid4().hex
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[nonce] = answer
-        answer.add_done_callback(lambda _: self._asked.pop(nonce, None))
-        return nonce, answer
+    async def call(self, code: int, ext: dict[str, str], body: bytes, settings: Any) -> Command:
+        """The answer to a question of an administrator's.
+
+        Raises ConnectionResetError: the client has no stream, or goes away.
+        """
+        if code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            return await self._running_info(ext, settings)
+        if code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            return await self._consume(body)
+        return Command(
+            code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            remark=f"a client of RocketMQ 5 is not asked with code {code}",
+        )
+
+    async def _running_info(self, ext: dict[str, str], settings: Any) -> Command:
+        stacks = None
+        if ext.get("jstackEnable", "").lower() == "true":
+            command = TelemetryCommand()
+            answer = await self._ask(command, command.print_thread_stack_trace_command)
+            stacks = answer.thread_stack_trace.thread_stack_trace
+        agent = settings.user_agent
+        info = {
+            "jstack": stacks,
+            "mqTable": {},
+            "mqPopTable": {},
+            "properties": {
+                "PROP_CLIENT_VERSION": agent.version,
+                "PROP_CONSUME_TYPE": "CONSUME_POP",
+                "hostname": agent.hostname,
+                "platform": agent.platform,
+                **dict(settings.client_properties),
+            },
+            "statusTable": {},
+            "subscriptionSet": list(_subscriptions(settings)),
+        }
+        return Command(code=ResponseCode.SUCCESS, body=fastjson.dumps(info).encode())
+
+    async def _consume(self, body: bytes) -> Command:
+        stored = decode_message(body)
+        command = TelemetryCommand()
+        command.verify_message_command.message.CopyFrom(delivered(stored, stored.topic, ""))
+        begun_s = asyncio.get_running_loop().time()
+        answer = await self._ask(command, command.verify_message_command)
+        spent_s = asyncio.get_running_loop().time() - begun_s
+        result = {
+            "autoCommit": True,
+            "consumeResult": _RESULTS.get(answer.status.code, _NOT_UNDERSTOOD),
+            "order": False,
+            "remark": answer.status.message or None,
+            "spentTimeMills": round(spent_s * 1000),
+        }
+        return Command(code=ResponseCode.SUCCESS, body=fastjson.dumps(result).encode())
+
+    async def _ask(self, command: Any, question: Any) -> Any:
+        """The client's answer to *command*, of which *question* is the part with the nonce."""
+        question.nonce = nonce = uuid.uuid4().hex
+        answer = self._asked[nonce] = asyncio.get_running_loop().create_future()
+        try:
+            if not self._tell(command):
+                raise ConnectionResetError("the client has no Telemetry stream")
+            return await answer
+        finally:
+            del self._asked[nonce]
 
     def answered(self, nonce: str, answer: Any) -> None:
         """Take an answer; nobody waits for a late one."""
@@ -47,6 +124,11 @@ class Commands:
 
     def close(self) -> None:
         """The client has gone."""
-        for future in list(self._asked.values()):
+        for future in self._asked.values():
             if not future.done():
                 future.set_exception(ConnectionResetError("the client has gone"))
+
+
+def _subscriptions(settings: Any) -> Iterable[dict[str, str]]:
+    for entry in settings.subscription.subscriptions:
+        yield {"topic": entry.topic.name, "subString": entry.expression.expression}

@@ -6,6 +6,7 @@ newest of its Telemetry streams. A session ends when the client says so, or afte
 heartbeat; the broker's members, locks and transactions know it as their peer.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from rockhopper.broker.grpc.commands import Commands, recovery_of
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.protocol.codes import MQ_VERSION, LanguageCode
+from rockhopper.protocol.command import Command
 from rockhopper.protocol.grpc_v2.codes import Code
 
 log = structlog.get_logger("broker.grpc")
@@ -52,7 +54,7 @@ class Session:
         self.local_host = call.connection.local_host
         self.settings: Any = None
         """What it said of itself last."""
-        self.commands = Commands()
+        self.commands = Commands(self.tell)
         self.last_seen_ms = 0
         self._telemetry: Call | None = None
         self._connection = call.connection
@@ -93,6 +95,16 @@ class Session:
         if isinstance(notice, TransactionCheck):
             return self.tell(recovery_of(notice))
         return 0
+
+    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """What remoting's clients are told of their queues this one need not know."""
+
+    async def call(
+        self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> Command:
+        """The client's answer to an administrator. Raises TimeoutError, ConnectionResetError."""
+        async with asyncio.timeout(timeout_s):
+            return await self.commands.call(code, ext or {}, body, self.settings)
 
     def close(self) -> None:
         """The client has gone."""

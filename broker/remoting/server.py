@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -573,6 +573,18 @@ def _unread_bytes(connection: Connection) -> int:
     return connection.unread_bytes
 
 
-def connection_of(peer: Peer) -> Connection:
-    """The connection of a peer that came by remoting, for what only remoting can ask of it."""
-    return cast(Connection, peer)
+class Answering(Protocol):
+    """A peer that is asked with remoting's codes: a Connection, or what translates them."""
+
+    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """See Connection."""
+
+    async def call(
+        self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> Command:
+        """See Connection."""
+
+
+def connection_of(peer: Peer) -> Answering:
+    """A peer for what remoting's codes ask of it."""
+    return cast(Answering, peer)

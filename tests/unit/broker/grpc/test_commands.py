@@ -1,10 +1,20 @@
 """What the broker tells and asks clients."""
 
+import asyncio
+import json
+from typing import Any
+
 import pytest
 
 from rockhopper.broker.access.peer import TransactionCheck
 from rockhopper.broker.grpc.commands import Commands, recovery_of
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import TelemetryCommand
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.store.message_codec import encode_stored_message
+from tests.support.grpc_client import settings_of_consumer
+from tests.support.hang import HANG_S
 
 
 def test_a_check_names_the_half_message_and_shows_the_whole() -> None:
@@ -18,14 +28,93 @@ def test_a_check_names_the_half_message_and_shows_the_whole() -> None:
     assert (recovery.message.topic.name, recovery.message.body) == ("tx", b"x")
 
 
-async def test_an_answer_finds_its_question() -> None:
-    commands = Commands()
-    (first, answered), (second, waiting) = commands.nonce(), commands.nonce()
-    assert first != second
-    commands.answered(first, "yes")
-    commands.answered(first, "again")
-    commands.answered("unknown", "no")
-    assert await answered == "yes"
+class Told:
+    """Commands that were told to a client."""
+
+    def __init__(self) -> None:
+        self._told: asyncio.Queue[Any] = asyncio.Queue()
+        self.commands = Commands(self._tell)
+
+    def _tell(self, command: Any) -> int:
+        self._told.put_nowait(command)
+        return int(command.ByteSize())
+
+    async def next(self) -> Any:
+        """The next of them."""
+        async with asyncio.timeout(HANG_S):
+            return await self._told.get()
+
+
+def settings() -> Any:
+    made = settings_of_consumer("g", "t").settings
+    made.user_agent.version = "5.1"
+    return made
+
+
+async def test_an_administrator_sees_what_the_client_said() -> None:
+    answer = await Told().commands.call(RequestCode.GET_CONSUMER_RUNNING_INFO, {}, b"", settings())
+    info = json.loads(answer.body)
+    assert info["properties"]["PROP_CLIENT_VERSION"] == "5.1"
+    assert info["subscriptionSet"] == [{"topic": "t", "subString": "*"}]
+
+
+async def test_stacks_are_asked_for() -> None:
+    told = Told()
+    commands = told.commands
+    call = asyncio.create_task(
+        commands.call(
+            RequestCode.GET_CONSUMER_RUNNING_INFO, {"jstackEnable": "true"}, b"", settings()
+        )
+    )
+    nonce = (await told.next()).print_thread_stack_trace_command.nonce
+    reply = TelemetryCommand()
+    reply.thread_stack_trace.thread_stack_trace = "main: running"
+    commands.answered("unknown", None)
+    commands.answered(nonce, reply)
+    assert json.loads((await call).body)["jstack"] == "main: running"
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (Code.OK, "CR_SUCCESS"),
+        (Code.FAILED_TO_CONSUME_MESSAGE, "CR_LATER"),
+        (Code.MESSAGE_CORRUPTED, "CR_RETURN_NULL"),
+        (Code.UNSUPPORTED, "CR_THROW_EXCEPTION"),
+    ],
+)
+async def test_a_message_is_consumed_on_demand(code: Code, result: str) -> None:
+    told = Told()
+    commands = told.commands
+    record = encode_stored_message(StoredMessage("t", 0, 7, 4096, b"try this"))
+    call = asyncio.create_task(
+        commands.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {}, record, settings())
+    )
+    question = (await told.next()).verify_message_command
+    assert question.message.body == b"try this"
+    reply = TelemetryCommand()
+    reply.status.code = code
+    commands.answered(question.nonce, reply)
+    assert json.loads((await call).body)["consumeResult"] == result
+
+
+async def test_a_client_that_goes_answers_nothing() -> None:
+    told = Told()
+    commands = told.commands
+    record = encode_stored_message(StoredMessage("t", 0, 7, 4096, b"x"))
+    call = asyncio.create_task(
+        commands.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {}, record, settings())
+    )
+    await told.next()
     commands.close()
     with pytest.raises(ConnectionResetError):
-        await waiting
+        await call
+    silent = Commands(lambda _command: 0)
+    with pytest.raises(ConnectionResetError, match="no Telemetry stream"):
+        await silent.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {}, record, settings())
+
+
+async def test_nothing_else_is_asked() -> None:
+    code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+    answer = await Told().commands.call(code, {}, b"", settings())
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
