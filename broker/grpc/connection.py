@@ -88,6 +88,8 @@ class GrpcConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
         self._begun: set[int] = set()
+        self._strangers: set[int] = set()
+        """Requests that are no calls."""
         self._backlog: deque[Event] = deque()
         self._is_serving = False
         self._is_flush_due = False
@@ -164,6 +166,7 @@ class GrpcConnection(asyncio.Protocol):
             self._take(backlog.popleft())
             if backlog and self.loop.time() > stop_s:
                 break
+        self.server.service.settle()
         self._is_serving = False
         self._flush()
         self._read_on()
@@ -186,8 +189,11 @@ class GrpcConnection(asyncio.Protocol):
             call = self._calls.get(event.stream_id)
             if call is not None:
                 self._received(call, event.data, is_end=event.is_end)
+            else:
+                self._stranger_received(event.stream_id, is_end=event.is_end)
         elif type(event) is Ended:
             self._begun.discard(event.stream_id)
+            self._strangers.discard(event.stream_id)
             call = self._calls.pop(event.stream_id, None)
             if call is not None:
                 call.over(event.unsent)
@@ -203,9 +209,9 @@ class GrpcConnection(asyncio.Protocol):
         content = fields.get("content-type", "")
         is_grpc = content == "application/grpc" or content.startswith(_CONTENT_TYPES)
         if not is_grpc or fields[":method"] != "POST":
-            self._http2.headers(stream_id, _NO_GRPC)
-            self._http2.data(stream_id, _WHAT_THIS_IS)
-            self._http2.end(stream_id, _END)
+            # Answered at its end, as HTTP has it: what is wrong with it comes first.
+            self._strangers.add(stream_id)
+            self._stranger_received(stream_id, is_end=asked.is_end)
             return
         rpc = self.server.service.find(fields[":path"])
         if rpc is None:
@@ -221,6 +227,11 @@ class GrpcConnection(asyncio.Protocol):
             self.server.service.open(call)
         if asked.is_end:
             self._received(call, b"", is_end=True)
+
+    def _stranger_received(self, stream_id: int, *, is_end: bool) -> None:
+        if is_end and stream_id in self._strangers:
+            self._strangers.remove(stream_id)
+            self._http2.answer(stream_id, _NO_GRPC, _WHAT_THIS_IS, _END)
 
     def _received(self, call: Call, data: bytes, *, is_end: bool) -> None:
         try:

@@ -39,7 +39,6 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_UNIQUE_KEY,
     SYSTEM_PROPERTIES,
-    join_properties,
     whole_number,
 )
 from rockhopper.protocol.sys_flags import (
@@ -115,7 +114,7 @@ def send_of(
         sys_flag,
         system.born_timestamp.ToMilliseconds(),
         0,
-        join_properties(properties),
+        "",
         system.delivery_attempt and max(system.delivery_attempt - 1, 0),
         None,
         False,
@@ -123,6 +122,7 @@ def send_of(
         body,
         born_host,
         MQ_VERSION,
+        apart=properties,
     )
 
 

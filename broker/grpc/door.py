@@ -43,19 +43,21 @@ class GrpcDoor:
         self.sessions = Sessions(broker.steady_ms)
         self.handles = Handles(pop, config.broker_name, broker.steady_ms)
         clients = Clients(config, topics, groups, broker.consumers, broker.producers, self.sessions)
+        producing = Producing(
+            config,
+            store,
+            topics,
+            broker.sender,
+            broker.transactions,
+            broker.withdrawing,
+            broker.now_ms,
+            broker.stats.puts_refused,
+        )
         service = GrpcService(
             _table(
                 Routes(topics, groups, route_source),
                 clients,
-                Producing(
-                    config,
-                    store,
-                    topics,
-                    broker.sender,
-                    broker.transactions,
-                    broker.withdrawing,
-                    broker.now_ms,
-                ),
+                producing,
                 Receiving(
                     config.broker_name,
                     pop,
@@ -71,6 +73,7 @@ class GrpcDoor:
             access,
             clients.opened,
             clients.heard,
+            producing.settle,
         )
         self.server = GrpcServer(
             service,

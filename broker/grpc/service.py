@@ -28,8 +28,13 @@ class GrpcService:
         access: Access,
         on_opened: Callable[[Call], None],
         on_heard: Callable[[Call], None],
+        settle: Callable[[], None],
     ) -> None:
-        """*on_opened* and *on_heard* are told when a client begins and ends to stream requests."""
+        """*on_opened* and *on_heard* are told when a client begins and ends to stream requests.
+
+        *settle* stores what is staged.
+        """
+        self.settle = settle
         self._rpcs = {
             f"/{SERVICE}/{name}": Rpc(METHODS[name], serve, demands)
             for name, (serve, demands) in rpcs.items()
@@ -41,7 +46,10 @@ class GrpcService:
         """The RPC of a path; None if there is none."""
 
     def serve(self, call: Call, request: Any) -> None:
-        """Serve one request of *call*."""
+        """Serve one request of *call*; sends are staged until ``settle``."""
+        if call.rpc.method.name != "SendMessage":
+            # It finds stored what was sent before it.
+            self.settle()
         try:
             if not self._access.is_open:
                 self._check(call, request)

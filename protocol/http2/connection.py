@@ -385,7 +385,7 @@ class Http2Connection:
             return
         size = len(data)
         room = min(stream.send_window, self._send_window, frames.FRAME_SIZE_BYTES_MAX)
-        if size > room or self.paused or not stream.is_heard:
+        if size > room or self.paused or not stream.is_heard or not trailers:
             self.headers(stream_id, block)
             self.data(stream_id, data)
             self.end(stream_id, trailers)

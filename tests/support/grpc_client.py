@@ -4,6 +4,8 @@ What it asks goes through a real connection of the broker's, and what it gets ha
 """
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import Any, cast
 
 import h2.config
@@ -130,12 +132,21 @@ class GrpcClient:
         self.takes = True
         """Whether it makes room for more once it has taken something."""
         self._received = 0
+        self._holds_back = False
         self.pipe.on_written = self._take
         self.connection.connection_made(cast("asyncio.Transport", self.pipe))
         self._flush()
 
+    @contextlib.contextmanager
+    def in_one_read(self) -> Iterator[None]:
+        """Have everything that is asked inside come together."""
+        self._holds_back = True
+        yield
+        self._holds_back = False
+        self._flush()
+
     def _flush(self) -> None:
-        data = self._h2.data_to_send()
+        data = b"" if self._holds_back else self._h2.data_to_send()
         if data and not self.connection.closed:
             self.connection.data_received(data)
 

@@ -1,7 +1,10 @@
-"""SendMessage, EndTransaction and RecallMessage."""
+"""SendMessage, EndTransaction and RecallMessage.
+
+What the calls of one read send is written together, before anything else is served.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from rockhopper.broker.access.errors import TopicNotFound
 from rockhopper.broker.grpc.activities.consistent_hash import consistent_hash
@@ -18,7 +21,7 @@ from rockhopper.broker.grpc.statuses import (
 )
 from rockhopper.broker.later.timers.withdrawing import Withdrawing
 from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.sending.sender import Sender
+from rockhopper.broker.sending.sender import Half, Sender
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore
@@ -60,7 +63,11 @@ class Producing:
         transactions: Transactions,
         withdrawing: Withdrawing,
         now_ms: Callable[[], int],
+        on_refused: Callable[[int], None],
     ) -> None:
+        """*on_refused* is told how many staged messages could not be written."""
+        self._on_refused = on_refused
+        self._owed: list[_Owed] = []
         self._live_store = config.store.live
         self._delay_ms_max = min(config.timer_max_delay_s * 1000, DELAY_MS_MAX)
         self._store = store
@@ -71,7 +78,7 @@ class Producing:
         self._now_ms = now_ms
 
     def send(self, call: Call, request: Any) -> Any:
-        """SendMessage: store each message, and say so when all are safe."""
+        """SendMessage: stage each message; ``settle`` stores it and says so when it is safe."""
         _ = call.client_id
         messages = request.messages
         if not messages:
@@ -82,15 +89,45 @@ class Producing:
         live = self._live_store
         limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
         sends = [self._checked(call, message, topic, limits) for message in messages]
-        reply, end_offset = _SendReply(status=OK), 0
-        for send, message_id in sends:
-            end_offset = max(end_offset, self._put(send, message_id, reply))
-        if len(sends) > 1 or reply.entries[0].status.code != Code.OK:
-            _sum_up(reply, [entry.status for entry in reply.entries])
-        if end_offset <= self._store.safe_offset:
+        reply = _SendReply(status=OK)
+        staged = [self._stage(send, message_id, reply) for send, message_id in sends]
+        placed = [each for each in staged if each is not None]
+        if not placed:
+            _sum_up(reply)
             return reply
-        self._store.when_safe(end_offset, lambda error: self._safe(call, reply, error))
+        self._owed.append(_Owed(call, reply, placed))
         return None
+
+    def settle(self) -> None:
+        """Store what is staged, and answer those who sent it once that is safe."""
+        if not self._owed:
+            return
+        owed, self._owed = self._owed, []
+        store = self._store
+        try:
+            end_offset = store.commit()
+        except StoreError as error:
+            end_offset = store.max_commit_log_offset
+            self._refuse(owed, end_offset, error)
+        for each in owed:
+            for staged in each.staged:
+                if staged.half is not None and staged.log_offset < end_offset:
+                    self._sender.on_half(*staged.half)
+        if end_offset <= store.safe_offset:
+            _answer(owed)
+        else:
+            store.when_safe(end_offset, lambda error: _answer(owed, error))
+
+    def _refuse(self, owed: "list[_Owed]", end_offset: int, error: StoreError) -> None:
+        """Say of what stands behind *end_offset* that it is not stored."""
+        told = status_of(error)
+        lost = [
+            staged for each in owed for staged in each.staged if staged.log_offset >= end_offset
+        ]
+        for staged in lost:
+            staged.entry.Clear()
+            staged.entry.status.CopyFrom(told)
+        self._on_refused(len(lost))
 
     def _checked(
         self, call: Call, message: Any, topic: str, limits: SendLimits
@@ -107,34 +144,25 @@ class Producing:
         send = send_of(message, topic, queue_id, properties, call.connection.born_host)
         return send, message.system_properties.message_id
 
-    def _put(self, send: Send, message_id: str, reply: Any) -> int:
-        """Store one message; how far the log must be safe before the client may know."""
-        entry = reply.entries.add()
+    def _stage(self, send: Send, message_id: str, reply: Any) -> "_Staged | None":
+        """Stage one message; None if it is refused, which its entry says."""
+        entry, log_offset = reply.entries.add(), self._store.staged_offset
         try:
-            placed, end_offset = self._sender.send(send)
+            placed = self._sender.stage(send)
         except Exception as error:
             entry.status.CopyFrom(status_of(error))
-            return 0
+            return None
         entry.status.CopyFrom(OK)
         entry.message_id = message_id
         entry.offset = placed.queue_offset
-        if placed.half is not None:
-            half = placed.half
+        half = placed.half
+        if half is not None:
             entry.transaction_id = str(
                 TransactionId(message_id, half.queue_offset, half.commit_log_offset)
             )
         if placed.recall_handle:
             entry.recall_handle = placed.recall_handle
-        return end_offset
-
-    def _safe(self, call: Call, reply: Any, error: StoreError | None) -> None:
-        if error is not None:
-            told = unconfirmed_status(error)
-            for entry in reply.entries:
-                if entry.status.code == Code.OK:
-                    entry.status.CopyFrom(told)
-            _sum_up(reply, [entry.status for entry in reply.entries])
-        call.reply(reply)
+        return _Staged(entry, log_offset, half)
 
     def end_transaction(self, call: Call, request: Any) -> Any:
         """EndTransaction."""
@@ -189,10 +217,41 @@ class Producing:
         return None
 
 
-def _sum_up(reply: Any, statuses: list[Any]) -> None:
+class _Staged(NamedTuple):
+    """A message that is staged, and the entry of the reply that says so."""
+
+    entry: Any
+    log_offset: int
+    half: Half | None
+
+
+class _Owed(NamedTuple):
+    """A call that is answered when what it sent is stored."""
+
+    call: Call
+    reply: Any
+    staged: list[_Staged]
+
+
+def _answer(owed: list[_Owed], error: StoreError | None = None) -> None:
+    """Answer calls whose messages are in the log, and safe unless there is an *error*."""
+    told = None if error is None else unconfirmed_status(error)
+    for call, reply, _ in owed:
+        if told is not None:
+            for entry in reply.entries:
+                if entry.status.code == Code.OK:
+                    entry.status.CopyFrom(told)
+        _sum_up(reply)
+        call.reply(reply)
+
+
+def _sum_up(reply: Any) -> None:
     """The status of a reply: that of all its entries, or that they differ."""
-    codes = {each.code for each in statuses}
-    if len(codes) == 1:
-        reply.status.CopyFrom(statuses[0])
+    entries = reply.entries
+    if len(entries) == 1:
+        if entries[0].status.code != Code.OK:
+            reply.status.CopyFrom(entries[0].status)
+    elif len({entry.status.code for entry in entries}) == 1:
+        reply.status.CopyFrom(entries[0].status)
     else:
         reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))

@@ -24,8 +24,10 @@ async def test_an_rpc_that_does_not_exist_is_unimplemented(client: GrpcClient) -
 
 @pytest.mark.parametrize("content", ["application/json", "", "application/grpc-web"])
 async def test_what_is_no_grpc_gets_415(client: GrpcClient, content: str) -> None:
-    _, answer = client.begin("SendMessage", content_type=content)
-    await answer.until(1)
+    stream_id, answer = client.begin("SendMessage", content_type=content)
+    assert not answer.fields
+    client.end(stream_id)
+    await answer.ended()
     assert answer.fields[":status"] == "415"
     assert b"gRPC" in answer.body
 

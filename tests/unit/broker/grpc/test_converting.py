@@ -8,7 +8,6 @@ import pytest
 from rockhopper.broker.grpc.converting import SendLimits, checked_properties, delivered, send_of
 from rockhopper.protocol.grpc_v2.messages import Encoding, MessageType
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED_ZLIB,
     SYS_FLAG_TRANSACTION_PREPARED,
@@ -53,7 +52,7 @@ def test_a_transaction_is_marked_and_says_when_to_ask() -> None:
     send = send_of(made.messages[0], "t", 3, found, b"\0" * 8)
     assert send.sys_flag == SYS_FLAG_TRANSACTION_PREPARED
     assert (send.group, send.queue_id) == ("t", 3)
-    assert decode_properties(send.properties) == found
+    assert send.apart == found
 
 
 def test_a_message_that_failed_before_says_how_often() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.grpc_client import (
@@ -82,6 +83,34 @@ async def test_each_of_several_messages_has_its_own_result(
 async def test_what_cannot_be_sent_is_refused(client: GrpcClient, made: Any, code: Code) -> None:
     reply = await client.ask("SendMessage", made)
     assert reply.status.code == code, reply
+
+
+async def test_what_cannot_be_written_is_refused(
+    served: GrpcBroker, client: GrpcClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> int:
+        raise DiskFullError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.store.staging, "write", fail)
+        reply = await client.ask("SendMessage", sending("t"))
+    assert reply.status.code == Code.INTERNAL_SERVER_ERROR
+    assert not reply.entries[0].message_id
+    assert served.stats.put_failed == 1
+
+
+async def test_what_is_sent_is_there_for_whatever_is_asked_next(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    served.create_topic("one", queues=1)
+    with client.in_one_read():
+        sent = [client.ask_for("SendMessage", sending("one", message_id=f"ID{n}")) for n in (1, 2)]
+        made = request("QueryOffset", query_offset_policy=1)
+        made.message_queue.topic.name = "one"
+        looked = client.ask_for("QueryOffset", made)
+    assert (await looked.ended()).messages[0].offset == 2
+    offsets = [(await each.ended()).messages[0].entries[0].offset for each in sent]
+    assert offsets == [0, 1]
 
 
 async def test_messages_of_two_topics_are_refused(served: GrpcBroker, client: GrpcClient) -> None:
