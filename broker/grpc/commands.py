@@ -1,12 +1,7 @@
 """Commands: what the broker tells and asks clients by their Telemetry streams.
 
-A question has a nonce, which the answer repeats. Administrators ask with remoting's codes, and get
-its answers:
-
-    307  GET_CONSUMER_RUNNING_INFO     what the client said of itself; with jstackEnable its stacks
-    309  CONSUME_MESSAGE_DIRECTLY      verify_message_command, and what became of it
-
-Others are not supported: a client of this protocol has no queues or offsets of its own.
+A question has a nonce, which the answer repeats. Administrators ask with remoting's requests
+(processors/client_calls.py) and get RocketMQ's JSON.
 """
 
 import asyncio
@@ -17,8 +12,6 @@ from typing import Any
 from rockhopper.broker.access.peer import TransactionCheck
 from rockhopper.broker.grpc.converting import delivered
 from rockhopper.protocol import fastjson
-from rockhopper.protocol.codes import RequestCode, ResponseCode
-from rockhopper.protocol.command import Command
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import TelemetryCommand
 from rockhopper.protocol.grpc_v2.transaction_id import TransactionId
@@ -52,23 +45,10 @@ class Commands:
         self._tell = tell
         self._asked: dict[str, asyncio.Future[Any]] = {}
 
-    async def call(self, code: int, ext: dict[str, str], body: bytes, settings: Any) -> Command:
-        """The answer to a question of an administrator's.
-
-        Raises ConnectionResetError: the client has no stream, or goes away.
-        """
-        if code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-            return await self._running_info(ext, settings)
-        if code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
-            return await self._consume(body)
-        return Command(
-            code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            remark=f"a client of RocketMQ 5 is not asked with code {code}",
-        )
-
-    async def _running_info(self, ext: dict[str, str], settings: Any) -> Command:
+    async def running_info(self, settings: Any, *, with_stacks: bool) -> bytes:
+        """What the client said of itself, and on demand its stacks. Raises ConnectionResetError."""
         stacks = None
-        if ext.get("jstackEnable", "").lower() == "true":
+        if with_stacks:
             command = TelemetryCommand()
             answer = await self._ask(command, command.print_thread_stack_trace_command)
             stacks = answer.thread_stack_trace.thread_stack_trace
@@ -87,10 +67,11 @@ class Commands:
             "statusTable": {},
             "subscriptionSet": list(_subscriptions(settings)),
         }
-        return Command(code=ResponseCode.SUCCESS, body=fastjson.dumps(info).encode())
+        return fastjson.dumps(info).encode()
 
-    async def _consume(self, body: bytes) -> Command:
-        stored = decode_message(body)
+    async def consume_directly(self, record: bytes) -> bytes:
+        """What became of a message that the client is to try. Raises ConnectionResetError."""
+        stored = decode_message(record)
         command = TelemetryCommand()
         command.verify_message_command.message.CopyFrom(delivered(stored, stored.topic, ""))
         begun_s = asyncio.get_running_loop().time()
@@ -103,7 +84,7 @@ class Commands:
             "remark": answer.status.message or None,
             "spentTimeMills": round(spent_s * 1000),
         }
-        return Command(code=ResponseCode.SUCCESS, body=fastjson.dumps(result).encode())
+        return fastjson.dumps(result).encode()
 
     async def _ask(self, command: Any, question: Any) -> Any:
         """The client's answer to *command*, of which *question* is the part with the nonce."""

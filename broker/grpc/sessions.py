@@ -6,7 +6,6 @@ newest of its Telemetry streams. A session ends when the client says so, or afte
 heartbeat; the broker's members, locks and transactions know it as their peer.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +17,6 @@ from rockhopper.broker.grpc.commands import Commands, recovery_of
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.protocol.codes import MQ_VERSION, LanguageCode
-from rockhopper.protocol.command import Command
 from rockhopper.protocol.grpc_v2.codes import Code
 
 log = structlog.get_logger("broker.grpc")
@@ -96,15 +94,13 @@ class Session:
             return self.tell(recovery_of(notice))
         return 0
 
-    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """What remoting's clients are told of their queues this one need not know."""
+    async def running_info(self, *, with_stacks: bool) -> bytes:
+        """See Questioned."""
+        return await self.commands.running_info(self.settings, with_stacks=with_stacks)
 
-    async def call(
-        self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
-    ) -> Command:
-        """The client's answer to an administrator. Raises TimeoutError, ConnectionResetError."""
-        async with asyncio.timeout(timeout_s):
-            return await self.commands.call(code, ext or {}, body, self.settings)
+    async def consume_directly(self, record: bytes) -> bytes:
+        """See Questioned."""
+        return await self.commands.consume_directly(record)
 
     def close(self) -> None:
         """The client has gone."""

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import cast
 
 import structlog
 
@@ -573,18 +573,6 @@ def _unread_bytes(connection: Connection) -> int:
     return connection.unread_bytes
 
 
-class Answering(Protocol):
-    """A peer that is asked with remoting's codes: a Connection, or what translates them."""
-
-    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """See Connection."""
-
-    async def call(
-        self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
-    ) -> Command:
-        """See Connection."""
-
-
-def connection_of(peer: Peer) -> Answering:
-    """A peer for what remoting's codes ask of it."""
-    return cast(Answering, peer)
+def connection_of(peer: Peer) -> Connection | None:
+    """The connection of a peer that came by remoting; None: it came by another door."""
+    return cast(Connection, peer) if hasattr(peer, "send_request") else None

@@ -8,7 +8,6 @@ import pytest
 
 from rockhopper.broker.access.peer import TransactionCheck
 from rockhopper.broker.grpc.commands import Commands, recovery_of
-from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import TelemetryCommand
 from rockhopper.protocol.message import StoredMessage
@@ -52,8 +51,7 @@ def settings() -> Any:
 
 
 async def test_an_administrator_sees_what_the_client_said() -> None:
-    answer = await Told().commands.call(RequestCode.GET_CONSUMER_RUNNING_INFO, {}, b"", settings())
-    info = json.loads(answer.body)
+    info = json.loads(await Told().commands.running_info(settings(), with_stacks=False))
     assert info["properties"]["PROP_CLIENT_VERSION"] == "5.1"
     assert info["subscriptionSet"] == [{"topic": "t", "subString": "*"}]
 
@@ -61,17 +59,13 @@ async def test_an_administrator_sees_what_the_client_said() -> None:
 async def test_stacks_are_asked_for() -> None:
     told = Told()
     commands = told.commands
-    call = asyncio.create_task(
-        commands.call(
-            RequestCode.GET_CONSUMER_RUNNING_INFO, {"jstackEnable": "true"}, b"", settings()
-        )
-    )
+    call = asyncio.create_task(commands.running_info(settings(), with_stacks=True))
     nonce = (await told.next()).print_thread_stack_trace_command.nonce
     reply = TelemetryCommand()
     reply.thread_stack_trace.thread_stack_trace = "main: running"
     commands.answered("unknown", None)
     commands.answered(nonce, reply)
-    assert json.loads((await call).body)["jstack"] == "main: running"
+    assert json.loads(await call)["jstack"] == "main: running"
 
 
 @pytest.mark.parametrize(
@@ -87,34 +81,24 @@ async def test_a_message_is_consumed_on_demand(code: Code, result: str) -> None:
     told = Told()
     commands = told.commands
     record = encode_stored_message(StoredMessage("t", 0, 7, 4096, b"try this"))
-    call = asyncio.create_task(
-        commands.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {}, record, settings())
-    )
+    call = asyncio.create_task(commands.consume_directly(record))
     question = (await told.next()).verify_message_command
     assert question.message.body == b"try this"
     reply = TelemetryCommand()
     reply.status.code = code
     commands.answered(question.nonce, reply)
-    assert json.loads((await call).body)["consumeResult"] == result
+    assert json.loads(await call)["consumeResult"] == result
 
 
 async def test_a_client_that_goes_answers_nothing() -> None:
     told = Told()
     commands = told.commands
     record = encode_stored_message(StoredMessage("t", 0, 7, 4096, b"x"))
-    call = asyncio.create_task(
-        commands.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {}, record, settings())
-    )
+    call = asyncio.create_task(commands.consume_directly(record))
     await told.next()
     commands.close()
     with pytest.raises(ConnectionResetError):
         await call
     silent = Commands(lambda _command: 0)
     with pytest.raises(ConnectionResetError, match="no Telemetry stream"):
-        await silent.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, {}, record, settings())
-
-
-async def test_nothing_else_is_asked() -> None:
-    code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
-    answer = await Told().commands.call(code, {}, b"", settings())
-    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        await silent.consume_directly(record)
