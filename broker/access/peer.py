@@ -68,6 +68,4 @@ class Questioned(Protocol):
         """What it says of itself. Raises ConnectionResetError."""
 
     async def consume_directly(self, record: bytes) -> bytes:
-        """What became of the message in *record*, which it is to try. Raises
-        ConnectionResetError.
-        """
+        """What became of a stored message that it is to try. Raises ConnectionResetError."""
