@@ -17,7 +17,6 @@ from rockhopper.protocol.names import (
     topic_error,
 )
 
-
 TOPICS_REMEMBERED_MAX = 4096
 _sound_topics: set[str] = set()
 
