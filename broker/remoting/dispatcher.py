@@ -80,6 +80,7 @@ REFUSAL_CODES: dict[type[errors.Refusal], ResponseCode] = {
     errors.IllegalOperation: ResponseCode.ILLEGAL_OPERATION,
     errors.InvalidParameter: ResponseCode.INVALID_PARAMETER,
     errors.NoPermission: ResponseCode.NO_PERMISSION,
+    errors.NotAuthenticated: ResponseCode.NO_PERMISSION,
     errors.SubscriptionNotFound: ResponseCode.SUBSCRIPTION_NOT_EXIST,
     errors.SubscriptionNotParsed: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
     errors.SubscriptionOutdated: ResponseCode.SUBSCRIPTION_NOT_LATEST,
