@@ -38,7 +38,7 @@ class Authenticator:
         self.on_change: list[Callable[[str], None]] = []
         """Called with the name of a user who was deleted or disabled, or has a new secret: whatever
         acts in this name is to be closed."""
-        self._users = users
+        self.users = users
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
         """Address -> failures left, and when that was so."""
@@ -49,7 +49,7 @@ class Authenticator:
         """Who has signed *signed*; *signature* is its bytes, not text. Raises NotAuthenticated."""
         if self._buckets and self._left(host) < 1:
             raise self._refusal(host)
-        user = self._users.get(access_key, _NOBODY)
+        user = self.users.get(access_key, _NOBODY)
         is_right = hmac.compare_digest(sign(user.secret, signed), signature)
         if not (is_right and user.is_enabled):
             self._charge(host)

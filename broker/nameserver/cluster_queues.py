@@ -37,7 +37,10 @@ class ClusterQueues(Part):
         self._topics = topics
         self._name_service = name_service
         self._clock = clock
-        self._links = [NameServiceLink(address, lambda: None) for address in config.namesrv_addr]
+        self._links = [
+            NameServiceLink(address, lambda: None, credentials=config.auth.inner)
+            for address in config.namesrv_addr
+        ]
         self._known: dict[str, tuple[float, Queues]] = {}
 
     async def of(self, topic: str) -> Queues | None:

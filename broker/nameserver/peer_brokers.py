@@ -41,7 +41,7 @@ class PeerBrokers(Part):
                     raise UnreachableError(f"no name service knows the broker {broker}")
                 link = self._links.get(address)
                 if link is None:
-                    link = self._links[address] = NameServiceLink(address, lambda: None)
+                    link = self._links[address] = self._link(address)
                 return await link.ask(code, dict(ext))
         except (OSError, ProtocolError, RefusedError, TimeoutError) as error:
             raise UnreachableError(f"broker {broker} does not answer: {error!r}") from None
@@ -52,12 +52,15 @@ class PeerBrokers(Part):
                 if member.name == broker and member.addresses.get(MASTER_ID):
                     return member.addresses[MASTER_ID]
         for address in self._config.namesrv_addr:
-            link = self._links.setdefault(address, NameServiceLink(address, lambda: None))
+            link = self._links.setdefault(address, self._link(address))
             answer = await link.call(RequestCode.GET_BROKER_CLUSTER_INFO, {})
             found = ClusterInfo.decode(answer.body).broker_addr_table.get(broker)
             if found is not None and MASTER_ID in found.broker_addrs:
                 return found.broker_addrs[MASTER_ID]
         return None
+
+    def _link(self, address: str) -> NameServiceLink:
+        return NameServiceLink(address, lambda: None, credentials=self._config.auth.inner)
 
     def stop(self) -> None:
         """Drop the connections."""

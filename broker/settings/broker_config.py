@@ -5,6 +5,7 @@
     nameserver_config.py     the name service's
     following_config.py      of a broker that follows another
     replica_config.py        of a replica of a set
+    auth_config.py           who may use it: users and permissions
     classic_config.py        of a master that RocketMQ's slaves follow
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
+from rockhopper.broker.settings.auth_config import AuthConfig as AuthConfig
 from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
@@ -66,6 +68,7 @@ class BrokerConfig:
     following: FollowingConfig = FollowingConfig()
     replication: ReplicaConfig = ReplicaConfig()
     classic: ClassicConfig = ClassicConfig()
+    auth: AuthConfig = AuthConfig()
 
     role: Role = setting("role", Role.ALL)
     """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of

@@ -27,6 +27,7 @@ from rockhopper.client.network.connection import (
     fork_count,
 )
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.signing import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +47,14 @@ class ConnectionPool:
         *,
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
+        credentials: Credentials | None = None,
         on_connect: Callable[[Connection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
     ) -> None:
         self.remedies: dict[str, str] = {}
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
+        self._credentials = credentials
         self._on_connect = on_connect
         self._on_unreachable = on_unreachable
         self._open: dict[str, Connection] = {}
@@ -234,7 +237,7 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(address, self._handle_request), host, port
+                    lambda: Connection(address, self._handle_request, self._credentials), host, port
                 )
         except TimeoutError:
             raise self.unreachable(
