@@ -19,7 +19,7 @@ import shutil
 import socket
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -29,12 +29,14 @@ import structlog
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.classic.master import ClassicMaster
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
-from rockhopper.broker.assembly.metrics import families, readiness, rendered
+from rockhopper.broker.assembly.metrics import Family, families, readiness, rendered
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
+from rockhopper.broker.assembly.tls_metrics import tls_families
 from rockhopper.broker.hot.hot_pass import HotPass
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.members.guarding import (
@@ -124,6 +126,7 @@ class Broker(ServingParts):
         self._ports = Ports(config.bind_address)
         if http_socket is not None:
             self._ports.adopt("httpPort", http_socket)
+        self._outgoing = Outgoing(config.tls)
         self._registration: Registration | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._sampling: asyncio.Task[None] | None = None
@@ -247,6 +250,8 @@ class Broker(ServingParts):
             self._use_temporary_directory()
         config = self.config
         host = fixed_host(config.bind_address, config.broker_ip1)
+        self._undo.callback(self._ports.close_gate)
+        self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
         store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
         levels = self._levels
         broker_share, name_share = self._shares = connection_shares(
@@ -278,7 +283,7 @@ class Broker(ServingParts):
         self._is_ready = True
 
     def load_tables(self) -> None:
-        """As ServingParts, and guard the ports by the users. Raises StartError as well."""
+        """As ServingParts, and guard the ports by the users. Raises SettingError as well."""
         super().load_tables()
         guard_with(self.access, self.tables.users, self.tables.acls, self.config)
 
@@ -345,7 +350,7 @@ class Broker(ServingParts):
         open_as = OpenAs(self._store_host, self._levels, mapped_files_share())
         try:
             self.member = member_of(self, self, open_as)
-            membership = membership_of(config, port, address, host)
+            membership = membership_of(config, port, address, host, self._ports.gate)
         except JoinError as error:
             raise StartError(str(error)) from error
         self._undo.push_async_callback(self._leave_set)
@@ -419,7 +424,7 @@ class Broker(ServingParts):
         self._cancel_splicing()
         returning, self._guests = self._guests, None
         if returning is None:
-            returning = Handover(self.server)
+            returning = Handover(self.server, self._outgoing)
             returning.leave()
         else:
             returning.recall(self.server)
@@ -439,7 +444,7 @@ class Broker(ServingParts):
     def hold_clients(self) -> Handover:
         """See Doors."""
         self._send_away()
-        return Handover(self.server)
+        return Handover(self.server, self._outgoing)
 
     async def pass_on(self, guests: Handover, address_of: Callable[[], str]) -> None:
         """See Doors."""
@@ -448,7 +453,7 @@ class Broker(ServingParts):
         address = address_of()
         try:
             async with asyncio.timeout(PASS_ON_TIMEOUT_S):
-                await serves(address)
+                await serves(address, self._outgoing)
                 await guests.splice(address_of, frozenset(self._replica_rows()))
         except (TimeoutError, OSError) as error:
             log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
@@ -750,12 +755,18 @@ class Broker(ServingParts):
         is_ready = self.why_not_ready() is None
         of_set = () if self.member is None else tuple(self.member.metrics())
         if self.member is not None and not self.member.is_serving:
-            shown_by_all = (readiness(is_ready=is_ready), *of_set)
+            shown_by_all = (readiness(is_ready=is_ready), *of_set, *self._tls_families())
             body, content_type = await rendered(self.config, shown_by_all)
             return Page(body, content_type=content_type)
         shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
-        body, content_type = await rendered(self.config, chain(shown, of_set))
+        body, content_type = await rendered(self.config, chain(shown, of_set, self._tls_families()))
         return Page(body, content_type=content_type)
+
+    def _tls_families(self) -> Iterator[Family]:
+        servers = [self.server] if hasattr(self, "server") else []
+        if self.name_service is not None:
+            servers.append(self.name_service.server)
+        return tls_families(self._ports.gate, {each.name: each.tls_count for each in servers})
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by port."""

@@ -17,6 +17,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.filters import Sql
+from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.producer import Producer
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.client.receipts import SendReceipt
@@ -50,6 +51,7 @@ __all__ = [
     "RouteNotFoundError",
     "SendReceipt",
     "Sql",
+    "TlsOptions",
     "Transaction",
     "TransactionProducer",
     "TransactionState",

@@ -28,6 +28,7 @@ from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLa
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
 from rockhopper.client.errors import ClientStateError
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.trace import MessageTrace
@@ -79,6 +80,7 @@ class Consumer:
         hand_over_s: float = 0.5,
         offsets_directory: Path | str | None = None,
         trace: bool | str = False,
+        tls: Tls = None,
     ) -> None:
         """`topics` is a topic, several, or a mapping of topics to filters.
 
@@ -98,7 +100,8 @@ class Consumer:
         bound what is fetched ahead. `close_timeout_s` is how long closing waits for handlers. A
         member that takes over a queue leaves it to the one before for `hand_over_s` seconds: what
         that one has not finished after 60 % of them comes twice. `trace` records every delivery in
-        the brokers' trace topic, or in the topic that it names.
+        the brokers' trace topic, or in the topic that it names. `tls` is True, or TlsOptions;
+        without it the environment decides.
         Raises ValueError, TypeError, protocol.errors.SubscriptionError.
         """
         self.engine = Engine(
@@ -123,6 +126,7 @@ class Consumer:
                 hand_over_s=hand_over_s,
                 offsets_directory=Path(offsets_directory) if offsets_directory else None,
                 request_timeout_s=request_timeout_s,
+                tls=tls,
             ),
         )
         """What consumes: the assignment of queues, and all that goes on for them."""

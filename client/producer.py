@@ -8,6 +8,7 @@ from typing import Self
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.session import Session
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
@@ -52,13 +53,15 @@ class Producer:
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
         linger: Linger | None = None,
+        tls: Tls = None,
     ) -> None:
         """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
 
         `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
-        With `linger` concurrent sends share batches.
+        With `linger` concurrent sends share batches. `tls` is True, or TlsOptions; without it the
+        environment decides.
         Raises ValueError.
         """
         reason = group_error(group)
@@ -72,7 +75,10 @@ class Producer:
             message_size_bytes_max=message_size_bytes_max,
         )
         self.session = Session(
-            nameserver, request_timeout_s=timeout_s, handle_request=self._take_request
+            nameserver,
+            request_timeout_s=timeout_s,
+            handle_request=self._take_request,
+            tls=tls,
         )
         """Its connections, and the routes that it knows."""
         self.session.producer_groups.add(group)

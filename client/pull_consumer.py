@@ -16,6 +16,7 @@ from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
@@ -50,10 +51,12 @@ class PullConsumer:
         batch_size: int = 32,
         poll_s: float = 15.0,
         request_timeout_s: float = 3.0,
+        tls: Tls = None,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
-        `poll_s` is how long a broker may hold a request when there is nothing new.
+        `poll_s` is how long a broker may hold a request when there is nothing new. `tls` is True,
+        or TlsOptions; without it the environment decides.
         """
         self._topic = topic
         self._group = group
@@ -66,7 +69,7 @@ class PullConsumer:
         self._start_from = start_from
         self._batch_size = batch_size
         self._poll_s = poll_s
-        self.session = Session(nameserver, request_timeout_s=request_timeout_s)
+        self.session = Session(nameserver, request_timeout_s=request_timeout_s, tls=tls)
         """Its connections, and the routes that it knows."""
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)

@@ -27,6 +27,7 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.reachability import Reachability
 from rockhopper.client.network.tasks import end_tasks
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt, SendStatus
@@ -140,6 +141,7 @@ class TransactionProducer(Producer):
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
+        tls: Tls = None,
     ) -> None:
         """`group` names all producers that can check each other's transactions.
 
@@ -154,6 +156,7 @@ class TransactionProducer(Producer):
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
             trace=trace,
+            tls=tls,
         )
         self._check = check
         self._reachability = Reachability(self.session)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from rockhopper.pipeline.errors import PipelineError
 
-NOT_SERVED = ("accessKey", "secretKey", "securityToken", "useTLS")
+NOT_SERVED = ("accessKey", "secretKey", "securityToken")
 """Options of other connectors that would need what the client does not have."""
 _NAMED_MAX = 3
 _TRUE = frozenset({"true", "1", "yes", "on"})
@@ -56,8 +56,7 @@ class Options:
             if self.text(name).lower() not in ("", "false"):
                 raise PipelineError(
                     f"{self.source} cannot use the option {name!r}: the client has no access keys "
-                    "and no TLS yet; leave it out, and protect the network between Spark and the "
-                    "brokers"
+                    "yet; leave it out, and protect the network between Spark and the brokers"
                 )
 
     def text(self, name: str, default: str = "") -> str:

@@ -23,6 +23,7 @@ from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotF
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
+from rockhopper.client.network.tls import Tls, TlsOptions, chosen
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.pipeline.errors import PipelineError
@@ -53,8 +54,9 @@ class Remote:
     Every failure is a PipelineError with the client's sentence.
     """
 
-    def __init__(self, nameserver: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, nameserver: str, *, timeout_s: float = 30.0, tls: Tls = None) -> None:
         self.nameserver = nameserver
+        self._tls = tls
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
         self.without_many: set[str] = set()
@@ -64,7 +66,8 @@ class Remote:
         self.admin = self.run(self._start())
 
     async def _start(self) -> Admin:
-        return await Admin(self.nameserver, request_timeout_s=self._timeout_s).__aenter__()
+        admin = Admin(self.nameserver, request_timeout_s=self._timeout_s, tls=self._tls)
+        return await admin.__aenter__()
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
         """Wait for a coroutine of the client's. Raises PipelineError."""
@@ -394,7 +397,10 @@ class Remote:
 
     async def _start_sender(self, group: str) -> GroupSender:
         session = Session(
-            self.nameserver, request_timeout_s=self._timeout_s, upkeep_log_level=logging.DEBUG
+            self.nameserver,
+            request_timeout_s=self._timeout_s,
+            upkeep_log_level=logging.DEBUG,
+            tls=self._tls,
         )
         session.producer_groups.add(group)
         await session.start()
@@ -411,15 +417,19 @@ def result(answer: Future[_Value]) -> _Value:
 
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-_remotes: dict[tuple[int, str, float], Remote] = {}
+_remotes: dict[tuple[int, str, float, TlsOptions | None], Remote] = {}
 
 
-def connect(nameserver: str, *, timeout_s: float = 30.0) -> Remote:
+def connect(nameserver: str, *, timeout_s: float = 30.0, tls: Tls = None) -> Remote:
     """The Remote of this process for some name services. Raises PipelineError."""
-    key = (os.getpid(), nameserver, timeout_s)
+    try:
+        options = chosen(tls)
+    except ValueError as error:
+        raise PipelineError(str(error)) from error
+    key = (os.getpid(), nameserver, timeout_s, options)
     remote = _remotes.get(key)
     if remote is None:
-        remote = Remote(nameserver, timeout_s=timeout_s)
+        remote = Remote(nameserver, timeout_s=timeout_s, tls=options or False)
         _remotes[key] = remote
     return remote
 

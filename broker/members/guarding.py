@@ -5,8 +5,9 @@ import structlog
 from rockhopper.broker.access.accounts import SECRET_LENGTH_MIN, User, check_name
 from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
 from rockhopper.protocol.addresses import is_loopback
 
@@ -30,21 +31,23 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
     """Have *guard* decide by the tables, which were read just now, and follow their changes.
 
     Raises:
-        StartError: a user is asked for that cannot be, or nobody could give rights.
+        SettingError: a user is asked for that cannot be, or nobody could give rights.
     """
     for credentials in filter(None, (config.auth.first_user, config.auth.inner)):
         if credentials.access_key not in users.users:
             try:
                 name = check_name(credentials.access_key)
             except InvalidParameter as error:
-                raise StartError(str(error)) from None
+                raise SettingError(SECRET_KEYS[0], HIDDEN, str(error)) from None
             if len(credentials.secret) < SECRET_LENGTH_MIN:
                 log.warning("a secret is short: take 12 characters or more", user=name)
             users.put(User(name, credentials.secret, is_super=True))
     if config.auth.authentication_enabled and not users.has_super:
-        raise StartError(
-            "authenticationEnabled needs a Super user, and there is none: set "
-            'initAuthenticationUser={"username": …, "password": …} for this start'
+        raise SettingError(
+            "authenticationEnabled",
+            True,
+            "it needs a Super user, and there is none: set "
+            'initAuthenticationUser={"username": …, "password": …} for this start',
         )
     guard.use(users.users, acls.rules)
     users.on_changed = lambda name: _user_changed(guard, name)

@@ -11,6 +11,7 @@ from rockhopper.broker.remoting.http import HttpServer, Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.tables.accounts import AclTable, UserTable
@@ -45,11 +46,14 @@ class NameServer:
         """Serve. Raises StartError; nothing is left open then."""
         try:
             self.prepare()
+            config = self.config
+            host = fixed_host(config.bind_address, config.broker_ip1)
+            self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
             with store_errors_explained(self.config.store.root):
                 self._service.load()
                 self._users.load()
                 self._acls.load()
-            guard_with(self._guard, self._users, self._acls, self.config)
+                guard_with(self._guard, self._users, self._acls, self.config)
             tell_about_guard(self.config)
             await self._ports.listen("httpPort", self._http.start_on)
             await self._ports.listen("namesrvPort", self._service.start_on)
@@ -66,6 +70,7 @@ class NameServer:
             await self._http.close()
             await self._service.close()
         finally:
+            self._ports.close_gate()
             self._ports.close()
 
     def hurry(self) -> None:

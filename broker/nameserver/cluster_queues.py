@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
@@ -37,8 +38,9 @@ class ClusterQueues(Part):
         self._topics = topics
         self._name_service = name_service
         self._clock = clock
+        outgoing = Outgoing(config.tls)
         self._links = [
-            NameServiceLink(address, lambda: None, credentials=config.auth.inner)
+            NameServiceLink(address, lambda: None, outgoing=outgoing, credentials=config.auth.inner)
             for address in config.namesrv_addr
         ]
         self._known: dict[str, tuple[float, Queues]] = {}

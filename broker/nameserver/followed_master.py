@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
+from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
@@ -65,11 +66,11 @@ class MasterTables(NamedTuple):
 class Master:
     """One master, asked over one connection that is made when needed."""
 
-    def __init__(self, address: str, ha_address: str = "") -> None:
+    def __init__(self, address: str, ha_address: str = "", outgoing: Outgoing = PLAIN) -> None:
         """*ha_address* goes before what the master says."""
         self.address = address
         self._ha_address = ha_address
-        self._link = NameServiceLink(address, on_lost=lambda: None)
+        self._link = NameServiceLink(address, on_lost=lambda: None, outgoing=outgoing)
 
     async def facts(self) -> MasterFacts:
         """How it is now.

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from rockhopper.broker.remoting.server import socket_address
+from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
@@ -45,7 +46,9 @@ class NameServiceLink:
         on_request: Callable[[Command], None] = lambda _command: None,
         *,
         credentials: Credentials | None = None,
+        outgoing: Outgoing = PLAIN,
     ) -> None:
+        self._outgoing = outgoing
         host, port = split_address(address)
         self.address = address
         self._host = host
@@ -67,7 +70,10 @@ class NameServiceLink:
             if self._protocol is None or self._protocol.is_lost:
                 loop = asyncio.get_running_loop()
                 _, self._protocol = await loop.create_connection(
-                    lambda: _LinkProtocol(self._on_lost, self._on_request), self._host, self._port
+                    lambda: _LinkProtocol(self._on_lost, self._on_request),
+                    self._host,
+                    self._port,
+                    **self._outgoing.options(self._host),
                 )
         return self._protocol.hosts
 
@@ -179,9 +185,9 @@ class _LinkProtocol(asyncio.Protocol):
             self._transport.close()
 
 
-async def serves(address: str) -> None:
+async def serves(address: str, outgoing: Outgoing = PLAIN) -> None:
     """Return once the broker at *address* serves clients, as the master of its set."""
-    link = NameServiceLink(address, lambda: None)
+    link = NameServiceLink(address, lambda: None, outgoing=outgoing)
     try:
         while True:
             try:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
@@ -26,6 +27,7 @@ class PeerBrokers(Part):
     def __init__(self, config: BrokerConfig, name_service: NameService | None = None) -> None:
         self._config = config
         self._name_service = name_service
+        self._outgoing = Outgoing(config.tls)
         self._links: dict[str, NameServiceLink] = {}
 
     async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Command:
@@ -60,7 +62,12 @@ class PeerBrokers(Part):
         return None
 
     def _link(self, address: str) -> NameServiceLink:
-        return NameServiceLink(address, lambda: None, credentials=self._config.auth.inner)
+        return NameServiceLink(
+            address,
+            lambda: None,
+            outgoing=self._outgoing,
+            credentials=self._config.auth.inner,
+        )
 
     def stop(self) -> None:
         """Drop the connections."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
@@ -57,6 +58,7 @@ class Registration:
         """As whom this broker asks name services."""
         self._topics = topics
         self._instance = instance
+        self._outgoing = Outgoing(config.tls)
         self._keepers = [
             _Keeper(address, self, advertiser, ha_port) for address in config.namesrv_addr
         ]
@@ -155,6 +157,11 @@ class Registration:
         )
 
     @property
+    def outgoing(self) -> Outgoing:
+        """How name services are connected to."""
+        return self._outgoing
+
+    @property
     def interval_s(self) -> float:
         """How often to register when nothing happens."""
         return self._config.register_interval_ms / 1000
@@ -174,7 +181,13 @@ class _Keeper:
         self._owner = owner
         self._advertiser = advertiser
         self._ha_port = ha_port
-        self._link = NameServiceLink(address, self.wake, owner.take, credentials=owner.credentials)
+        self._link = NameServiceLink(
+            address,
+            self.wake,
+            owner.take,
+            outgoing=owner.outgoing,
+            credentials=owner.credentials,
+        )
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
@@ -56,10 +57,10 @@ class NameService:
         """Read the values that operators keep here. Raises CorruptFileError, OSError."""
         self.values.load()
 
-    async def start_on(self, bound: socket.socket) -> None:
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a socket that is bound already, and is this service's from now on."""
         self.values.start_saving()
-        await self.server.start_on(bound)
+        await self.server.start_on(bound, gate)
         self._scan_later()
 
     def _scan_later(self) -> None:

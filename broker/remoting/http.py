@@ -11,6 +11,8 @@ from typing import NamedTuple, cast
 
 import structlog
 
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+
 log = structlog.get_logger("broker.http")
 
 REQUEST_SIZE_BYTES_MAX = 8192
@@ -42,13 +44,14 @@ class HttpServer:
     def __init__(self, pages: Mapping[str, PageMaker]) -> None:
         self.pages = pages
         """By path."""
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start_on(self, bound: socket.socket) -> None:
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a socket that is bound already, and is this server's from now on."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: _Connection(self), sock=bound)
+        listener = Listener(bound, lambda _caller: _Connection(self), name="http", gate=gate)
+        await listener.start()
+        self._listener = listener
 
     async def close(self) -> None:
         """Stop listening and give up the answers under way."""

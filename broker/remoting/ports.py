@@ -7,9 +7,14 @@ port that is bound and does not listen refuses connections.
 
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from rockhopper.broker.remoting.startup import port_error
+from rockhopper.broker.listening.gates import gate_of
+from rockhopper.broker.listening.listener import OPEN, Gate
+from rockhopper.broker.listening.tls import TlsError
+from rockhopper.broker.remoting.startup import StartError, port_error, store_errors_explained
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.protocol.addresses import join_address
 
 
@@ -20,6 +25,9 @@ class Ports:
         self._host = host
         self._bound: dict[str, socket.socket] = {}
         self._numbers: dict[str, int] = {}
+        self._adopted: set[str] = set()
+        self.gate = OPEN
+        """What those who connect have to pass."""
 
     def bind(self, key: str, port: int) -> None:
         """Take the port of setting *key*; 0 picks a free one, a negative one is not wanted.
@@ -47,11 +55,14 @@ class Ports:
             self.bind(key, number)
 
     def adopt(self, key: str, bound: socket.socket) -> None:
-        """Take over the socket for *key* that somebody else has bound."""
+        """Take over the socket for *key* that somebody else has bound, and asks without TLS."""
+        self._adopted.add(key)
         self._bound[key] = bound
         self._numbers[key] = int(bound.getsockname()[1])
 
-    async def listen(self, key: str, start_on: Callable[[socket.socket], Awaitable[None]]) -> None:
+    async def listen(
+        self, key: str, start_on: Callable[[socket.socket, Gate], Awaitable[None]]
+    ) -> None:
         """Hand the port of *key*, if there is one, to the server that listens on it from now on.
 
         Raises:
@@ -60,9 +71,31 @@ class Ports:
         bound = self._bound.get(key)
         if bound is not None:
             try:
-                await start_on(bound)
+                await start_on(bound, OPEN if key in self._adopted else self.gate)
             except OSError as error:
                 raise port_error(key, self._host, self._numbers[key], error) from error
+
+    def open_gate(self, config: TlsConfig, layout: StoreLayout, names: Iterable[str]) -> None:
+        """Have who connects pass what *config* says; *names* are this machine's.
+
+        Raises:
+            StartError: a certificate or its key cannot be used; the message says what to do.
+        """
+        if self.gate is not OPEN:
+            return
+        try:
+            with store_errors_explained(layout.root):
+                self.gate = gate_of(config, layout.config, names)
+        except TlsError as error:
+            raise StartError(str(error)) from error
+        if self.gate.tls is not None:
+            self.gate.tls.start()
+
+    def close_gate(self) -> None:
+        """Look at certificates no more."""
+        if self.gate.tls is not None:
+            self.gate.tls.close()
+        self.gate = OPEN
 
     def number(self, key: str) -> int:
         """The port of *key*; 0 when there is none."""

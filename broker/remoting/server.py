@@ -24,6 +24,9 @@ from typing import cast
 import structlog
 
 from rockhopper.broker.access.peer import Notice, Peer, Principal
+from rockhopper.broker.listening.caller import DIRECT, Caller
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.broker.loop.rounds import (
     FRAMES_OF_SMALL_READ,
     FRAMES_PER_PASS,
@@ -57,16 +60,6 @@ ACCEPTING_TURNS = 4
 FrameHandler = Callable[["Connection", list[Frame]], int]
 
 
-def socket_address(name: object) -> tuple[str, int]:
-    """Host and port of a socket name, an IPv4-mapped IPv6 address as IPv4."""
-    if not isinstance(name, tuple) or len(name) < 2:
-        return "127.0.0.1", 0
-    host = str(name[0])
-    if host.startswith("::ffff:") and "." in host:
-        host = host[7:]
-    return host, int(name[1])
-
-
 class Connection(asyncio.Protocol):
     """One peer. All methods belong to the event loop's thread."""
 
@@ -82,6 +75,7 @@ class Connection(asyncio.Protocol):
         "attributes",
         "backlog",
         "born_host",
+        "caller",
         "closed",
         "connected_at_s",
         "decoder",
@@ -101,8 +95,9 @@ class Connection(asyncio.Protocol):
         "writing_paused",
     )
 
-    def __init__(self, server: "Server", handler: FrameHandler) -> None:
+    def __init__(self, server: "Server", handler: FrameHandler, caller: Caller = DIRECT) -> None:
         self.server = server
+        self.caller = caller
         self.handler = handler
         """What serves the frames that come."""
         self._loop = asyncio.get_running_loop()
@@ -136,7 +131,8 @@ class Connection(asyncio.Protocol):
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        self.peer_host, self.peer_port = socket_address(transport.get_extra_info("peername"))
+        peer = self.caller.address or transport.get_extra_info("peername")
+        self.peer_host, self.peer_port = socket_address(peer)
         self.principal = Principal(self.peer_host)
         self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
         self.born_host = host_bytes(self.peer_host, self.peer_port)
@@ -381,37 +377,24 @@ class Connection(asyncio.Protocol):
 class _Door:
     """A port that listens, for one server after the other."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", bound: socket.socket, gate: Gate) -> None:
         self.server = server
-        self.listener: asyncio.Server | None = None
+        self.listener = Listener(
+            bound, self._make_connection, name=server.name, gate=gate, has_room=self._has_room
+        )
 
-    def make_connection(self) -> Connection:
-        return self.server.make_connection()
+    def _make_connection(self, caller: Caller) -> Connection:
+        return self.server.make_connection(caller)
 
-    @property
-    def port(self) -> int:
-        assert self.listener is not None
-        return int(self.listener.sockets[0].getsockname()[1])
-
-    def stop_accepting(self) -> None:
-        """Let who connects wait, until the port is closed.
-
-        asyncio loses a connection that it has accepted when its listener is closed in that turn.
-        """
-        if self.listener is not None:
-            for each in self.listener.sockets:
-                asyncio.get_running_loop().remove_reader(each.fileno())
-
-    def close(self) -> None:
-        if self.listener is not None:
-            self.listener.close()
+    def _has_room(self, arriving: int) -> bool:
+        return self.server.has_room(arriving)
 
 
 class Server:
     """One or more listening ports and their connections."""
 
     def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
-        self._name = name
+        self.name = name
         self.handler = handler
         self.connections_max = connections_max
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
@@ -427,21 +410,23 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 picks a free one, which ``port`` then names. Raises OSError."""
-        door, loop = _Door(self), asyncio.get_running_loop()
-        door.listener = await loop.create_server(door.make_connection, host, port, backlog=1024)
-        self._listen_at([door])
+        await self.start_on(socket.create_server((host, port)))
 
-    async def start_on(self, bound: socket.socket) -> None:
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a socket that is bound already, and is this server's from now on.
 
         Called again it listens there too; ``port`` remains the first one's.
+
+        Raises:
+            OSError: somebody else listens there.
         """
-        door, loop = _Door(self), asyncio.get_running_loop()
-        door.listener = await loop.create_server(door.make_connection, sock=bound, backlog=1024)
+        door = _Door(self, bound, gate)
+        await door.listener.start()
         self._listen_at([door])
 
-    def make_connection(self) -> Connection:
-        return Connection(self, self.handler)
+    def make_connection(self, caller: Caller = DIRECT) -> Connection:
+        """The protocol of somebody who has come."""
+        return Connection(self, self.handler, caller)
 
     def handle_with(self, handler: FrameHandler) -> None:
         """Have *handler* serve what comes from now on, on every connection."""
@@ -457,14 +442,14 @@ class Server:
 
     def _listen_at(self, doors: list[_Door]) -> None:
         if doors and not self._doors:
-            self.port = doors[0].port
+            self.port = doors[0].listener.port
             loop = asyncio.get_running_loop()
             self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
         self._doors += doors
 
     def listens_on(self, port: int) -> bool:
         """Whether who connects to *port* is served here."""
-        return any(door.port == port for door in self._doors)
+        return any(door.listener.port == port for door in self._doors)
 
     def give_way_to(self, heir: "Server") -> None:
         """Have *heir* serve whoever connects from now on: no port is closed in between."""
@@ -480,7 +465,7 @@ class Server:
     def stop_listening(self) -> None:
         """Take no more connections; those that are open stay."""
         for door in self._doors:
-            door.close()
+            door.listener.close()
         self._doors.clear()
 
     def begin_to_close(self) -> None:
@@ -496,7 +481,7 @@ class Server:
         """Stop listening and close every connection, sending what is queued first."""
         self._is_closing = True
         for door in self._doors:
-            door.stop_accepting()
+            door.listener.stop_accepting()
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
         self.begin_to_close()
@@ -518,16 +503,27 @@ class Server:
         connection.server, connection.handler = server, server.handler
         return not server._is_closing and server.admit(connection)
 
+    @property
+    def tls_count(self) -> int:
+        """How many connections speak TLS."""
+        return sum(connection.caller.is_tls for connection in self.connections)
+
+    def has_room(self, arriving: int) -> bool:
+        """Whether one more may come, while so many are on the way in; says once if not."""
+        if len(self.connections) + arriving < self.connections_max:
+            return True
+        if self.refused_count == 0:
+            log.error(
+                f"connections refused: {RAISE_OPEN_FILES_MAX}",
+                server=self.name,
+                open=len(self.connections),
+            )
+        self.refused_count += 1
+        return False
+
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, unless there are too many for the file descriptors left."""
-        if len(self.connections) >= self.connections_max:
-            if self.refused_count == 0:
-                log.error(
-                    f"connections refused: {RAISE_OPEN_FILES_MAX}",
-                    server=self._name,
-                    open=len(self.connections),
-                )
-            self.refused_count += 1
+        if not self.has_room(0):
             return False
         self.connections.add(connection)
         return True

@@ -16,6 +16,7 @@ from typing import cast
 
 import structlog
 
+from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.remoting.dispatcher import Processor, Request
 from rockhopper.broker.remoting.server import Connection, FrameHandler, Server
 from rockhopper.protocol.addresses import split_address
@@ -46,9 +47,10 @@ def remembering(processor: Processor) -> Processor:
 class Handover:
     """Holds the requests of all connections of a server, then passes them on."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, outgoing: Outgoing = PLAIN) -> None:
         """Hold from now on what comes, on connections that are to come as well."""
         self._server = server
+        self._outgoing = outgoing
         self._held: dict[Connection, list[Frame]] = {}
         self._splices: set[_Splice] = set()
         self._address_of: Callable[[], str] = str
@@ -160,7 +162,9 @@ class Handover:
             try:
                 if port is None:
                     raise ConnectionRefusedError("no other replica leads")
-                _, splice = await loop.create_connection(lambda: _Splice(connection), host, port)
+                _, splice = await loop.create_connection(
+                    lambda: _Splice(connection), host, port, **self._outgoing.options(host)
+                )
             except OSError as error:
                 if loop.time() >= deadline_s:
                     connection.abort(f"the new master cannot be reached: {error}")

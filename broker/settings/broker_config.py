@@ -6,6 +6,7 @@
     following_config.py      of a broker that follows another
     replica_config.py        of a replica of a set
     auth_config.py           who may use it: users and permissions
+    tls_config.py            of TLS and the PROXY protocol
     classic_config.py        of a master that RocketMQ's slaves follow
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
@@ -30,6 +31,7 @@ from rockhopper.broker.settings.replica_config import ReplicaConfig as ReplicaCo
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
 from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
+from rockhopper.broker.settings.tls_config import TlsConfig as TlsConfig
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.names import TRACE_TOPIC
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
@@ -69,6 +71,7 @@ class BrokerConfig:
     replication: ReplicaConfig = ReplicaConfig()
     classic: ClassicConfig = ClassicConfig()
     auth: AuthConfig = AuthConfig()
+    tls: TlsConfig = TlsConfig()
 
     role: Role = setting("role", Role.ALL)
     """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of

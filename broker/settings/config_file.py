@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
+from rockhopper.broker.settings.auth_config import SECRET_KEYS
 from rockhopper.broker.settings.broker_config import (
     AuthConfig,
     BrokerConfig,
@@ -32,6 +32,13 @@ from rockhopper.broker.settings.setting_fields import (
     settings_of,
 )
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.tls_config import (
+    SECRETS,
+    TLS_FILE,
+    TlsConfig,
+    in_our_spelling,
+    with_tls_file,
+)
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
@@ -53,6 +60,7 @@ _OUR_KEYS = frozenset(
         ReplicaConfig,
         ClassicConfig,
         AuthConfig,
+        TlsConfig,
     )
     for _, known in settings_of(part)
 )
@@ -74,7 +82,13 @@ _READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
 _LIVE_KEYS = frozenset(
     known.key for part in (LiveSettings, LiveStoreSettings) for _, known in settings_of(part)
 )
-_KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
+_KNOWN_KEYS = (
+    _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE, TLS_FILE} | WITHOUT_EFFECT | REFUSED.keys()
+)
+HIDDEN = "(set)"
+"""Shown in place of what must not be seen."""
+# What this machine's clients read, see client/network/tls.py.
+_CLIENTS_OWN = frozenset({"TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"})
 
 
 class LoadedConfig(NamedTuple):
@@ -145,7 +159,7 @@ def load_config(
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
-    texts, _ = in_our_terms(_without_shorthand(texts))
+    texts, _ = in_our_terms(with_tls_file(_without_shorthand(texts)))
     store = StoreConfig(
         live=LiveStoreSettings(**parse_fields(LiveStoreSettings, texts)),
         **parse_fields(StoreConfig, texts),
@@ -158,6 +172,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
         replication=ReplicaConfig(**parse_fields(ReplicaConfig, texts)),
         classic=ClassicConfig(**parse_fields(ClassicConfig, texts)),
         auth=AuthConfig(**parse_fields(AuthConfig, texts)),
+        tls=TlsConfig(**parse_fields(TlsConfig, texts)),
         **parse_fields(BrokerConfig, texts),
     )
 
@@ -202,9 +217,10 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
         **format_fields(config.replication),
         **format_fields(config.classic),
         **format_fields(config.auth),
+        **format_fields(config.tls),
     }
-    for key in SECRET_KEYS:
-        properties[key] = properties[key] and HIDDEN
+    for key in (*SECRETS, *SECRET_KEYS):
+        properties[key] = HIDDEN if properties[key] else ""
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))
 
@@ -212,9 +228,9 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
 def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
     """*texts* with autoCreateTopicEnable written as autoCreateTopic, which has more values.
 
-    And newGroupYoungQueue as initialOffset.
+    And newGroupYoungQueue as initialOffset, and RocketMQ's tls.* as ours.
     """
-    full = dict(texts)
+    full = in_our_spelling(texts)
     young = full.pop(_YOUNG_QUEUE, None)
     if young is not None:
         full.setdefault("initialOffset", _INITIAL_OFFSETS.get(young.strip().lower(), young))
@@ -230,6 +246,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     for name, text in environment.items():
         if name.upper().startswith(ENVIRONMENT_PREFIX):
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
+            if bare.upper() in _CLIENTS_OWN:
+                continue
             texts[key_of.get(bare.upper(), bare)] = text
     return texts
 

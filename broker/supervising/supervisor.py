@@ -17,6 +17,7 @@ from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.remoting.http import HttpServer
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
@@ -85,6 +86,7 @@ class Supervisor:
         """Serve: every broker is registered on return. Raises StartError; nothing runs then."""
         try:
             self.prepare()
+            self._open_gate()
             if self._name_server is not None:
                 await self._name_server.start()
             await self._ports.listen("httpPort", self._http.start_on)
@@ -95,6 +97,18 @@ class Supervisor:
         except* (StartError, OSError) as group:
             await self._stop()
             raise _first_of(group) from None
+
+    def _open_gate(self) -> None:
+        config = self.config
+        host = fixed_host(config.bind_address, config.broker_ip1)
+        self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
+
+    def _tls_arguments(self) -> list[str]:
+        """The certificate that this process has made, for its brokers as well."""
+        tls = self._ports.gate.tls
+        if tls is None or self.config.tls.certificate is not None:
+            return []
+        return [f"--set=tlsCertPath={tls.files.certificate}", f"--set=tlsKeyPath={tls.files.key}"]
 
     async def announce(self) -> None:
         """Each of the brokers has seen to that itself."""
@@ -117,6 +131,7 @@ class Supervisor:
             if self._name_server is not None:
                 await self._name_server.stop()
         finally:
+            self._ports.close_gate()
             self._ports.close()
             if self._lock is not None:
                 self._lock.release()
@@ -135,6 +150,7 @@ class Supervisor:
         directory = directory_of(config.store.root, config.broker_name, number)
         arguments = [
             *self._arguments,
+            *self._tls_arguments(),
             *("--brokers=1", f"--set=accessMessageInMemoryMaxRatio={ratio_max}"),
             *(f"--role={Role.BROKER.value}", f"--name={name}", f"--store={directory}"),
             *(f"--listen-port={port}", f"--namesrv-addr={';'.join(name_services)}"),

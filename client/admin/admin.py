@@ -20,6 +20,7 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import (
@@ -63,9 +64,19 @@ class Admin:
     Use it with `async with`. Every call is one or a few requests; none is repeated when it fails.
     """
 
-    def __init__(self, nameserver: str | None = None, *, request_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        nameserver: str | None = None,
+        *,
+        request_timeout_s: float = 5.0,
+        tls: Tls = None,
+    ) -> None:
+        """`tls` is True, or TlsOptions; without it the environment decides. Raises ValueError."""
         self.session = Session(
-            nameserver, request_timeout_s=request_timeout_s, upkeep_log_level=logging.DEBUG
+            nameserver,
+            request_timeout_s=request_timeout_s,
+            upkeep_log_level=logging.DEBUG,
+            tls=tls,
         )
         """Its connections, and the routes that it knows."""
         self.offsets = QueueOffsets(self.session)

@@ -13,6 +13,14 @@ from typing import Any, TypeVar
 
 import click
 
+from rockhopper.client.network.tls import (
+    CA_VARIABLE,
+    CERTIFICATE_VARIABLE,
+    KEY_VARIABLE,
+    TLS_VARIABLE,
+    VERIFY_VARIABLE,
+)
+
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_SIGNALLED = 128
@@ -26,7 +34,7 @@ class Failure(Exception):
 
 
 def nameserver_option(command: _Command) -> _Command:
-    """Add --nameserver; given before the subcommand it counts as well."""
+    """Add --nameserver and the options of TLS; given before the subcommand they count as well."""
     return click.option(
         "--nameserver",
         "-n",
@@ -34,7 +42,7 @@ def nameserver_option(command: _Command) -> _Command:
         callback=_inherit,
         expose_value=False,
         help="Name service to ask; else $NAMESRV_ADDR, else 127.0.0.1:9876.",
-    )(command)
+    )(tls_options(command))
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -118,3 +126,79 @@ def report(error: BaseException | str) -> None:
 def _abandon_output() -> None:
     """Let nothing more reach standard output: Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _sets(variable: str, text: str | None = None) -> Callable[..., None]:
+    def take(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        if value:
+            _set(context.find_root(), TLS_VARIABLE, "true")
+            _set(context.find_root(), variable, str(value) if text is None else text)
+
+    return take
+
+
+def _set(root: click.Context, variable: str, value: str) -> None:
+    before = os.environ.get(variable)
+
+    def restore() -> None:
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
+
+    os.environ[variable] = value
+    root.call_on_close(restore)
+
+
+def tls_options(command: _Command) -> _Command:
+    """Add the options of TLS to `command`.
+
+    They go before what the environment says: they are set there while the command runs, and its
+    clients and the processes that it starts read them.
+    """
+    file = click.Path(exists=True, dir_okay=False)
+    # Names of files are read where the command runs, also by those that it starts elsewhere.
+    for decorator in reversed(
+        (
+            click.option(
+                "--tls",
+                is_flag=True,
+                expose_value=False,
+                callback=_sets(TLS_VARIABLE, "true"),
+                help="Speak TLS; else as $ROCKHOPPER_TLS says.",
+            ),
+            click.option(
+                "--tls-ca",
+                type=file,
+                metavar="FILE",
+                expose_value=False,
+                callback=_sets(CA_VARIABLE),
+                help="Trust these CAs instead of the system's.",
+            ),
+            click.option(
+                "--tls-cert",
+                type=file,
+                metavar="FILE",
+                expose_value=False,
+                callback=_sets(CERTIFICATE_VARIABLE),
+                help="The certificate to show.",
+            ),
+            click.option(
+                "--tls-key",
+                type=file,
+                metavar="FILE",
+                expose_value=False,
+                callback=_sets(KEY_VARIABLE),
+                help="Its key.",
+            ),
+            click.option(
+                "--tls-no-verify",
+                is_flag=True,
+                expose_value=False,
+                callback=_sets(VERIFY_VARIABLE, "false"),
+                help="Take any certificate, and so anybody in between.",
+            ),
+        )
+    ):
+        command = decorator(command)
+    return command

@@ -41,6 +41,7 @@ class Engine:
             request_timeout_s=settings.request_timeout_s,
             refresh_interval_s=_REFRESH_INTERVAL_S,
             handle_request=self._handle_request,
+            tls=settings.tls,
         )
         group = settings.group
         subscriptions = dict(settings.subscriptions)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rockhopper.client.consuming.allocation import Allocation, Average
+from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.names import group_error, retry_topic
 from rockhopper.protocol.subscription import Subscription
 
@@ -42,6 +43,7 @@ class ConsumerSettings:
     close_timeout_s: float = 30.0
     offsets_directory: Path | None = None
     request_timeout_s: float = 3.0
+    tls: Tls = None
 
     def __post_init__(self) -> None:
         reason = group_error(self.group)

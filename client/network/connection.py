@@ -32,6 +32,7 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.tls import UNANSWERED_REMEDY, is_tls_transport, remedy_of
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -117,6 +118,7 @@ class Connection(asyncio.Protocol):
         self._unanswered_since: float | None = None
         self._forks = _forks
         self._is_retiring = False
+        self._has_received = False
         self.is_open = False
         """Whether new requests may be sent here."""
 
@@ -297,6 +299,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._unanswered_since = None
+        self._has_received = True
         for serialize_type, header, body in self._decoder.feed(data):
             try:
                 command = decode_header(serialize_type, header, body)
@@ -393,16 +396,26 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f" ({exc})" if exc else ""
+        remedy = self._remedy(exc)
 
         def broken() -> ClientError:
             error = BrokerUnreachableError(
                 f"the connection to {self.address} broke{reason} before the answer came",
                 address=self.address,
+                remedy=remedy,
             )
             error.was_sent = True
             return error
 
         self._end(broken)
+
+    def _remedy(self, error: Exception | None) -> str | None:
+        """What to do where TLS, or the lack of it, is why it broke."""
+        is_tls = self.transport is not None and is_tls_transport(self.transport)
+        found = None if error is None else remedy_of(error, is_tls=False)
+        if found is not None:
+            return found[1]
+        return UNANSWERED_REMEDY if not self._has_received and not is_tls else None
 
     def _end(self, make_error: Callable[[], ClientError]) -> None:
         if self._timer is not None:

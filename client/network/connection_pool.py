@@ -26,6 +26,7 @@ from rockhopper.client.network.connection import (
     RequestHandler,
     fork_count,
 )
+from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
 
@@ -50,6 +51,7 @@ class ConnectionPool:
         credentials: Credentials | None = None,
         on_connect: Callable[[Connection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
+        tls: TlsOptions | None = None,
     ) -> None:
         self.remedies: dict[str, str] = {}
         self._connect_timeout_s = connect_timeout_s
@@ -57,6 +59,7 @@ class ConnectionPool:
         self._credentials = credentials
         self._on_connect = on_connect
         self._on_unreachable = on_unreachable
+        self._tls = tls
         self._open: dict[str, Connection] = {}
         # Those that take no new requests among them.
         self._alive: set[Connection] = set()
@@ -237,13 +240,21 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(address, self._handle_request, self._credentials), host, port
+                    lambda: Connection(address, self._handle_request, self._credentials),
+                    host,
+                    port,
+                    ssl=None if self._tls is None else self._tls.context(),
                 )
         except TimeoutError:
             raise self.unreachable(
                 address, f"did not accept a connection within {self._connect_timeout_s:g} s"
             ) from None
         except OSError as error:
+            found = remedy_of(error, is_tls=self._tls is not None)
+            if found is not None:
+                raise BrokerUnreachableError(
+                    f"{address} {found[0]}", address=address, remedy=found[1]
+                ) from error
             raise self.unreachable(address, _describe(error, host)) from error
         self._open[address] = connection
         self._alive.add(connection)

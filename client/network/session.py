@@ -28,6 +28,7 @@ from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.credentials import environment_credentials
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
 from rockhopper.client.network.tasks import end_tasks
+from rockhopper.client.network.tls import Tls, chosen
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -52,12 +53,14 @@ class Session:
         handle_request: RequestHandler | None = None,
         upkeep_log_level: int = logging.WARNING,
         credentials: Credentials | None = None,
+        tls: Tls = None,
     ) -> None:
         """`credentials` default to those of the environment.
 
         `upkeep_log_level` is DEBUG for a client that only answers calls.
 
-        Between them nobody waits for it, and the next call says what is wrong.
+        Between them nobody waits for it, and the next call says what is wrong. `tls` is as in
+        network/tls.py. Raises ValueError.
         """
         addresses = parse_nameservers(nameserver)
         self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
@@ -74,6 +77,7 @@ class Session:
             credentials=credentials or environment_credentials(),
             on_connect=self._connected,
             on_unreachable=self._doubt,
+            tls=chosen(tls),
         )
         self.name_services = NameServices(addresses, self.pool, request_timeout_s)
         self.routes = RouteTable(self.name_services, self.pool)

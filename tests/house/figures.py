@@ -22,6 +22,7 @@ from tests.house.tree import Module, Tree
 FLOORS = (
     ("settings", "loop", "observing"),
     ("access", "store"),
+    ("listening",),
     ("ha",),
     ("remoting", "tables"),
     ("members",),

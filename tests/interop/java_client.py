@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ class JavaClientError(Exception):
 class JavaClient:
     """Runs operations of interop.JavaClient, side by side if need be."""
 
-    def __init__(self, directory: Path, heap_mb: int = 256) -> None:
+    def __init__(self, directory: Path, heap_mb: int = 256, options: Sequence[str] = ()) -> None:
+        """*options* are the JVM's."""
         directory.mkdir(parents=True, exist_ok=True)
-        command = jvm_command("JavaClient", directory / "home", heap_mb, QUICK_JVM)
+        command = jvm_command("JavaClient", directory / "home", heap_mb, (*QUICK_JVM, *options))
         self.process = LineProcess(command, directory / "client.log")
         self._ids = itertools.count(1)
         self._waiting: dict[int, Future[Any]] = {}

@@ -9,6 +9,7 @@ import pytest
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink.choice import SinkState
@@ -32,7 +33,9 @@ class ToldBrokers:
     """By broker; None for one of Apache's."""
     departed: list[str] = field(default_factory=list)
 
-    def __call__(self, nameserver: str, *, timeout_s: float = 30.0) -> "ToldBrokers":
+    def __call__(
+        self, nameserver: str, *, timeout_s: float = 30.0, tls: Tls = None
+    ) -> "ToldBrokers":
         return self
 
     def topics(self) -> list[str]:

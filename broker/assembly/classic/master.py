@@ -21,6 +21,8 @@ import structlog
 
 from rockhopper.broker.assembly.classic.feed import Feed, FeedError, FeedSettings
 from rockhopper.broker.assembly.classic.slaves import Slave, Slaves
+from rockhopper.broker.listening.caller import Caller
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.settings.broker_config import BrokerConfig, BrokerRole
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.errors import NotReplicatedError
@@ -76,7 +78,7 @@ class ClassicMaster:
         self._least = (config.replication.min_in_sync_replicas or 1) if is_sync else 1
         self._gap_bytes = config.classic.max_gap_bytes
         self._timeout_ms = config.replication.slave_timeout_ms
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._feeds: dict[Feed, asyncio.Task[None]] = {}
         self._refused_until_s: dict[str, float] = {}
         self._is_telling = False
@@ -91,14 +93,22 @@ class ClassicMaster:
         store.on_flushed = self._wrote
         self._look()
 
-    async def start_on(self, bound: socket.socket) -> None:
-        """Listen on *bound*. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, sock=bound)
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
+        """Listen on *bound*. Raises OSError.
+
+        RocketMQ's own slaves speak without TLS here.
+        """
+        listener = Listener(bound, self._make_protocol, name="slaves", gate=gate)
+        await listener.start()
+        self._listener = listener
+
+    def _make_protocol(self, _caller: Caller) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve)
 
     async def close(self) -> None:
         """Let slaves have the end of the log, for a second at most, and let them go."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_BYTES_TIMEOUT_S):
                 while not self.slaves.have(self._log.end_offset):

@@ -26,6 +26,7 @@ from rockhopper.broker.assembly.following import note
 from rockhopper.broker.assembly.following.log_copier import LogCopier, check_fits
 from rockhopper.broker.assembly.following.table_copies import TableCopies
 from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.nameserver.followed_master import (
     DivergedError,
     FollowError,
@@ -54,7 +55,8 @@ class Follower:
         following = parts.config.following
         self.master_address = master_address
         self._interval_s = following.tables_interval_ms / 1000
-        self._master = Master(master_address, following.ha_master_address)
+        self._outgoing = Outgoing(parts.config.tls)
+        self._master = Master(master_address, following.ha_master_address, self._outgoing)
         self._config = parts.config
         self._layout = StoreLayout.of(parts.config.store)
         self._modes = MessageRequestModeTable(
@@ -154,6 +156,7 @@ class Follower:
             self._ask,
             heartbeat_s=following.send_heartbeat_interval_ms / 1000,
             silence_s=following.housekeeping_interval_ms / 1000,
+            outgoing=self._outgoing,
         )
         self._run(self._copier.run(), "copy-log")
         self._run(self._copy_tables_again(), "copy-tables")

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.nameserver.followed_master import DivergedError, FollowError, MasterFacts
 from rockhopper.broker.store.files.errors import LogMismatchError, StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore
@@ -37,6 +38,7 @@ class LogCopier:
         heartbeat_s: float,
         silence_s: float,
         pauses_s: tuple[float, ...] = RECONNECT_PAUSES_S,
+        outgoing: Outgoing = PLAIN,
     ) -> None:
         """*ask* is asked before each connection. Pauses are those between tries; the last stays."""
         self._store = store
@@ -44,6 +46,7 @@ class LogCopier:
         self._heartbeat_s = heartbeat_s
         self._silence_s = silence_s
         self._pauses_s = pauses_s
+        self._outgoing = outgoing
         self.is_connected = False
         self.problem: str | None = None
         """Why nothing is copied now; None when something is."""
@@ -90,7 +93,9 @@ class LogCopier:
             start, known = 1, known[1:]
         host, port = split_address(facts.ha_address)
         async with asyncio.timeout(self._silence_s):
-            reader, writer = await asyncio.open_connection(host, port, limit=READ_SIZE_BYTES)
+            reader, writer = await asyncio.open_connection(
+                host, port, limit=READ_SIZE_BYTES, **self._outgoing.options(host)
+            )
         try:
             await self._copy(reader, writer, _Expected(self._store, start, known))
         finally:

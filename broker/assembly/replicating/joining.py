@@ -6,6 +6,8 @@ from rockhopper.broker.ha.engine import EngineError
 from rockhopper.broker.ha.engines import engine_for
 from rockhopper.broker.ha.running.links import SetFacts
 from rockhopper.broker.ha.running.replica import Membership, now_ms
+from rockhopper.broker.listening.listener import OPEN, Gate
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.replica_config import read_secret
 from rockhopper.broker.settings.setting_fields import SettingError
@@ -28,7 +30,9 @@ def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
     return SetMember(parts, doors, engine, open_as)
 
 
-def membership_of(config: BrokerConfig, port: int, address: str, host: str) -> Membership:
+def membership_of(
+    config: BrokerConfig, port: int, address: str, host: str, gate: Gate = OPEN
+) -> Membership:
     """Which replica a broker is, that clients reach at *address*; *host* is this machine's.
 
     Raises:
@@ -58,4 +62,6 @@ def membership_of(config: BrokerConfig, port: int, address: str, host: str) -> M
         replicas_after_power_cut=(
             replication.replicas if replication.unclean_after_power_cut else 0
         ),
+        gate=gate,
+        outgoing=Outgoing(config.tls),
     )

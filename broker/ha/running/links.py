@@ -7,6 +7,7 @@ with another cluster, another broker or another size of log files is told so, an
 import asyncio
 import hmac
 import secrets
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +18,8 @@ from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.messages import Hello, Refused
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.wire import WireError
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 
 log = structlog.get_logger("broker.ha")
 
@@ -38,18 +41,27 @@ class SetFacts:
 class Links:
     """Makes and takes the connections of one replica."""
 
-    def __init__(self, facts: SetFacts) -> None:
+    def __init__(self, facts: SetFacts, gate: Gate = OPEN, outgoing: Outgoing = PLAIN) -> None:
         self._facts = facts
+        self._gate = gate
+        self._outgoing = outgoing
         self._numbers = count(1)
 
-    async def listen(self, host: str, port: int, on_made: Callable[[Link], None]) -> asyncio.Server:
+    async def listen(self, host: str, port: int, on_made: Callable[[Link], None]) -> Listener:
         """Open a port; *on_made* is called with each connection, and has it ``greeted``.
 
         Raises:
             OSError: the port cannot be opened.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(lambda: Link(next(self._numbers), on_made), host, port)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = Listener(
+            socket.create_server((host, port), family=family),
+            lambda _caller: Link(next(self._numbers), on_made),
+            name="replicas",
+            gate=self._gate,
+        )
+        await listener.start()
+        return listener
 
     async def greet(self, address: str, hello: Callable[[], Hello]) -> Link:
         """Connect to a master and greet it.
@@ -63,7 +75,10 @@ class Links:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _, link = await loop.create_connection(
-                lambda: Link(next(self._numbers)), host, int(port)
+                lambda: Link(next(self._numbers)),
+                host,
+                int(port),
+                **self._outgoing.options(host),
             )
         facts = self._facts
         greeting = wire.greeting(

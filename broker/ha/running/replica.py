@@ -31,6 +31,8 @@ from rockhopper.broker.ha.running.streams import Streams
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.ha.wire import WireError
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.store.files.errors import StoreError
 
 log = structlog.get_logger("broker.ha")
@@ -78,6 +80,8 @@ class Membership:
     priority: int = 0
     replicas_after_power_cut: int = 0
     """See Campaigning."""
+    gate: Gate = OPEN
+    outgoing: Outgoing = PLAIN
 
 
 class RunningReplica:
@@ -102,7 +106,7 @@ class RunningReplica:
         self._listeners = listeners
         self._timing = timing or Timing()
         self._now_ms = now
-        self._links = Links(membership.facts)
+        self._links = Links(membership.facts, membership.gate, membership.outgoing)
         self._open: dict[int, Link] = {}
         self._streams = Streams(replica_log, self._beat)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +114,7 @@ class RunningReplica:
         self._disk = ThreadPoolExecutor(1, "replica-disk")
         self._me = Replica(membership.id, keeping.store)
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
         self._is_closing = False
         self._machine: Machine | None = None
@@ -146,7 +150,7 @@ class RunningReplica:
         if keeping.cutting is not None:
             await self._cut_to(keeping.cutting, keeping.epochs)
         self._server = await self._links.listen(membership.host, membership.ha_port, self._made)
-        port = self._server.sockets[0].getsockname()[1]
+        port = self._server.port
         self.ha_address = f"{membership.ha_host}:{port}"
         self._machine = Machine(
             Standing(

@@ -24,6 +24,7 @@ from rockhopper.pipeline.network.stream_offset import (
     ids_to_document,
     place_of,
 )
+from rockhopper.pipeline.tls import options_here
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def rules_for(
         if selection.topics
         else {"subscribePattern": selection.pattern or ".*"}
     )
-    options = {"nameServer": nameserver, "columns": ",".join(columns), **which}
+    options = {"nameServer": nameserver, "columns": ",".join(columns), **which, **options_here()}
     options["failOnDataLoss"] = "false" if allow_gaps else "true"
     return read_rules(options, streaming=False)
 

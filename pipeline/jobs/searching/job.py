@@ -35,6 +35,7 @@ from rockhopper.pipeline.store_source.directory import find_commit_log, open_sto
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import check_topics, known_topics
+from rockhopper.pipeline.tls import options_here
 from rockhopper.pipeline.where import understood
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ class _Search:
             "nameServer": self._asked.nameserver,
             "columns": ",".join(COLUMNS),
             "failOnDataLoss": "false",
+            **options_here(),
         }
         if self._live_topics:
             options["subscribe"] = ",".join(self._live_topics)

@@ -9,8 +9,8 @@ from rockhopper.broker.access.accounts import User
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
-from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
 
 ON = {"authenticationEnabled": "true"}
@@ -26,7 +26,7 @@ def guarded(path: Path, texts: dict[str, str]) -> tuple[Guard, UserTable]:
 
 
 def test_without_a_super_user_the_start_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="initAuthenticationUser"):
+    with pytest.raises(SettingError, match="initAuthenticationUser"):
         guarded(tmp_path, ON)
 
 

@@ -3,11 +3,15 @@
 import errno
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ async def test_a_bound_port_refuses_until_somebody_listens(ports: Ports) -> None
     assert number > 0
     assert not connects(number)
 
-    async def start(bound: socket.socket) -> None:
+    async def start(bound: socket.socket, _gate: Gate) -> None:
         bound.listen()
 
     await ports.listen("listenPort", start)
@@ -37,11 +41,37 @@ async def test_a_bound_port_refuses_until_somebody_listens(ports: Ports) -> None
     assert not connects(number)
 
 
+async def test_who_connects_has_to_pass_the_gate_but_at_ports_of_the_parent(
+    ports: Ports, tmp_path: Path
+) -> None:
+    ports.open_gate(TlsConfig(mode=TlsMode.PERMISSIVE), StoreLayout(tmp_path), [])
+    ports.bind("listenPort", 0)
+    ports.adopt("httpPort", socket.create_server(("127.0.0.1", 0)))
+    gates: list[Gate] = []
+
+    async def start(_bound: socket.socket, gate: Gate) -> None:
+        gates.append(gate)
+
+    await ports.listen("listenPort", start)
+    await ports.listen("httpPort", start)
+    assert gates == [ports.gate, OPEN]
+    ports.close_gate()
+    assert ports.gate is OPEN
+
+
+async def test_a_certificate_that_cannot_be_used_stops_the_start(
+    ports: Ports, tmp_path: Path
+) -> None:
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(StartError, match="cannot be read"):
+        ports.open_gate(TlsConfig(certificate=nowhere, key=nowhere), StoreLayout(tmp_path), [])
+
+
 async def test_a_port_that_is_not_wanted_is_none(ports: Ports) -> None:
     ports.bind("healthPort", -1)
     assert (ports.number("healthPort"), ports.address("healthPort")) == (0, "")
 
-    async def start(bound: socket.socket) -> None:
+    async def start(bound: socket.socket, _gate: Gate) -> None:
         raise AssertionError
 
     await ports.listen("healthPort", start)
@@ -81,7 +111,7 @@ def test_a_host_that_is_not_here_says_so(host: str) -> None:
 async def test_who_listened_first_is_named(ports: Ports) -> None:
     ports.bind("listenPort", 0)
 
-    async def start(bound: socket.socket) -> None:
+    async def start(bound: socket.socket, _gate: Gate) -> None:
         raise OSError(errno.EADDRINUSE, "x")
 
     with pytest.raises(StartError, match="in use"):

@@ -1,18 +1,25 @@
 """Clients that go on with another broker over the connection that they have."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from rockhopper.broker.listening.gates import gate_of
+from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.remoting import splicing
 from rockhopper.broker.remoting.server import Connection, Server
 from rockhopper.broker.remoting.splicing import HEARTBEAT, Handover, passed_on_unless
+from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.names import PROBE_FIELD
+from tests.support.certificates import Authority
 from tests.support.piped_peer import PipedPeer
 from tests.support.turns import until
 
@@ -54,8 +61,8 @@ class Client:
         self._reader, self.writer, self._decoder = reader, writer, FrameDecoder()
 
     @classmethod
-    async def to(cls, server: Server) -> "Client":
-        return cls(*await asyncio.open_connection("127.0.0.1", server.port))
+    async def to(cls, server: Server, tls: ssl.SSLContext | None = None) -> "Client":
+        return cls(*await asyncio.open_connection("127.0.0.1", server.port, ssl=tls))
 
     def ask(self, opaque: int, code: int = RequestCode.SEND_MESSAGE) -> None:
         self.writer.write(encode_command(Command(code=code, opaque=opaque)))
@@ -105,6 +112,35 @@ async def test_what_was_held_and_what_follows_is_answered_by_the_other(
     handover.close()
     assert await client.answer() == (-1, "closed")
     client.writer.close()
+
+
+async def test_clients_with_tls_are_passed_on_with_tls_and_an_heir_takes_its_ports(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue()
+    config = TlsConfig(mode=TlsMode.ENFORCING, certificate=pair.certificate, key=pair.key)
+    gate, trusting = gate_of(config, tmp_path), ssl.create_default_context(cafile=authority.ca)
+    old, new, heir = Answering("old"), Answering("new"), Answering("heir")
+    for each in (old, new):
+        await each.server.start_on(socket.create_server(("127.0.0.1", 0)), gate)
+    client = await Client.to(old.server, trusting)
+    client.ask(1)
+    assert await client.answer() == (1, "old")
+    handover = Handover(old.server, Outgoing(config))
+    handover.leave()
+    await handover.splice(lambda: f"127.0.0.1:{new.server.port}")
+    client.ask(2)
+    assert await client.answer() == (2, "new")
+    handover.let_in_by(heir.server)
+    later = await Client.to(heir.server, trusting)
+    later.ask(3)
+    assert await later.answer() == (3, "heir")
+    handover.close()
+    for each in (old, heir, new):
+        await each.server.close()
+    for gone in (client, later):
+        gone.writer.transport.abort()
 
 
 async def test_the_last_heartbeat_goes_ahead(old: Answering, new: Answering) -> None:

@@ -1,9 +1,11 @@
 """Who is let in on the HA port, and what the others are told."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,11 @@ from rockhopper.broker.ha.replica_set import Replica
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
 from rockhopper.broker.ha.wire import WireError
+from rockhopper.broker.listening.gates import gate_of
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.listening.outgoing import Outgoing
+from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
+from tests.support.certificates import Authority
 
 FACTS = SetFacts("DefaultCluster", "broker-a", 1 << 30, b"secret")
 HELLO = Hello(Replica(2, "s2"), "i2", 5, True, 70, 90, ())
@@ -21,15 +28,15 @@ HELLO = Hello(Replica(2, "s2"), "i2", 5, True, 70, 90, ())
 class Door:
     """A master's side: what came of each connection."""
 
-    def __init__(self, facts: SetFacts) -> None:
-        self._links = Links(facts)
+    def __init__(self, facts: SetFacts, gate: Gate = OPEN) -> None:
+        self._links = Links(facts, gate)
         self.address = ""
         self.results: asyncio.Queue[Hello | WireError] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self) -> asyncio.Server:
+    async def open(self) -> Listener:
         server = await self._links.listen("127.0.0.1", 0, self._made)
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.address = f"127.0.0.1:{server.port}"
         return server
 
     def _made(self, link: Link) -> None:
@@ -49,8 +56,20 @@ class Door:
 @asynccontextmanager
 async def a_door(facts: SetFacts = FACTS) -> AsyncIterator[Door]:
     door = Door(facts)
-    async with await door.open():
+    with contextlib.closing(await door.open()):
         yield door
+
+
+async def test_replicas_talk_with_tls_where_it_is_set(tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue()
+    config = TlsConfig(mode=TlsMode.ENFORCING, certificate=pair.certificate, key=pair.key)
+    door = Door(FACTS, gate_of(config, tmp_path))
+    with contextlib.closing(await door.open()):
+        link = await Links(FACTS, outgoing=Outgoing(config)).greet(door.address, lambda: HELLO)
+        assert await door.results.get() == HELLO
+        link.close()
+        with pytest.raises((OSError, WireError)):
+            await Links(FACTS).greet(door.address, lambda: HELLO)
 
 
 @pytest.mark.parametrize("secret", [b"secret", b""])

@@ -1,29 +1,20 @@
-"""How a request says in whose name it is sent: RocketMQ's signatures, of remoting and of gRPC.
+"""Signatures of remoting requests: HMAC-SHA1 over the values of the fields and the body.
 
-Both are HMAC-SHA1 under the user's secret. Remoting signs the header's fields and the body, and
-neither the request code nor a time; gRPC signs nothing but a date. Either can be said again by
-whoever overhears it, so they are worth something over TLS or on one host alone.
-
-    remoting    extFields AccessKey, SecurityToken (may be missing) and Signature (Base64)
-    gRPC        authorization: MQv2-HMAC-SHA1 Credential=key/region/service,
-                SignedHeaders=x-mq-date-time, Signature=hex
+extFields AccessKey, SecurityToken (may be missing) and Signature (Base64). Neither the request code
+nor a time is signed.
 """
 
 import base64
 import binascii
 import hmac
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
-GRPC_ALGORITHM = "MQv2-HMAC-SHA1"
 # What the clients up to 4.9.3 add after they have signed, and the MQVersion ordinal of 4.9.3.
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _VERSION_ADDING_UNSIGNED_MAX = 399
-_GRPC_LENGTH_MAX = 1024
-_GRPC_PARTS = re.compile(r"\s*(\w+)=([^,\s]*)\s*(?:,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +58,3 @@ def parse_signature(text: str) -> bytes:
         return binascii.a2b_base64(text)
     except ValueError:
         return b""
-
-
-def parse_grpc_authorization(text: str) -> tuple[str, bytes] | None:
-    """The user and the signature in gRPC's ``authorization``; None when it holds none."""
-    algorithm, _, rest = text.strip().partition(" ")
-    if algorithm != GRPC_ALGORITHM or len(rest) > _GRPC_LENGTH_MAX:
-        return None
-    parts = dict(_GRPC_PARTS.findall(rest))
-    user = parts.get("Credential", "").partition("/")[0]
-    try:
-        signature = bytes.fromhex(parts.get("Signature", ""))
-    except ValueError:
-        return None
-    return (user, signature) if user and signature else None

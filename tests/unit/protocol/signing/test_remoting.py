@@ -8,7 +8,6 @@ import pytest
 
 from rockhopper.protocol.signing import (
     Credentials,
-    parse_grpc_authorization,
     parse_signature,
     sign,
     sign_fields,
@@ -49,32 +48,6 @@ def test_an_earlier_signature_is_replaced() -> None:
 @pytest.mark.parametrize("text", ["a", "ü", "====="])
 def test_what_is_no_base64_is_nobodys_signature(text: str) -> None:
     assert len(parse_signature(text)) != 20
-
-
-@pytest.mark.parametrize("signature", ["0aFF", "0AFF", "0aff"])
-@pytest.mark.parametrize("scope", ["", "/", "/region/service"])
-def test_grpc_header(signature: str, scope: str) -> None:
-    text = (
-        f"MQv2-HMAC-SHA1 Credential=alice{scope}, SignedHeaders=x-mq-date-time, "
-        f"Signature={signature}"
-    )
-    assert parse_grpc_authorization(text) == ("alice", b"\x0a\xff")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Basic YTpi",
-        "MQv2-HMAC-SHA1",
-        "MQv2-HMAC-SHA1 Credential=alice",
-        "MQv2-HMAC-SHA1 Credential=/r, Signature=0a",
-        "MQv2-HMAC-SHA1 Credential=alice, Signature=xyz",
-        "MQv2-HMAC-SHA1 " + "a" * 100_000,
-    ],
-)
-def test_what_is_no_grpc_header(text: str) -> None:
-    assert parse_grpc_authorization(text) is None
 
 
 def test_nothing_shows_a_secret() -> None:

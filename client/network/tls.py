@@ -1,0 +1,173 @@
+"""TLS of a client: what it shows, whom it trusts, and what a failed handshake means.
+
+Without a choice of the program the environment decides:
+
+    ROCKHOPPER_TLS          true: speak TLS
+    ROCKHOPPER_TLS_CA       a file of CAs in PEM form, instead of the system's; implies TLS
+    ROCKHOPPER_TLS_CERT     a certificate to show, and
+    ROCKHOPPER_TLS_KEY      its key; imply TLS
+    ROCKHOPPER_TLS_VERIFY   false: take any certificate, and so anybody in between
+
+Files are named, never given by content: options travel through plans and logs.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+TLS_VARIABLE = "ROCKHOPPER_TLS"
+CA_VARIABLE = "ROCKHOPPER_TLS_CA"
+CERTIFICATE_VARIABLE = "ROCKHOPPER_TLS_CERT"
+KEY_VARIABLE = "ROCKHOPPER_TLS_KEY"
+VERIFY_VARIABLE = "ROCKHOPPER_TLS_VERIFY"
+_TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """How a client speaks TLS; every path is that of a file in PEM form."""
+
+    ca: str | Path | None = None
+    """The CAs that brokers' certificates must be of; None: those of this system."""
+    certificate: str | Path | None = None
+    """What this client shows, where brokers ask for it."""
+    key: str | Path | None = None
+    """Its key; None: it stands in the same file."""
+    verify: bool = True
+    """False takes any certificate for any name: nobody reads along, but anybody may be there."""
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise ValueError("a TLS key is named without its certificate: name both")
+
+    def context(self) -> ssl.SSLContext:
+        """What connections use; files are read again when they have changed.
+
+        Raises:
+            OSError: a file cannot be used; the sentence says which.
+        """
+        return _context(self, tuple(map(_stamp, (self.ca, self.certificate, self.key))))
+
+
+Tls = bool | TlsOptions | None
+"""What clients take: True for the system's CAs, False for none, None for the environment's."""
+
+
+def chosen(tls: Tls, environment: Mapping[str, str] = os.environ) -> TlsOptions | None:
+    """The options that *tls* means; None: no TLS. Raises ValueError."""
+    if tls is None:
+        return _of(environment)
+    if isinstance(tls, bool):
+        return TlsOptions() if tls else None
+    return tls
+
+
+def _of(environment: Mapping[str, str]) -> TlsOptions | None:
+    ca, certificate, key = (
+        environment.get(name) or None for name in (CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE)
+    )
+    is_wanted = _boolean(environment, TLS_VARIABLE, bool(ca or certificate))
+    verify = _boolean(environment, VERIFY_VARIABLE, True)
+    return TlsOptions(ca, certificate, key, verify) if is_wanted else None
+
+
+def _boolean(environment: Mapping[str, str], name: str, default: bool) -> bool:
+    text = environment.get(name)
+    if text is None:
+        return default
+    if text.lower() not in _TRUE | _FALSE:
+        raise ValueError(f"{name} is {text!r}: set it to true or false")
+    return text.lower() in _TRUE
+
+
+def _stamp(path: str | Path | None) -> tuple[int, int]:
+    if path is None:
+        return 0, 0
+    status = _readable(path)
+    return status.st_mtime_ns, status.st_size
+
+
+def _readable(path: str | Path) -> os.stat_result:
+    try:
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, f"{path} cannot be read ({error.strerror})") from None
+
+
+@lru_cache(maxsize=16)
+def _context(options: TlsOptions, _stamps: Any) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=options.ca)
+        if options.ca is not None:
+            # A broker's own certificate may be named as well as its CA's.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if options.certificate is not None:
+            context.load_cert_chain(options.certificate, options.key, lambda: "")
+    except ssl.SSLError as error:
+        named = ", ".join(
+            str(path) for path in (options.ca, options.certificate, options.key) if path is not None
+        )
+        raise OSError(f"{named} cannot be used for TLS ({error}): PEM form is needed") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not options.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def is_tls_transport(transport: asyncio.BaseTransport) -> bool:
+    """Whether a connection speaks TLS."""
+    return transport.get_extra_info("ssl_object") is not None
+
+
+def remedy_of(error: BaseException, *, is_tls: bool) -> tuple[str, str] | None:
+    """What a connection failed of, and what to do, if TLS has to do with it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _certificate_remedy(error)
+    text = str(error)
+    for mark, found in _REMEDIES.items():
+        if mark in text.lower():
+            return found
+    if is_tls and isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)):
+        return f"does not speak TLS ({text or type(error).__name__})", _PLAIN_REMEDY
+    return None
+
+
+def _certificate_remedy(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
+    said = error.verify_message or str(error)
+    if "mismatch" in said.lower():
+        return (
+            f"has a certificate for another name ({said})",
+            "connect by a name that it holds, or have this one added",
+        )
+    if "expired" in said or "not yet valid" in said:
+        return f"has a certificate that is not valid now ({said})", "see its dates, and the clock"
+    return (
+        f"has a certificate of an unknown CA ({said})",
+        "name the CA's file: ca= of TlsOptions, --tls-ca or $ROCKHOPPER_TLS_CA",
+    )
+
+
+_PLAIN_REMEDY = "leave out tls=, --tls and $ROCKHOPPER_TLS, or set the broker's tlsServerMode"
+_REMEDIES = {
+    "wrong_version_number": ("does not speak TLS", _PLAIN_REMEDY),
+    "wrong version number": ("does not speak TLS", _PLAIN_REMEDY),
+    "certificate required": (
+        "demands a certificate of its clients",
+        "name one: certificate= and key= of TlsOptions, --tls-cert and --tls-key",
+    ),
+    "unknown ca": (
+        "does not know the CA of this client's certificate",
+        "have it signed by one in the broker's tlsTrustCertPath",
+    ),
+}
+UNANSWERED_REMEDY = (
+    "it closed the connection without a word: if it demands TLS (tlsServerMode=enforcing), use "
+    "tls=True, --tls or $ROCKHOPPER_TLS=true"
+)
