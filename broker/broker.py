@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.classic.master import ClassicMaster
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
@@ -41,6 +40,11 @@ from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
+from rockhopper.broker.members.guarding import (
+    guard_of,
+    guard_with,
+    tell_about_guard,
+)
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.followed_master import FollowError
@@ -55,6 +59,7 @@ from rockhopper.broker.processors.replica import ReplicaProcessors, following_se
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher, Row
+from rockhopper.broker.remoting.gate import close_connections_of
 from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
@@ -121,7 +126,8 @@ class Broker(ServingParts):
         self.clock = BrokerClock()
         self.stats = BrokerStats(now_ms=self.steady_ms)
         self.stalls = StallWatchdog()
-        self.access = Access(remote_admin=config.remote_admin)
+        self.access = guard_of(config)
+        self.access.authenticator.on_change.append(self._end_user)
         self.name_service: NameService | None = None
         self.grpc: GrpcDoor | None = None
         """There while RocketMQ 5 clients are served."""
@@ -258,6 +264,7 @@ class Broker(ServingParts):
     async def _start(self) -> None:
         self._undo.callback(self._ports.close)
         self.prepare()
+        tell_about_guard(self.config)
         if self._is_temporary:
             self._use_temporary_directory()
         config = self.config
@@ -295,6 +302,17 @@ class Broker(ServingParts):
             await self.parts.open()
         await self._open_ports()
         self._is_ready = True
+
+    def load_tables(self) -> None:
+        """As ServingParts, and guard the ports by the users. Raises SettingError as well."""
+        super().load_tables()
+        guard_with(self.access, self.tables.users, self.tables.acls, self.config)
+
+    def _end_user(self, name: str) -> None:
+        servers = [self.server] if hasattr(self, "server") else []
+        if self.name_service is not None:
+            servers.append(self.name_service.server)
+        close_connections_of(name, servers)
 
     def _build(self, store_host: bytes, levels: DelayLevels) -> None:
         self.build(

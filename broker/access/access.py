@@ -4,7 +4,8 @@ The doors ask it. The dispatcher asks for every request of the general way, by t
 row of the processor table names (remoting/needs.py); the hot pass asks when it admits a topic, and
 for each pull, and leaves requests that are signed to the general way.
 
-Today everybody may do everything, but administer from other hosts, which ``remoteAdmin`` allows.
+Without users (guard.py) everybody may do everything, but administer from other hosts, which
+``remoteAdmin`` allows.
 """
 
 from enum import Enum
@@ -63,3 +64,9 @@ class Access:
         if action is Action.ADMINISTER:
             return self._remote_admin or is_loopback(principal.host)
         return True
+
+    def may_any(
+        self, principal: Principal, actions: tuple[Action, ...], resource: Resource
+    ) -> bool:
+        """Whether *principal* may do one of *actions*, which is enough."""
+        return any(self.may(principal, action, resource) for action in actions)

@@ -7,6 +7,7 @@ Refusal                     it cannot be served as things are
 ├── IllegalMessage          the message, or what is said of it, is not as it must be
 ├── InvalidParameter        a value of the request is none that can be
 ├── NoPermission            a topic, a group or the broker is closed for this
+├── NotAuthenticated        nobody is known to have sent it
 ├── TopicNotFound
 ├── GroupNotFound
 ├── SubscriptionNotFound    the group has not said that it wants the topic
@@ -48,6 +49,10 @@ class NoPermission(Refusal):
     def __init__(self, text: str, by: Forbidden | None = None) -> None:
         super().__init__(text)
         self.by = by
+
+
+class NotAuthenticated(Refusal):
+    """A request is not signed, or not by the user whom it names."""
 
 
 class TopicNotFound(Refusal):

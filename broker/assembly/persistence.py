@@ -12,6 +12,7 @@ from rockhopper.broker.sinks import SinkDecisions, SinkHomes, SinkOwners, SinkPr
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
+from rockhopper.broker.tables.accounts import AclTable, UserTable
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.json_table import JsonTable
 from rockhopper.broker.tables.offset_journal import OffsetJournal
@@ -53,6 +54,8 @@ class Tables(Part):
         self.sink_decisions = SinkDecisions(layout.sink_decisions, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
+        self.users = UserTable(directory / "users.json", now_ms=now_ms)
+        self.acls = AclTable(directory / "acls.json", now_ms=now_ms)
         self.others: tuple[JsonTable, ...] = ()
         """Those that other parts read and save, to be scrubbed with ours."""
 
@@ -69,6 +72,8 @@ class Tables(Part):
             self.sink_prepared,
             self.sink_decisions,
             self.topic_ids,
+            self.users,
+            self.acls,
         )
 
     @property

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.loop.clock import BrokerClock
+from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.remoting.health import state_page
@@ -14,6 +14,7 @@ from rockhopper.broker.remoting.startup import StartError, store_errors_explaine
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.tables.accounts import AclTable, UserTable
 
 
 class NameServer:
@@ -23,9 +24,14 @@ class NameServer:
         self.config = config
         self.failed = asyncio.Event()
         self._ports = Ports(config.bind_address)
+        self._guard = guard_of(config)
+        directory = StoreLayout.of(config.store).config
+        now_ms = BrokerClock().wall_ms
+        self._users = UserTable(directory / "users.json", now_ms=now_ms)
+        self._acls = AclTable(directory / "acls.json", now_ms=now_ms)
         self._service = NameService(
             config,
-            access=Access(remote_admin=config.remote_admin),
+            access=self._guard,
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=BrokerClock().steady_ms,
         )
@@ -45,6 +51,10 @@ class NameServer:
             self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
             with store_errors_explained(self.config.store.root):
                 self._service.load()
+                self._users.load()
+                self._acls.load()
+                guard_with(self._guard, self._users, self._acls, self.config)
+            tell_about_guard(self.config)
             await self._ports.listen("httpPort", self._http.start_on)
             await self._ports.listen("namesrvPort", self._service.start_on)
         except StartError:

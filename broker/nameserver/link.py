@@ -11,11 +11,18 @@ from typing import cast
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import split_address
-from rockhopper.protocol.codes import FLAG_ONEWAY, LanguageCode, RequestCode, ResponseCode
+from rockhopper.protocol.codes import (
+    FLAG_ONEWAY,
+    MQ_VERSION,
+    LanguageCode,
+    RequestCode,
+    ResponseCode,
+)
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, PROBE_FIELD
+from rockhopper.protocol.signing import Credentials, sign_fields
 
 LOOK_INTERVAL_S = 0.01
 _PROBE = {"topic": AUTO_CREATE_TOPIC, "queueId": "0", PROBE_FIELD: "true"}
@@ -38,6 +45,7 @@ class NameServiceLink:
         on_lost: Callable[[], None],
         on_request: Callable[[Command], None] = lambda _command: None,
         *,
+        credentials: Credentials | None = None,
         outgoing: Outgoing = PLAIN,
     ) -> None:
         self._outgoing = outgoing
@@ -47,6 +55,7 @@ class NameServiceLink:
         self._port = port or 0
         self._on_lost = on_lost
         self._on_request = on_request
+        self._credentials = credentials
         self._protocol: _LinkProtocol | None = None
         self._connecting = asyncio.Lock()
 
@@ -76,7 +85,7 @@ class NameServiceLink:
         """
         await self.connect()
         assert self._protocol is not None
-        return await self._protocol.call(code, ext, body)
+        return await self._protocol.call(code, self._signed(ext, body), body)
 
     async def call(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
         """Send a request and return its answer.
@@ -93,7 +102,12 @@ class NameServiceLink:
     def tell(self, code: int, ext: dict[str, str]) -> None:
         """Send a request that wants no answer; without a connection nothing is sent."""
         if self._protocol is not None and not self._protocol.is_lost:
-            self._protocol.tell(code, ext)
+            self._protocol.tell(code, self._signed(ext, b""))
+
+    def _signed(self, ext: dict[str, str], body: bytes) -> dict[str, str]:
+        if self._credentials is None:
+            return ext
+        return sign_fields(self._credentials, ext, body, MQ_VERSION)
 
     def close(self) -> None:
         """Drop the connection without telling the owner."""

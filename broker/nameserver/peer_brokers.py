@@ -62,7 +62,12 @@ class PeerBrokers(Part):
         return None
 
     def _link(self, address: str) -> NameServiceLink:
-        return NameServiceLink(address, lambda: None, outgoing=self._outgoing)
+        return NameServiceLink(
+            address,
+            lambda: None,
+            outgoing=self._outgoing,
+            credentials=self._config.auth.inner,
+        )
 
     def stop(self) -> None:
         """Drop the connections."""

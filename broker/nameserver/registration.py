@@ -54,6 +54,8 @@ class Registration:
         self.standing = standing
         """What this broker is in its replica set just now; ``announce_soon`` when it changes."""
         self._config = config
+        self.credentials = config.auth.inner
+        """As whom this broker asks name services."""
         self._topics = topics
         self._instance = instance
         self._outgoing = Outgoing(config.tls)
@@ -179,7 +181,13 @@ class _Keeper:
         self._owner = owner
         self._advertiser = advertiser
         self._ha_port = ha_port
-        self._link = NameServiceLink(address, self.wake, owner.take, outgoing=owner.outgoing)
+        self._link = NameServiceLink(
+            address,
+            self.wake,
+            owner.take,
+            outgoing=owner.outgoing,
+            credentials=owner.credentials,
+        )
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -23,9 +23,9 @@ import structlog
 
 from rockhopper.broker.access import errors
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.remoting.needs import ADMINISTRATION, Need, check_access
+from rockhopper.broker.remoting.gate import admit
+from rockhopper.broker.remoting.needs import ADMINISTRATION, Need
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
@@ -80,6 +80,7 @@ REFUSAL_CODES: dict[type[errors.Refusal], ResponseCode] = {
     errors.IllegalOperation: ResponseCode.ILLEGAL_OPERATION,
     errors.InvalidParameter: ResponseCode.INVALID_PARAMETER,
     errors.NoPermission: ResponseCode.NO_PERMISSION,
+    errors.NotAuthenticated: ResponseCode.NO_PERMISSION,
     errors.SubscriptionNotFound: ResponseCode.SUBSCRIPTION_NOT_EXIST,
     errors.SubscriptionNotParsed: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
     errors.SubscriptionOutdated: ResponseCode.SUBSCRIPTION_NOT_LATEST,
@@ -101,11 +102,13 @@ class RequestError(Exception):
 class Request:
     """One decoded request and the connection it came by."""
 
-    __slots__ = ("command", "connection")
+    __slots__ = ("command", "connection", "principal")
 
     def __init__(self, connection: "Connection", command: Command) -> None:
         self.connection = connection
         self.command = command
+        self.principal = connection.principal
+        """In whose name it is asked; its user is known once the gate has looked."""
 
     @property
     def code(self) -> int:
@@ -118,9 +121,9 @@ class Request:
         return self.command.opaque
 
     @property
-    def principal(self) -> Principal:
-        """In whose name it is asked."""
-        return self.connection.principal
+    def attributes(self) -> dict[str, object]:
+        """What is kept about its connection."""
+        return self.connection.attributes
 
     @property
     def ext(self) -> dict[str, str]:
@@ -288,7 +291,7 @@ class Dispatcher:
                 f" request type {request.code} not supported",
             )
         if entry.is_administration or not self.access.is_open:
-            check_access(self.access, request, entry.needs)
+            admit(self.access, request, entry.needs)
         result = entry.processor(request)
         if result is None or isinstance(result, Response):
             return result

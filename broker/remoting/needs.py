@@ -86,12 +86,13 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
     principal = request.principal
     for need in needs:
         for actions, resource in _demands(need, request):
-            if any(access.may(principal, action, resource) for action in actions):
+            if access.may_any(principal, actions, resource):
                 continue
             if need is ADMINISTRATION:
                 raise NoPermission(
                     f"request code {request.code} is an administrator's, and {principal.host} is "
-                    "not this host: set remoteAdmin=true on the broker to allow it"
+                    "not this host: set remoteAdmin=true on the broker to allow it, or with "
+                    "authenticationEnabled send it as a Super user"
                 )
             wanted = " or ".join(action.value for action in actions)
             raise NoPermission(

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import StoreError
 
@@ -45,7 +46,7 @@ def store_errors_explained(root: Path) -> Iterator[None]:
     """Raise StartError for what goes wrong with the store directory *root*."""
     try:
         yield
-    except StoreError as error:
+    except (StoreError, SettingError) as error:
         raise StartError(str(error)) from error
     except OSError as error:
         raise store_directory_error(root, error) from error

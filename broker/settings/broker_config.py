@@ -5,6 +5,7 @@
     nameserver_config.py     the name service's
     following_config.py      of a broker that follows another
     replica_config.py        of a replica of a set
+    auth_config.py           who may use it: users and permissions
     tls_config.py            of TLS and the PROXY protocol
     classic_config.py        of a master that RocketMQ's slaves follow
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
+from rockhopper.broker.settings.auth_config import AuthConfig as AuthConfig
 from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
@@ -68,6 +70,7 @@ class BrokerConfig:
     following: FollowingConfig = FollowingConfig()
     replication: ReplicaConfig = ReplicaConfig()
     classic: ClassicConfig = ClassicConfig()
+    auth: AuthConfig = AuthConfig()
     tls: TlsConfig = TlsConfig()
 
     role: Role = setting("role", Role.ALL)

@@ -11,7 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.settings.auth_config import SECRET_KEYS
+from rockhopper.broker.settings.broker_config import (
+    AuthConfig,
+    BrokerConfig,
+    NameServiceConfig,
+    StoreConfig,
+)
 from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
@@ -53,6 +59,7 @@ _OUR_KEYS = frozenset(
         FollowingConfig,
         ReplicaConfig,
         ClassicConfig,
+        AuthConfig,
         TlsConfig,
     )
     for _, known in settings_of(part)
@@ -164,6 +171,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
         following=FollowingConfig(**parse_fields(FollowingConfig, texts)),
         replication=ReplicaConfig(**parse_fields(ReplicaConfig, texts)),
         classic=ClassicConfig(**parse_fields(ClassicConfig, texts)),
+        auth=AuthConfig(**parse_fields(AuthConfig, texts)),
         tls=TlsConfig(**parse_fields(TlsConfig, texts)),
         **parse_fields(BrokerConfig, texts),
     )
@@ -208,9 +216,10 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
         **format_fields(config.following),
         **format_fields(config.replication),
         **format_fields(config.classic),
+        **format_fields(config.auth),
         **format_fields(config.tls),
     }
-    for key in SECRETS:
+    for key in (*SECRETS, *SECRET_KEYS):
         properties[key] = HIDDEN if properties[key] else ""
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))

@@ -9,6 +9,8 @@ _WITHOUT_EFFECT_TEXT = """
     abortFile accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums
     ackThreadPoolQueueCapacity adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity
     allAckInSyncStateSet asyncLearner asyncSendEnable autoMessageVersionOnTopicLen
+    authenticationMetadataProvider authenticationProvider authenticationStrategy
+    authorizationMetadataProvider authorizationProvider authorizationStrategy
     batchDispatchRequestThreadPoolNums bitMapLengthConsumeQueueExt
     broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerConfigPath
     brokerFastFailureEnable brokerHeartbeatInterval brokerIP2 brokerNotActiveTimeoutMillis
@@ -96,10 +98,10 @@ WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 
 # Keys that promise something which running without them would silently break: value -> what to do.
 REFUSED = {
-    "aclEnable": "access control is not served: remove the setting to run without it, or keep "
-    "bindAddress at 127.0.0.1",
-    "authenticationEnabled": "access control is not served: remove the setting to run without it",
-    "authorizationEnabled": "access control is not served: remove the setting to run without it",
+    "aclEnable": "the access control of RocketMQ 4 is not served: use authenticationEnabled and "
+    "authorizationEnabled, or remove the setting to run without",
+    "migrateAuthFromV1Enabled": "plain_acl.yml is not read: make its users and rules anew, with "
+    "authenticationEnabled, or remove the setting",
     "enableDLegerCommitLog": "DLedger's commit log has another format and is not served",
     "enableControllerMode": "controller mode is not served",
 }

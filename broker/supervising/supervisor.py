@@ -67,6 +67,11 @@ class Supervisor:
     def prepare(self) -> None:
         """Take the ports and the store's directory, and see that it fits. Raises StartError."""
         config = self.config
+        if config.auth.authentication_enabled:
+            raise StartError(
+                "authenticationEnabled is not served with several brokers side by side, for each "
+                "would have users of its own: set brokers=1"
+            )
         with store_errors_explained(config.store.root):
             check_many(config.store, config.broker_name, self._count)
             layout = StoreLayout.of(config.store)

@@ -352,6 +352,10 @@ class JsonTable(ABC):
     def _written(self) -> None:  # noqa: B027
         """What else is to happen once the file has been replaced. Any thread."""
 
+    def _replace(self, path: Path, data: bytes, backup: bytes | None = None) -> None:
+        """Have a file hold *data*. Any thread."""
+        write_atomically(path, data, backup)
+
     def _write(self) -> None:
         with self._write_lock:
             self._begin_write()
@@ -359,10 +363,10 @@ class JsonTable(ABC):
             self._about_to_write(data)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             for suffix, kept in self._aside.items():
-                write_atomically(self.path.with_name(self.path.name + suffix), kept)
+                self._replace(self.path.with_name(self.path.name + suffix), kept)
             backup = seal(data, self._file_checksum)
             self._checksums = None
-            write_atomically(self.path, data, backup)
+            self._replace(self.path, data, backup)
             self._file_checksum = crc32(data)
             self._checksums = self._file_checksum, crc32(backup)
             self._aside.clear()

@@ -45,6 +45,7 @@ from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder, frame_head
 from rockhopper.protocol.headers.header_json import end_json_header
+from rockhopper.protocol.signing import Credentials, sign_fields
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +86,18 @@ def fork_count() -> int:
 class Connection(asyncio.Protocol):
     """An open connection; `closed` is done when it is not open any more."""
 
-    def __init__(self, address: str, handle_request: RequestHandler | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        handle_request: RequestHandler | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """With `credentials` every request is signed."""
         self.address = address
         self.serialize_type = _JSON
         self.is_negotiated = False
         self._handle_request = handle_request
+        self._credentials = credentials
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.transport: asyncio.Transport | None = None
@@ -123,13 +131,10 @@ class Connection(asyncio.Protocol):
         Cancelling the future (or the task that awaits it) only gives up waiting.
         """
         opaque = self._stamp(command)
-        if self.is_negotiated:
-            frame = encode_command(command)
-        else:
+        if not self.is_negotiated:
             command.ext = {**(command.ext or {}), _NEGOTIATION_FIELD: "1"}
-            frame = encode_command(command)
             self._negotiating.add(opaque)
-        self._write(frame)
+        self._write(encode_command(self._signed(command)))
         return self._expect(opaque, command.code, timeout_s, spent_s)
 
     def request_json(
@@ -138,14 +143,23 @@ class Connection(asyncio.Protocol):
         """Send a request whose header is begun already (begin_json_header); else as `request`."""
         opaque = self._take_opaque()
         header = header_start + _JSON_END % opaque
-        self._write(frame_head(_JSON, len(header), len(body)) + header + body)
+        if self._credentials is None:
+            self._write(frame_head(_JSON, len(header), len(body)) + header + body)
+        else:
+            self._write(encode_command(self._signed(decode_header(_JSON, header, body))))
         return self._expect(opaque, code, timeout_s, spent_s)
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that gets no answer, not even an error."""
         command.flag |= FLAG_ONEWAY
         self._stamp(command)
-        self._write(encode_command(command))
+        self._write(encode_command(self._signed(command)))
+
+    def _signed(self, command: Command) -> Command:
+        if self._credentials is not None:
+            fields = command.ext or {}
+            command.ext = sign_fields(self._credentials, fields, command.body, command.version)
+        return command
 
     @property
     def is_writable(self) -> bool:

@@ -28,6 +28,7 @@ from rockhopper.client.network.connection import (
 )
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.signing import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class ConnectionPool:
         *,
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
+        credentials: Credentials | None = None,
         on_connect: Callable[[Connection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
         tls: TlsOptions | None = None,
@@ -54,6 +56,7 @@ class ConnectionPool:
         self.remedies: dict[str, str] = {}
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
+        self._credentials = credentials
         self._on_connect = on_connect
         self._on_unreachable = on_unreachable
         self._tls = tls
@@ -237,7 +240,7 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(address, self._handle_request),
+                    lambda: Connection(address, self._handle_request, self._credentials),
                     host,
                     port,
                     ssl=None if self._tls is None else self._tls.context(),

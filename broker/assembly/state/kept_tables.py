@@ -31,6 +31,8 @@ class KeptTables(NamedTuple):
             tables.sink_homes,
             tables.sink_prepared,
             tables.sink_decisions,
+            tables.users,
+            tables.acls,
             self.modes,
             *([] if self.values is None else [self.values]),
         )

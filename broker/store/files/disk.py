@@ -26,11 +26,17 @@ _SLICE_BYTES = 1 << 20
 _SOON_READ_BYTES = 64 << 10
 
 
-def write_atomically(path: Path, data: bytes, backup: bytes | None = None) -> None:
+DEFAULT_FILE_MODE = 0o666
+
+
+def write_atomically(
+    path: Path, data: bytes, backup: bytes | None = None, *, mode: int = DEFAULT_FILE_MODE
+) -> None:
     """Make *path* hold exactly *data*, durably, before returning.
 
     A crash leaves the old content or the new, never a mix. *backup* goes to ``<name>.bak``, where
-    RocketMQ looks when the file itself does not parse, a moment before.
+    RocketMQ looks when the file itself does not parse, a moment before. *mode* is whom the files
+    let in, but for the umask.
 
     Raises:
         TooManyOpenFilesError: *path* keeps its old content.
@@ -42,7 +48,7 @@ def write_atomically(path: Path, data: bytes, backup: bytes | None = None) -> No
     directory = _open_directory(path.parent)
     try:
         for target, content in contents.items():
-            _write_durably(temporaries[target], content)
+            _write_durably(temporaries[target], content, mode)
         for target, temporary in temporaries.items():
             temporary.replace(target)
         os.fsync(directory)
@@ -60,9 +66,12 @@ def _open_directory(path: Path) -> int:
         return os.open(path, os.O_RDONLY)
 
 
-def _write_durably(path: Path, data: bytes) -> None:
+def _write_durably(path: Path, data: bytes, mode: int) -> None:
+    if mode != DEFAULT_FILE_MODE:
+        # What an earlier attempt left may be open to others.
+        path.unlink(missing_ok=True)
     with descriptor_needed():
-        file = path.open("wb")
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb")
     with file:
         file.write(data)
         file.flush()

@@ -1,6 +1,6 @@
 """RocketMQ's keys without effect: none of them means something here, and no promise is dropped."""
 
-from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.broker_config import AuthConfig, BrokerConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig
 from rockhopper.broker.settings.replica_config import ReplicaConfig
@@ -12,7 +12,14 @@ from rockhopper.broker.settings.store_config import StoreConfig
 def test_no_setting_of_ours_is_among_them() -> None:
     ours = {
         known.key
-        for config in (BrokerConfig, LiveSettings, NameServiceConfig, ReplicaConfig, StoreConfig)
+        for config in (
+            AuthConfig,
+            BrokerConfig,
+            LiveSettings,
+            NameServiceConfig,
+            ReplicaConfig,
+            StoreConfig,
+        )
         for _, known in settings_of(config)
     }
     assert ours & WITHOUT_EFFECT == set()
@@ -20,7 +27,7 @@ def test_no_setting_of_ours_is_among_them() -> None:
 
 
 def test_what_promises_safety_is_refused_and_not_passed_over() -> None:
-    assert {"aclEnable", "authenticationEnabled", "authorizationEnabled"} <= REFUSED.keys()
+    assert {"aclEnable", "migrateAuthFromV1Enabled"} <= REFUSED.keys()
     assert REFUSED.keys() & WITHOUT_EFFECT == set()
     assert all(len(advice) > 20 for advice in REFUSED.values())
 

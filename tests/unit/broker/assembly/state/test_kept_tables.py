@@ -29,6 +29,14 @@ TOPIC = {
     "topicSysFlag": 1,
     "writeQueueNums": 2,
 }
+USER = {
+    "password": "a secret of root",
+    "userStatus": "enable",
+    "userType": "Super",
+    "username": "root",
+}
+RULE = {"actions": ["Pub"], "decision": "Allow", "resource": "Topic:*", "sourceIps": []}
+ACL = [{"policyType": "Custom", "entries": [RULE]}]
 ENTRIES: dict[str, tuple[str, Any]] = {
     "topics.json": ("orders", TOPIC),
     "subscriptionGroup.json": ("g", {"settings": None, "forbidden": {"orders": 4}}),
@@ -38,6 +46,8 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "homes.json": ("sink", "broker-b"),
     "prepared.json": ("sink", {"batchId": 3, "parts": ["0.1.ab"]}),
     "decisions.json": ("sink", {"batchId": 3, "brokers": {"broker-b": [["0.1.ab", 9]]}}),
+    "users.json": ("root", USER),
+    "acls.json": ("root", ACL),
     "messageRequestMode.json": ("orders@g", MODE),
     "kvConfig.json": ("namespace", {"key": "value"}),
     "subscriptions.json": ("g", {"fingerprint": 1, "subscriptions": [["orders", "TAG", "*", 3]]}),

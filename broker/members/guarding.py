@@ -1,0 +1,77 @@
+"""What stands between the settings of users and the Guard: a broker's, and a name service's."""
+
+import structlog
+
+from rockhopper.broker.access.accounts import SECRET_LENGTH_MIN, User, check_name
+from rockhopper.broker.access.errors import InvalidParameter
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.tables.accounts import AclTable, UserTable
+from rockhopper.protocol.addresses import is_loopback
+
+log = structlog.get_logger("broker.access")
+
+
+def guard_of(config: BrokerConfig) -> Guard:
+    """The guard that *config* asks for; it knows no users yet."""
+    auth = config.auth
+    return Guard(
+        remote_admin=config.remote_admin,
+        authenticates=auth.authentication_enabled,
+        authorizes=auth.authorization_enabled,
+        cluster_name=config.cluster_name,
+        unsigned_codes=auth.authentication_whitelist,
+        free_codes=auth.authorization_whitelist,
+    )
+
+
+def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerConfig) -> None:
+    """Have *guard* decide by the tables, which were read just now, and follow their changes.
+
+    Raises:
+        SettingError: a user is asked for that cannot be, or nobody could give rights.
+    """
+    for credentials in filter(None, (config.auth.first_user, config.auth.inner)):
+        if credentials.access_key not in users.users:
+            try:
+                name = check_name(credentials.access_key)
+            except InvalidParameter as error:
+                raise SettingError(SECRET_KEYS[0], HIDDEN, str(error)) from None
+            if len(credentials.secret) < SECRET_LENGTH_MIN:
+                log.warning("a secret is short: take 12 characters or more", user=name)
+            users.put(User(name, credentials.secret, is_super=True))
+    if config.auth.authentication_enabled and not users.has_super:
+        raise SettingError(
+            "authenticationEnabled",
+            True,
+            "it needs a Super user, and there is none: set "
+            'initAuthenticationUser={"username": …, "password": …} for this start',
+        )
+    guard.use(users.users, acls.rules)
+    users.on_changed = lambda name: _user_changed(guard, name)
+    acls.on_changed = lambda _name: guard.rules_changed()
+
+
+def _user_changed(guard: Guard, name: str) -> None:
+    guard.rules_changed()
+    guard.authenticator.user_changed(name)
+
+
+def tell_about_guard(config: BrokerConfig) -> None:
+    """Warn of what others could do, at every start."""
+    if is_loopback(config.bind_address):
+        return
+    if not config.auth.authentication_enabled:
+        log.warning(
+            "OPEN TO EVERYBODY: the ports listen beyond this host, and whoever reaches them may "
+            "read and write all messages; set authenticationEnabled=true, or bindAddress=127.0.0.1",
+            bind_address=config.bind_address,
+            remote_admin=config.remote_admin,
+        )
+    else:
+        log.warning(
+            "without TLS whoever overhears a signed request may send it again",
+            bind_address=config.bind_address,
+        )

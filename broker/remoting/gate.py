@@ -1,0 +1,85 @@
+"""The gate in front of the processors: who sends a request, and whether he may.
+
+A request that is not signed is nobody's, and refused unless its code is white-listed; what changes
+the cluster never is. A row of a processor table without a need is served to nobody.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from rockhopper.broker.access.access import Access, Action, Kind
+from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.remoting.needs import Asked, Need, check_access
+from rockhopper.broker.remoting.server import Server
+from rockhopper.protocol.signing import ACCESS_KEY, SIGNATURE, parse_signature, signed_content
+
+USERS = "users"
+"""The attribute of a connection that holds whose requests came by it."""
+USERS_MAX = 64
+
+
+class Signed(Asked, Protocol):
+    """What the gate looks at in a request."""
+
+    principal: Principal
+
+    @property
+    def version(self) -> int:
+        """The client's MQVersion ordinal."""
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """What is kept about its connection."""
+
+
+def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
+    """Return when *request* may be served, in the name of its principal from now on.
+
+    Raises:
+        NotAuthenticated: it is not signed, or not by whom it names.
+        NoPermission, MalformedBodyError: as ``check_access``.
+    """
+    if not isinstance(access, Guard) or access.is_open:
+        check_access(access, request, needs)
+        return
+    is_listed = not _changes_cluster(needs)
+    if ACCESS_KEY not in request.ext:
+        if is_listed and request.code in access.unsigned_codes:
+            return
+        raise NotAuthenticated(
+            f"request code {request.code} is not signed, and this broker serves users alone: give "
+            "the client an accessKey and a secretKey"
+        )
+    _identify(access, request)
+    if not needs:
+        raise NoPermission(f"request code {request.code} names no need, and is served to nobody")
+    if not (is_listed and request.code in access.free_codes):
+        check_access(access, request, needs)
+
+
+def _identify(access: Guard, request: Signed) -> None:
+    ext = request.ext
+    content = signed_content(ext, request.body, request.version)
+    signature = parse_signature(ext.get(SIGNATURE, ""))
+    host = request.principal.host
+    request.principal = access.authenticator.verify(ext[ACCESS_KEY], content, signature, host)
+    users = request.attributes.setdefault(USERS, set())
+    if isinstance(users, set) and request.principal.user not in users:
+        if len(users) >= USERS_MAX:
+            raise NotAuthenticated(f"more than {USERS_MAX} users on one connection: open others")
+        users.add(request.principal.user)
+
+
+def close_connections_of(user: str, servers: Iterable[Server]) -> None:
+    """Close every connection by which a user's requests came."""
+    for server in servers:
+        for connection in list(server.connections):
+            users = connection.attributes.get(USERS)
+            if isinstance(users, set) and user in users:
+                connection.abort("its user was changed or deleted")
+
+
+def _changes_cluster(needs: Iterable[Need]) -> bool:
+    return any(need.kind is Kind.CLUSTER and Action.UPDATE in need.actions for need in needs)

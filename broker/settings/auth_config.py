@@ -1,0 +1,76 @@
+"""Who may use a broker: RocketMQ's settings of authentication and authorization (since 5.3)."""
+
+import json
+from dataclasses import dataclass
+
+from rockhopper.broker.settings.setting_fields import SettingError, setting
+from rockhopper.protocol.signing import Credentials
+
+SECRET_KEYS = ("initAuthenticationUser", "innerClientAuthenticationCredentials")
+"""Those whose values nobody is shown."""
+HIDDEN = "******"
+
+
+def _code(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("request codes with commas between are allowed")
+    return int(text)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AuthConfig:
+    """Users and permissions; none by default, for ports listen on loopback alone by default."""
+
+    authentication_enabled: bool = setting("authenticationEnabled", False)
+    """Serve nobody but users, whose requests are signed. A Super user must be
+    there: initAuthenticationUser makes the first."""
+
+    authorization_enabled: bool = setting("authorizationEnabled", False)
+    """Allow users what their rules allow, and nothing else; needs authenticationEnabled."""
+
+    authentication_whitelist: tuple[int, ...] = setting(
+        "authenticationWhitelist", (), separator=",", element=_code
+    )
+    """Request codes that need no user, unless they change the cluster: 105,106 lets tools without
+    a user ask for routes."""
+
+    authorization_whitelist: tuple[int, ...] = setting(
+        "authorizationWhitelist", (), separator=",", element=_code
+    )
+    """Request codes that every user may send, unless they change the cluster."""
+
+    init_user: str = setting("initAuthenticationUser", "")
+    """``{"username": …, "password": …}``: a Super user that is made if there is no such user."""
+
+    inner_credentials: str = setting("innerClientAuthenticationCredentials", "")
+    """``{"accessKey": …, "secretKey": …}``: as whom this broker asks name services and other
+    brokers. Made as a Super user if there is no such user."""
+
+    def __post_init__(self) -> None:
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise SettingError("authorizationEnabled", True, "it needs authenticationEnabled=true")
+        _ = self.first_user, self.inner
+
+    @property
+    def first_user(self) -> Credentials | None:
+        """The user of initAuthenticationUser."""
+        return _credentials(SECRET_KEYS[0], self.init_user, "username", "password")
+
+    @property
+    def inner(self) -> Credentials | None:
+        """The broker's own credentials."""
+        return _credentials(SECRET_KEYS[1], self.inner_credentials, "accessKey", "secretKey")
+
+
+def _credentials(key: str, text: str, name_field: str, secret_field: str) -> Credentials | None:
+    if not text.strip():
+        return None
+    try:
+        document = json.loads(text)
+        name, secret = document[name_field], document[secret_field]
+    except (ValueError, KeyError, TypeError):
+        name = secret = None
+    if not (isinstance(name, str) and isinstance(secret, str) and name and secret):
+        allowed = f'{{"{name_field}": …, "{secret_field}": …}} is allowed'
+        raise SettingError(key, HIDDEN, allowed) from None
+    return Credentials(name, secret)

@@ -1,0 +1,14 @@
+"""How a request says in whose name it is sent: RocketMQ's signatures, of remoting and of gRPC.
+
+Both are HMAC-SHA1 under the user's secret. Either can be said again by whoever overhears it, so
+they are worth something over TLS or on one host alone.
+"""
+
+from rockhopper.protocol.signing.grpc import parse_grpc_authorization as parse_grpc_authorization
+from rockhopper.protocol.signing.remoting import ACCESS_KEY as ACCESS_KEY
+from rockhopper.protocol.signing.remoting import SIGNATURE as SIGNATURE
+from rockhopper.protocol.signing.remoting import Credentials as Credentials
+from rockhopper.protocol.signing.remoting import parse_signature as parse_signature
+from rockhopper.protocol.signing.remoting import sign as sign
+from rockhopper.protocol.signing.remoting import sign_fields as sign_fields
+from rockhopper.protocol.signing.remoting import signed_content as signed_content

@@ -1,0 +1,98 @@
+"""Authenticator: who is let in, and that those who are not learn nothing from it."""
+
+import pytest
+
+from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.authentication import ADDRESSES_MAX, FAILURES_PER_S, Authenticator
+from rockhopper.broker.access.errors import NotAuthenticated
+from rockhopper.broker.access.peer import Principal
+from rockhopper.protocol.signing import sign
+
+SECRET = "a secret of alice"
+CONTENT = b"what is signed"
+USERS = {"alice": User("alice", SECRET), "gone": User("gone", SECRET, is_enabled=False)}
+FAILURES = int(FAILURES_PER_S)
+
+
+class Clock:
+    """Seconds, as a test says."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def authenticator(clock: Clock) -> Authenticator:
+    return Authenticator(dict(USERS), is_enabled=True, clock=clock)
+
+
+def refused(authenticator: Authenticator, name: str = "bob", host: str = "10.0.0.7") -> str:
+    with pytest.raises(NotAuthenticated) as caught:
+        authenticator.verify(name, CONTENT, sign(SECRET + "?", CONTENT), host)
+    return str(caught.value)
+
+
+def test_who_signs_with_the_secret_is_the_user(authenticator: Authenticator) -> None:
+    principal = authenticator.verify("alice", CONTENT, sign(SECRET, CONTENT), "10.0.0.7")
+    assert principal == Principal("10.0.0.7", "alice")
+
+
+def test_unknown_disabled_and_wrong_are_told_the_same(authenticator: Authenticator) -> None:
+    with pytest.raises(NotAuthenticated) as disabled:
+        authenticator.verify("gone", CONTENT, sign(SECRET, CONTENT), "10.0.0.7")
+    answers = {refused(authenticator, name) for name in ("alice", "bob", "", "gone")}
+    assert answers == {str(disabled.value)}
+
+
+def test_the_user_of_no_name_cannot_be_taken(authenticator: Authenticator) -> None:
+    nobody = "the secret of nobody, so that unknown users take as long"
+    with pytest.raises(NotAuthenticated):
+        authenticator.verify("bob", CONTENT, sign(nobody, CONTENT), "10.0.0.7")
+
+
+def test_an_address_that_guesses_is_not_heard_until_time_passes(
+    authenticator: Authenticator, clock: Clock
+) -> None:
+    right = sign(SECRET, CONTENT)
+    for _ in range(FAILURES):
+        refused(authenticator)
+    with pytest.raises(NotAuthenticated):
+        authenticator.verify("alice", CONTENT, right, "10.0.0.7")
+    assert authenticator.verify("alice", CONTENT, right, "10.0.0.8").user == "alice"
+    clock.now_s += 1
+    assert authenticator.verify("alice", CONTENT, right, "10.0.0.7").user == "alice"
+
+
+def test_a_flood_from_many_addresses_stays_small(authenticator: Authenticator) -> None:
+    for number in range(ADDRESSES_MAX + 10):
+        refused(authenticator, host=f"host-{number}")
+    for _ in range(FAILURES):
+        refused(authenticator, host="host-0")
+    with pytest.raises(NotAuthenticated):
+        authenticator.verify("alice", CONTENT, sign(SECRET, CONTENT), "host-0")
+
+
+def test_one_line_a_minute_tells_of_refusals(
+    authenticator: Authenticator, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        refused(authenticator)
+    clock.now_s += 61
+    refused(authenticator)
+    text = capsys.readouterr().out
+    assert text.count("could not prove") == 2
+    assert SECRET not in text
+
+
+def test_whoever_acts_in_a_users_name_hears_of_changes(authenticator: Authenticator) -> None:
+    heard: list[str] = []
+    authenticator.on_change += [heard.append, heard.append]
+    authenticator.user_changed("alice")
+    assert heard == ["alice", "alice"]

@@ -1,0 +1,58 @@
+"""From settings and tables to a guard, and what an operator is told of it."""
+
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.access.access import CLUSTER, Action
+from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
+from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.tables.accounts import AclTable, UserTable
+
+ON = {"authenticationEnabled": "true"}
+ROOT = {"initAuthenticationUser": '{"username": "root", "password": "a secret of root"}'}
+
+
+def guarded(path: Path, texts: dict[str, str]) -> tuple[Guard, UserTable]:
+    config = build_config(texts)
+    users = UserTable(path / "users.json", now_ms=lambda: 5)
+    guard = guard_of(config)
+    guard_with(guard, users, AclTable(path / "acls.json", now_ms=lambda: 5), config)
+    return guard, users
+
+
+def test_without_a_super_user_the_start_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="initAuthenticationUser"):
+        guarded(tmp_path, ON)
+
+
+def test_changes_of_users_count_at_once_and_end_their_connections(tmp_path: Path) -> None:
+    guard, users = guarded(tmp_path, ON | ROOT)
+    heard: list[str] = []
+    guard.authenticator.on_change.append(heard.append)
+    root = Principal("10.0.0.7", "root")
+    assert guard.may(root, Action.UPDATE, CLUSTER)
+    users.put(User("root", "another secret", is_super=True, is_enabled=False))
+    assert not guard.may(root, Action.UPDATE, CLUSTER)
+    assert heard == ["root"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ({}, ""),
+        ({"bindAddress": "0.0.0.0"}, "OPEN TO EVERYBODY"),
+        (ON | ROOT | {"bindAddress": "0.0.0.0"}, "without TLS"),
+    ],
+)
+def test_an_open_port_is_told_of(
+    texts: dict[str, str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_about_guard(build_config(texts))
+    text = capsys.readouterr().out
+    assert told in text
+    assert bool(text) == bool(told)

@@ -1,0 +1,96 @@
+"""The gate: signed requests are served in their user's name, all others are nobody's."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from rockhopper.broker.access.access import Access, Action
+from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.remoting.gate import USERS, USERS_MAX, admit
+from rockhopper.broker.remoting.needs import on_cluster, on_topic
+from rockhopper.protocol.signing import Credentials, sign_fields
+
+SECRET = "a secret of root"
+SEE, CHANGE, SEND = on_cluster(Action.GET), on_cluster(Action.UPDATE), on_topic(Action.PUB)
+
+HERE = Principal("10.0.0.7")
+
+
+@dataclass
+class Asking:
+    """A request."""
+
+    ext: dict[str, str]
+    code: int = 10
+    body: bytes = b"body"
+    version: int = 479
+    principal: Principal = HERE
+    attributes: dict[str, object] = field(default_factory=dict)
+
+
+def guard() -> Guard:
+    made = Guard(remote_admin=False, authenticates=True, unsigned_codes=[10], free_codes=[11])
+    users = {f"root{number}": User(f"root{number}", SECRET, True) for number in range(99)}
+    made.use(users | {"root": User("root", SECRET, True), "al": User("al", SECRET)}, {})
+    return made
+
+
+def signed(name: str = "root", body: bytes = b"body", code: int = 12) -> Asking:
+    return Asking(sign_fields(Credentials(name, SECRET), {"topic": "orders"}, body, 479), code)
+
+
+def test_a_signed_request_is_served_in_its_users_name() -> None:
+    request = signed()
+    admit(guard(), request, (SEND,))
+    assert request.principal == Principal("10.0.0.7", "root")
+    assert request.attributes[USERS] == {"root"}
+
+
+@pytest.mark.parametrize("field_name", ["topic", "AccessKey", "Signature", "more"])
+def test_what_was_altered_after_signing_is_refused(field_name: str) -> None:
+    request = signed()
+    request.ext[field_name] = "al"
+    with pytest.raises(NotAuthenticated):
+        admit(guard(), request, (SEND,))
+
+
+def test_another_body_is_refused() -> None:
+    with pytest.raises(NotAuthenticated):
+        admit(guard(), signed(body=b"another"), (SEND,))
+
+
+def test_unsigned_requests_are_served_where_listed_but_never_change_the_cluster() -> None:
+    admit(guard(), Asking({}), (SEND,))
+    for request, need in ((Asking({}), CHANGE), (Asking({}, code=12), SEE)):
+        with pytest.raises(NotAuthenticated, match="not signed"):
+            admit(guard(), request, (need,))
+
+
+def test_a_listed_code_does_not_excuse_a_wrong_signature() -> None:
+    with pytest.raises(NotAuthenticated):
+        admit(guard(), Asking({"AccessKey": "root"}), (SEND,))
+
+
+def test_a_row_without_needs_serves_nobody() -> None:
+    with pytest.raises(NoPermission, match="names no need"):
+        admit(guard(), signed(), ())
+
+
+def test_one_connection_is_not_everybodys() -> None:
+    access, attributes = guard(), dict[str, object]()
+    for number in range(USERS_MAX):
+        request = signed(f"root{number}")
+        request.attributes = attributes
+        admit(access, request, (SEND,))
+    request = signed("root")
+    request.attributes = attributes
+    with pytest.raises(NotAuthenticated, match="open others"):
+        admit(access, request, (SEND,))
+
+
+def test_without_users_nobody_needs_a_signature() -> None:
+    admit(Access(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
+    admit(Guard(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
