@@ -313,6 +313,8 @@ class Broker(ServingParts):
         if self.name_service is not None:
             servers.append(self.name_service.server)
         close_connections_of(name, servers)
+        if self.grpc is not None:
+            self.grpc.end_user(name)
 
     def _build(self, store_host: bytes, levels: DelayLevels) -> None:
         self.build(

@@ -11,6 +11,7 @@ from typing import Any
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.grpc.call import Call, Demands, Rpc
+from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
@@ -52,7 +53,7 @@ class GrpcService:
             self.settle()
         try:
             if not self._access.is_open:
-                self._check(call, request)
+                self._admit(call, request)
             reply = call.rpc.serve(call, request)
         except Exception as error:
             call.refuse(error)
@@ -60,10 +61,14 @@ class GrpcService:
         if reply is not None:
             call.reply(reply)
 
-    def _check(self, call: Call, request: Any) -> None:
+    def _admit(self, call: Call, request: Any) -> None:
+        line = call.connection
+        line.proved = identify(self._access, call.fields, line.peer_host, line.proved)
+        if line.proved is not None:
+            call.principal = line.proved.principal
         principal = call.principal
         for actions, resource in call.rpc.demands(request):
-            if not any(self._access.may(principal, action, resource) for action in actions):
+            if not self._access.may_any(principal, actions, resource):
                 wanted = " or ".join(action.value for action in actions)
                 raise StatusError(
                     Code.UNAUTHORIZED,

@@ -33,6 +33,7 @@ REFUSAL_CODES: dict[type[errors.Refusal], Code] = {
     errors.IllegalOperation: Code.PRECONDITION_FAILED,
     errors.InvalidParameter: Code.BAD_REQUEST,
     errors.NoPermission: Code.FORBIDDEN,
+    errors.NotAuthenticated: Code.UNAUTHORIZED,
     errors.SubscriptionNotFound: Code.BAD_REQUEST,
     errors.SubscriptionNotParsed: Code.ILLEGAL_FILTER_EXPRESSION,
     errors.SubscriptionOutdated: Code.BAD_REQUEST,
