@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
-	bench-client bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
+	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test test-slow test-thorough test-timers mutants simulate fuzz clean
 
@@ -144,6 +144,9 @@ bench-ha-beside: $(VENV)/.installed-test  ## the same faults on a set of ours an
 
 bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large requests, many topics and clients
 	$(BIN)/python -m benchmarks.stalls
+
+bench-grpc: $(VENV)/.installed-test  ## measure the port of RocketMQ 5 clients beside Apache's proxy (needs Go, a JDK, Maven)
+	$(BIN)/python -m benchmarks.grpc
 
 bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet, and beside Kafka (JDK, Maven)
 	$(BIN)/python -m benchmarks.spark_bench

@@ -20,8 +20,8 @@ from benchmarks.origin import Origin
 
 OURS = "Rockhopper"
 DIRECTORY = HERE / "results"
-OTHERS = "spark-"
-"""Names of other benchmarks' results begin with this."""
+OTHERS = ("spark-", "grpc-")
+"""Names of other benchmarks' results begin with these."""
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -65,7 +66,11 @@ from rockhopper.broker.remoting.limits import connection_shares, mapped_files_sh
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import FrameHandler, Server
 from rockhopper.broker.remoting.splicing import Handover, passed_on_unless
-from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.remoting.startup import (
+    StartError,
+    check_grpc_extra,
+    store_errors_explained,
+)
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
@@ -78,6 +83,9 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
+
+if TYPE_CHECKING:
+    from rockhopper.broker.grpc.door import GrpcDoor
 
 log = structlog.get_logger("broker")
 
@@ -121,6 +129,8 @@ class Broker(ServingParts):
         self.access = guard_of(config)
         self.access.authenticator.on_change.append(self._end_user)
         self.name_service: NameService | None = None
+        self.grpc: GrpcDoor | None = None
+        """There while RocketMQ 5 clients are served."""
         self.failed = asyncio.Event()
         """Set when the store cannot go on: stop the process, with an exit code that says so."""
         self._ports = Ports(config.bind_address)
@@ -194,6 +204,11 @@ class Broker(ServingParts):
         return self._ports.address("namesrvPort") or ";".join(self.config.namesrv_addr)
 
     @property
+    def grpc_address(self) -> str:
+        """host:port of the port of RocketMQ 5 clients; blank when grpcPort is -1."""
+        return self._ports.address("grpcPort")
+
+    @property
     def http_address(self) -> str:
         """host:port of /healthz, /readyz and /metrics; blank when httpPort is -1."""
         return self._ports.address("httpPort")
@@ -204,6 +219,7 @@ class Broker(ServingParts):
             "broker": self.address,
             "nameserver": self.nameserver or "none",
             "http": self.http_address or "none",
+            **({"grpc": self.grpc_address} if self.grpc_address else {}),
             "store": str(self.config.store.root),
             "compiled": compiled.extent(),
         }
@@ -221,6 +237,9 @@ class Broker(ServingParts):
         if config.role is Role.ALL:
             self._ports.bind("namesrvPort", config.namesrv_port)
         self._ports.bind("listenPort", config.listen_port)
+        if config.grpc_port >= 0:
+            check_grpc_extra()
+            self._ports.bind("grpcPort", config.grpc_port)
         if config.replication.serves_slaves:
             self._ports.bind("haListenPort", config.replication.ha_port(config.listen_port))
         if not self._is_temporary:
@@ -255,7 +274,9 @@ class Broker(ServingParts):
         store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
         levels = self._levels
         broker_share, name_share = self._shares = connection_shares(
-            with_store=True, with_name_service=config.role is Role.ALL
+            with_store=True,
+            with_name_service=config.role is Role.ALL,
+            doors=1 if config.grpc_port < 0 else 2,
         )
         if await self._follow(store_host, levels, broker_share):
             return
@@ -292,6 +313,8 @@ class Broker(ServingParts):
         if self.name_service is not None:
             servers.append(self.name_service.server)
         close_connections_of(name, servers)
+        if self.grpc is not None:
+            self.grpc.sessions.end_user(name)
 
     def _build(self, store_host: bytes, levels: DelayLevels) -> None:
         self.build(
@@ -577,17 +600,35 @@ class Broker(ServingParts):
         undo.callback(self.stalls.stop)
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
+        if config.grpc_port >= 0:
+            undo.push_async_callback(self._close_grpc)
         undo.push_async_callback(self._stop_serving)
         returning, self._returning = self._returning, None
         if returning is not None:
             returning.come_home(self.server)
         else:
             await self._ports.listen("listenPort", self.server.start_on)
+        if config.grpc_port >= 0:
+            await self._open_grpc()
         wants_vips = config.vip_channel_enabled or self.master is not None
         if wants_vips and config.listen_port > VIP_PORTS_BELOW:
             await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
         if self.master is not None:
             await self._ports.listen("haListenPort", self.master.start_on)
+
+    async def _open_grpc(self) -> None:
+        # What it takes to speak gRPC is loaded only where somebody may.
+        from rockhopper.broker.grpc.opening import open_door
+
+        self._ports.take_again("grpcPort")
+        port = self._ports.number("grpcPort")
+        self.grpc = open_door(self, self.access, self._advertiser, port, self._shares[0])
+        await self._ports.listen("grpcPort", self.grpc.start_on)
+
+    async def _close_grpc(self) -> None:
+        grpc, self.grpc = self.grpc, None
+        if grpc is not None:
+            await grpc.close()
 
     async def _open_health_port(self) -> None:
         health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
@@ -650,6 +691,8 @@ class Broker(ServingParts):
         self.server.stop_listening()
         if self.name_service is not None:
             self.name_service.server.stop_listening()
+        if self.grpc is not None:
+            self.grpc.stop_listening()
         self.parts.stop()
         if self._registration is not None:
             await self._registration.stop()
@@ -763,16 +806,20 @@ class Broker(ServingParts):
         return Page(body, content_type=content_type)
 
     def _tls_families(self) -> Iterator[Family]:
-        servers = [self.server] if hasattr(self, "server") else []
+        counts = {self.server.name: self.server.tls_count} if hasattr(self, "server") else {}
         if self.name_service is not None:
-            servers.append(self.name_service.server)
-        return tls_families(self._ports.gate, {each.name: each.tls_count for each in servers})
+            counts[self.name_service.server.name] = self.name_service.server.tls_count
+        if self.grpc is not None:
+            counts[self.grpc.server.name] = self.grpc.server.tls_count
+        return tls_families(self._ports.gate, counts)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by port."""
         counts = {"broker": len(self.server.connections)}
         if self.name_service is not None:
             counts["nameserver"] = len(self.name_service.server.connections)
+        if self.grpc is not None:
+            counts["grpc"] = len(self.grpc.server.connections)
         return counts
 
 

@@ -59,3 +59,13 @@ class Peer(Protocol):
 
     def notify(self, notice: Notice) -> int:
         """Tell it something that it does not answer; returns the bytes of the body."""
+
+
+class Questioned(Protocol):
+    """A consumer that is asked in other words than remoting's; the answers are RocketMQ's JSON."""
+
+    async def running_info(self, *, with_stacks: bool) -> bytes:
+        """What it says of itself. Raises ConnectionResetError."""
+
+    async def consume_directly(self, record: bytes) -> bytes:
+        """What became of a stored message that it is to try. Raises ConnectionResetError."""

@@ -10,6 +10,7 @@ from rockhopper.broker.assembly.purging import Contents
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.later.timers.withdrawing import Withdrawing
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Parts
 from rockhopper.broker.loop.slices import in_slices
@@ -24,6 +25,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
+from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -66,6 +68,8 @@ class ServingParts:
     pop: PopService
     sinks: SinkPublisher
     sender: Sender
+    send_back: SendBack
+    withdrawing: Withdrawing
     puller: Puller
     tables: Tables
     parts: Parts
@@ -187,6 +191,8 @@ class ServingParts:
             delay_levels=levels,
             timers=self.timers,
         )
+        self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
+        self.withdrawing = Withdrawing(config, topics, self.timers)
         redirect = by_delay(levels, self.timers, now_ms)
         self.transactions = Transactions(
             config,

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.part import Part
@@ -18,6 +19,17 @@ from rockhopper.protocol.sys_flags import PERM_READ
 ROUTE_AGE_S_MAX = 5.0
 ROUTE_TIMEOUT_S = 2.0
 ROUTES_KEPT = 1000
+
+
+class TopicOnBroker(NamedTuple):
+    """A topic's queues on one broker, and the address of that broker."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    address: str
+
 
 # (broker name, queue id)
 Queues = list[tuple[str, int]]
@@ -52,21 +64,27 @@ class ClusterQueues(Part):
         known = self._known.get(topic)
         if known is not None and self._clock() - known[0] < ROUTE_AGE_S_MAX:
             return known[1]
+        route = await self._route_elsewhere(topic)
+        if route is None:
+            return self._embedded(topic)
+        queues = _expand(
+            (data.broker_name, data.read_queue_nums, data.perm) for data in route.queue_datas
+        )
+        if len(self._known) >= ROUTES_KEPT:
+            self._known.clear()
+        self._known[topic] = self._clock(), queues
+        return queues
+
+    async def _route_elsewhere(self, topic: str) -> TopicRouteData | None:
+        """What the first name service elsewhere that answers knows."""
         for link in self._links:
             try:
                 async with asyncio.timeout(ROUTE_TIMEOUT_S):
                     answer = await link.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-                route = TopicRouteData.decode(answer.body)
+                return TopicRouteData.decode(answer.body)
             except (OSError, RefusedError, ProtocolError, TimeoutError):
                 continue
-            queues = _expand(
-                (data.broker_name, data.read_queue_nums, data.perm) for data in route.queue_datas
-            )
-            if len(self._known) >= ROUTES_KEPT:
-                self._known.clear()
-            self._known[topic] = self._clock(), queues
-            return queues
-        return self._embedded(topic)
+        return None
 
     def _embedded(self, topic: str) -> Queues | None:
         if self._name_service is not None:
@@ -77,6 +95,50 @@ class ClusterQueues(Part):
         if own is None:
             return None
         return _expand([(self._config.broker_name, own.read_queue_nums, own.perm)])
+
+    async def brokers_of(self, topic: str, own_address: str) -> list[TopicOnBroker]:
+        """Every broker that has *topic*, this one at *own_address*; empty when nobody knows it."""
+        route = await self._route_elsewhere(topic)
+        if route is not None:
+            masters = {
+                data.broker_name: data.broker_addrs.get(0, "") for data in route.broker_datas
+            }
+            found = [
+                TopicOnBroker(
+                    each.broker_name,
+                    each.read_queue_nums,
+                    each.write_queue_nums,
+                    each.perm,
+                    masters.get(each.broker_name, ""),
+                )
+                for each in route.queue_datas
+            ]
+            if any(each.broker_name == self._config.broker_name for each in found):
+                return [self._with_own_address(each, own_address) for each in found]
+            # Made a moment ago, and not registered yet.
+            return found + self._own(topic, own_address)
+        if self._name_service is not None:
+            local = self._name_service.routes.route(topic, own_address)
+            if local is not None:
+                addresses = {each.name: each.addresses.get(0, "") for each in local.members}
+                return [
+                    TopicOnBroker(*each[:4], addresses.get(each.broker_name, ""))
+                    for each in local.queues
+                ]
+        return self._own(topic, own_address)
+
+    def _with_own_address(self, each: TopicOnBroker, own_address: str) -> TopicOnBroker:
+        is_own = each.broker_name == self._config.broker_name
+        return each._replace(address=own_address) if is_own else each
+
+    def _own(self, topic: str, own_address: str) -> list[TopicOnBroker]:
+        own = self._topics.get(topic)
+        if own is None:
+            return []
+        name = self._config.broker_name
+        return [
+            TopicOnBroker(name, own.read_queue_nums, own.write_queue_nums, own.perm, own_address)
+        ]
 
     def stop(self) -> None:
         """Drop the connections."""

@@ -21,6 +21,7 @@ from rockhopper.broker.store.message_store import MessageStore
 
 WAITING_MAX = 100_000
 WAITING_PER_KEY_MAX = 1024
+WAIT_S_MAX = 300.0
 TURN_BUDGET_S = 0.005
 
 # Who waits for what: (group, topic).
@@ -98,6 +99,7 @@ class PopPolling:
 
     def park(self, waiter: Waiter, wait_s: float) -> bool:
         """Keep *waiter* for up to *wait_s*; False when too many wait already."""
+        wait_s = min(wait_s, WAIT_S_MAX)
         waiting = self._waiting.setdefault(waiter.key, {})
         if self.is_closed or self._count >= WAITING_MAX or len(waiting) >= WAITING_PER_KEY_MAX:
             if not waiting:

@@ -36,6 +36,15 @@ class Wanted(NamedTuple):
     attempt_id: str | None = None
 
 
+class Found(NamedTuple):
+    """Messages that stand one after the other in :attr:`PopAnswer.records`, all of one queue."""
+
+    retry_flag: str
+    queue_id: int
+    start: int
+    offsets: list[int]
+
+
 class PopAnswer:
     """What one pop has found so far, queue by queue."""
 
@@ -48,8 +57,9 @@ class PopAnswer:
         self.is_unfinished = False
         self.count = 0
         self.records: list[bytes] = []
-        self._starts: list[str] = []
-        self._offsets: list[str] = []
+        self.found: list[Found] = []
+        self.order_counts: dict[tuple[int, int], int] = {}
+        """How often before, by queue id and queue offset, of an orderly pop."""
         self._order_counts: list[str] = []
 
     def add(
@@ -63,8 +73,7 @@ class PopAnswer:
     ) -> None:
         """Take the messages of one queue; those of a retry topic get their first topic back."""
         flag = RETRY_V1 if retry else NORMAL
-        self._starts.append(f"{flag} {queue_id} {start}")
-        self._offsets.append(f"{flag} {queue_id} {','.join(str(offset) for offset, _ in found)}")
+        self.found.append(Found(flag, queue_id, start, [offset for offset, _ in found]))
         self.count += len(found)
         if not retry:
             self.records += [record for _, record in found]
@@ -87,6 +96,7 @@ class PopAnswer:
     def add_order_counts(self, queue_id: int, offsets: list[int], counts: dict[int, int]) -> None:
         """Say how often messages of an orderly pop were handed out before."""
         for offset, count in counts.items():
+            self.order_counts[queue_id, offset] = count
             self._order_counts.append(f"{NORMAL} qo{queue_id}%{offset} {count}")
         # Old clients know one count for a queue.
         least = min(counts.values()) if counts and len(counts) == len(offsets) else 0
@@ -101,8 +111,13 @@ class PopAnswer:
             "restNum": str(self.rest),
         }
         if self.records:
-            ext["startOffsetInfo"] = ";".join(self._starts)
-            ext["msgOffsetInfo"] = ";".join(self._offsets)
+            found = self.found
+            ext["startOffsetInfo"] = ";".join(
+                [f"{each.retry_flag} {each.queue_id} {each.start}" for each in found]
+            )
+            ext["msgOffsetInfo"] = ";".join(
+                [f"{each.retry_flag} {each.queue_id} {_joined(each.offsets)}" for each in found]
+            )
         if self._order_counts:
             ext["orderCountInfo"] = ";".join(self._order_counts)
         return ext
@@ -110,3 +125,7 @@ class PopAnswer:
     def body(self) -> bytes:
         """The messages."""
         return b"".join(self.records)
+
+
+def _joined(offsets: list[int]) -> str:
+    return ",".join(map(str, offsets))

@@ -18,17 +18,18 @@ from collections.abc import Callable, Generator
 
 import structlog
 
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
 from rockhopper.broker.pop.in_order import InOrder, read
 from rockhopper.broker.pop.lanes import InFlight, Lane, Lanes
-from rockhopper.broker.pop.polling import PopPolling
+from rockhopper.broker.pop.polling import PopPolling, Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
-from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue, waited_for
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
@@ -224,6 +225,41 @@ class PopService(Part):
         if answer.count and (answer.rest or answer.is_unfinished):
             self.polling.ring((wanted.group, wanted.topic))
         return answer
+
+    def wait(
+        self,
+        peer: Peer,
+        wanted: Wanted,
+        wait_s: float,
+        tell: Callable[[PopAnswer], None],
+        fail: Callable[[Exception], None],
+    ) -> bool:
+        """Pop as soon as there is something; False when too many wait already.
+
+        *tell* gets what is found, or an empty answer when *wait_s* are over; *fail* what went
+        wrong. Neither is called once *peer* has gone.
+        """
+        key = wanted.group, wanted.topic
+
+        def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
+            try:
+                if self.polling.is_closed:
+                    answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, 0)
+                else:
+                    answer = yield from self.pop_steps(wanted, near)
+            except Exception as error:
+                fail(error)
+                return True
+            if answer.count or waiter.is_last:
+                tell(answer)
+                return True
+            if answer.is_unfinished:
+                self.polling.ring(key)
+            return False
+
+        filter_key = wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription
+        waiter = Waiter(peer, key, wanted.queue_id, waited_for(wanted), filter_key, attempt)
+        return self.polling.park(waiter, wait_s)
 
     def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
         """The lane, where the group goes on now."""

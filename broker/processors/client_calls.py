@@ -6,8 +6,10 @@ clients answer no request at all, so every one of them has a time limit.
 
 import asyncio
 from dataclasses import dataclass
+from typing import cast
 
 from rockhopper.broker.access.errors import Refusal
+from rockhopper.broker.access.peer import Peer, Questioned
 from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response
@@ -91,9 +93,7 @@ class ClientCallProcessors:
         ext.pop("rh", None)
         shown = f"<{ext.get('consumerGroup', '')[:200]}> <{member.client_id}>"
         try:
-            answer = await connection_of(member.connection).call(
-                request.code, ext, body, ANSWER_TIMEOUT_S
-            )
+            answer = await _ask(member.connection, request.code, ext, body, ANSWER_TIMEOUT_S)
         except TimeoutError:
             raise RequestError(
                 ResponseCode.CONSUME_MSG_TIMEOUT,
@@ -125,8 +125,30 @@ class ClientCallProcessors:
 
     async def _status(self, member: Member, ext: dict[str, str]) -> Command | None:
         try:
-            return await connection_of(member.connection).call(
-                RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext, b"", STATUS_TIMEOUT_S
-            )
+            code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+            return await _ask(member.connection, code, ext, b"", STATUS_TIMEOUT_S)
         except (TimeoutError, ConnectionResetError):
             return None
+
+
+async def _ask(
+    peer: Peer, code: int, ext: dict[str, str], body: bytes, timeout_s: float
+) -> Command:
+    """A consumer's answer. Raises TimeoutError, ConnectionResetError."""
+    connection = connection_of(peer)
+    if connection is not None:
+        return await connection.call(code, ext, body, timeout_s)
+    questioned = cast(Questioned, peer)
+    async with asyncio.timeout(timeout_s):
+        if code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            with_stacks = ext.get("jstackEnable", "").lower() == "true"
+            answer = await questioned.running_info(with_stacks=with_stacks)
+        elif code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            answer = await questioned.consume_directly(body)
+        else:
+            # It has no queues of its own that it could tell of.
+            return Command(
+                code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                remark=f"a client of RocketMQ 5 is not asked with code {code}",
+            )
+    return Command(code=ResponseCode.SUCCESS, body=answer)

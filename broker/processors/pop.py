@@ -45,7 +45,6 @@ log = structlog.get_logger("broker.pop")
 MESSAGES_MAX = 32
 LATE_MS = 500
 INIT_MAX = 1
-WAIT_S_MAX = 300.0
 INVISIBLE_MS_MAX = 10 * 365 * 86_400_000
 EXPRESSION_LENGTH_MAX = 65_536
 SUBSCRIPTIONS_CACHED_MAX = 4096
@@ -84,7 +83,9 @@ class PopProcessors:
             raise InvalidParameter(
                 f"the broker[{name}] pop message's num is greater than {MESSAGES_MAX}"
             )
-        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.may_read(
+            request.connection.peer, fields.topic, fields.consumer_group, fields.queue_id
+        )
         if fields.invisible_time < 0 or fields.max_msg_nums < 1:
             raise InvalidParameter(
                 f"maxMsgNums is {fields.max_msg_nums} and invisibleTime {fields.invisible_time}: "
@@ -116,34 +117,13 @@ class PopProcessors:
         return _answer(work, lambda answer: _popped(answer, code))
 
     def _park(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
-        pop = self._pop
-        key = wanted.group, wanted.topic
+        def tell(answer: PopAnswer) -> None:
+            request.answer(_popped(answer, ResponseCode.POLLING_TIMEOUT))
 
-        def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
-            try:
-                if pop.polling.is_closed:
-                    answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, 0)
-                else:
-                    answer = yield from pop.pop_steps(wanted, near)
-            except Exception as error:
-                request.answer(_error(error))
-                return True
-            if answer.count or waiter.is_last:
-                request.answer(_popped(answer, ResponseCode.POLLING_TIMEOUT))
-                return True
-            if answer.is_unfinished:
-                pop.polling.ring(key)
-            return False
+        def fail(error: Exception) -> None:
+            request.answer(_error(error))
 
-        waiter = Waiter(
-            request.connection,
-            key,
-            wanted.queue_id,
-            waited_for(wanted),
-            (wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription),
-            attempt,
-        )
-        return pop.polling.park(waiter, min(wait_s, WAIT_S_MAX))
+        return self._pop.wait(request.connection, wanted, wait_s, tell, fail)
 
     def _subscription(
         self, topic: str, expression: str | None, expression_type: str | None
@@ -173,7 +153,9 @@ class PopProcessors:
         """200052: what a pop would hand out, without handing it out."""
         fields = request.fields(PeekMessageRequest)
         self._checks.broker_is_readable("peek")
-        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.may_read(
+            request.connection.peer, fields.topic, fields.consumer_group, fields.queue_id
+        )
         if not 0 < fields.max_msg_nums <= MESSAGES_MAX:
             raise InvalidParameter(
                 f"maxMsgNums is {fields.max_msg_nums}; 1 to {MESSAGES_MAX} can be peeked at"
@@ -193,7 +175,7 @@ class PopProcessors:
         fields = request.fields(AckMessageRequest)
         info = parse_extra_info(fields.extra_info)
         topic = real_topic(fields.consumer_group, fields.topic, info.retry_flag)
-        low, high = self._checks.queue_range(request, topic, fields.queue_id)
+        low, high = self._checks.queue_range(request.connection.peer, topic, fields.queue_id)
         if not low <= fields.offset <= high:
             raise no_message(
                 fields.consumer_group, topic, fields.queue_id, fields.offset, low, high
@@ -268,7 +250,7 @@ class PopProcessors:
         info = parse_extra_info(fields.extra_info)
         group = fields.consumer_group
         topic = real_topic(group, fields.topic, info.retry_flag)
-        low, high = self._checks.queue_range(request, topic, fields.queue_id)
+        low, high = self._checks.queue_range(request.connection.peer, topic, fields.queue_id)
         if not low <= fields.offset < high:
             raise no_message(group, topic, fields.queue_id, fields.offset, low, high)
         if fields.invisible_time < 0:
@@ -297,7 +279,9 @@ class PopProcessors:
         """200054: say when there is something to pop."""
         fields = request.fields(NotificationRequest)
         self._checks.broker_is_readable("notification")
-        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.may_read(
+            request.connection.peer, fields.topic, fields.consumer_group, fields.queue_id
+        )
         wanted = Wanted(
             fields.consumer_group,
             fields.topic,
@@ -346,13 +330,15 @@ class PopProcessors:
             ("notification", wanted.queue_id, wanted.order, wanted.attempt_id),
             attempt,
         )
-        return pop.polling.park(waiter, min(wait_s, WAIT_S_MAX))
+        return pop.polling.park(waiter, wait_s)
 
     def polling_info(self, request: Request) -> Response:
         """200055: how many wait."""
         fields = request.fields(PollingInfoRequest)
         self._checks.broker_is_readable("polling info")
-        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.may_read(
+            request.connection.peer, fields.topic, fields.consumer_group, fields.queue_id
+        )
         count = self._pop.polling.count(fields.consumer_group, fields.topic, fields.queue_id)
         return Response(ext=encode_fields(PollingInfoResponse(polling_num=count)))
 

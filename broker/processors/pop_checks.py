@@ -13,7 +13,7 @@ from rockhopper.broker.access.errors import (
     Refusal,
     TopicNotFound,
 )
-from rockhopper.broker.remoting.dispatcher import Request, RequestError
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
@@ -37,8 +37,8 @@ class PopChecks:
         if not config.live.is_readable:
             raise NoPermission(f"the broker[{config.broker_name}] {what} message is forbidden")
 
-    def may_read(self, request: Request, topic_name: str, group_name: str, queue_id: int) -> None:
-        """Whether the group may pop the queue; −1 is all of them."""
+    def may_read(self, peer: str, topic_name: str, group_name: str, queue_id: int) -> None:
+        """Whether the group may pop the queue for *peer*; −1 is all of them."""
         topic = self._topic(topic_name)
         if not topic.is_readable:
             raise NoPermission(f"the topic[{topic_name}] peeking message is forbidden")
@@ -47,7 +47,7 @@ class PopChecks:
                 f"the topic[{topic_name}] has queues of type BatchCQ, which cannot be popped"
             )
         if queue_id >= topic.read_queue_nums:
-            raise _illegal_queue(InvalidParameter, request, topic, queue_id)
+            raise _illegal_queue(InvalidParameter, peer, topic, queue_id)
         group = self._group(group_name)
         if not group.consume_enable:
             raise NoPermission(f"subscription group no permission, {group_name}")
@@ -65,21 +65,19 @@ class PopChecks:
             raise GroupNotFound(f"subscription group [{name[:200]}] does not exist: {reason}")
         return group
 
-    def queue_range(self, request: Request, topic_name: str, queue_id: int) -> tuple[int, int]:
+    def queue_range(self, peer: str, topic_name: str, queue_id: int) -> tuple[int, int]:
         """The offsets of a queue that must exist."""
         topic = self._topic(topic_name)
         if not 0 <= queue_id < topic.read_queue_nums:
-            raise _illegal_queue(IllegalMessage, request, topic, queue_id)
+            raise _illegal_queue(IllegalMessage, peer, topic, queue_id)
         return self._store.queue_range(topic_name, queue_id)
 
 
-def _illegal_queue(
-    kind: type[Refusal], request: Request, topic: TopicConfig, queue_id: int
-) -> Refusal:
+def _illegal_queue(kind: type[Refusal], peer: str, topic: TopicConfig, queue_id: int) -> Refusal:
     return kind(
         f"queueId[{queue_id}] is illegal, topic:[{topic.name}] "
         f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
-        f"consumer:[{request.connection.peer}]",
+        f"consumer:[{peer}]",
     )
 
 

@@ -142,8 +142,11 @@ class ReplyProcessor:
             store_host=f"{connection.local_host}:{connection.local_port}",
             store_timestamp=now_ms,
         )
+        asker = connection_of(client.connection)
+        if asker is None:
+            return f"push reply message to {shown} fail: its client takes no replies"
         try:
-            answer = await connection_of(client.connection).call(
+            answer = await asker.call(
                 RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
                 encode_fields(fields),
                 request.body,

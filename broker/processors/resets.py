@@ -171,9 +171,9 @@ class ResetProcessors:
         for_cpp = _body_for_cpp(fields.topic, self._config.broker_name, targets)
         for member in members:
             data = for_cpp if member.language == LanguageCode.CPP else plain
-            connection_of(member.connection).send_request(
-                RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data
-            )
+            connection = connection_of(member.connection)
+            if connection is not None:
+                connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
 
     async def clone_offsets(self, request: Request) -> Response:
         """314: give a group the offsets of another, in one topic or in all that the other has.

@@ -1,37 +1,13 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer failed on a message and wants it again later, or never.
+"""CONSUMER_SEND_MSG_BACK (36): a consumer failed on a message."""
 
-The message is stored once more: for ``%RETRY%group``, by way of the delay levels (10 s, 30 s, 1 min
-… 2 h), or in ``%DLQ%group`` when it has been tried often enough.
-
-In RocketMQ retryQueueNums=0 makes a broker say yes and store nothing. Here nothing that a consumer
-failed on is dropped: such a group has one retry queue.
-"""
-
-import random
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import GroupNotFound, NoPermission, Refusal
-from rockhopper.broker.later.delayed import DelayedDelivery
-from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.put import Copy
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.properties import (
-    PROPERTY_DELAY_LEVEL,
-    PROPERTY_ORIGIN_MESSAGE_ID,
-    PROPERTY_RETRY_TOPIC,
-    PROPERTY_WAIT,
-)
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
-from rockhopper.protocol.store.message_codec import decode_message
 
-FIRST_RETRY_LEVEL = 3
 # V3_4_9: older clients send a maximum that is not meant.
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 
@@ -40,97 +16,20 @@ VERSION_WITH_MAX_RECONSUME_TIMES = 121
 class SendBackProcessor:
     """Serves failed messages."""
 
-    _config: BrokerConfig
     _store: MessageStore
-    _topics: TopicTable
-    _groups: SubscriptionGroupTable
-    _delayed: DelayedDelivery
-    _stats: BrokerStats
+    _send_back: SendBack
 
     def process(self, request: Request) -> Response | None:
         """36: store the message again, for later or for the dead letters."""
         fields = request.fields(ConsumerSendMsgBackRequest)
-        group = self._groups.find_or_create(fields.group)
-        if group is None:
-            raise GroupNotFound(f"subscription group not exist, {fields.group[:200]}")
-        if not self._config.live.is_writable:
-            raise NoPermission(
-                f"the broker[{self._config.broker_name}] sending message is forbidden"
-            )
-        retry_topic = self._topics.ensure_retry_topic(
-            group.name, group.retry_queue_nums, unit_mode=fields.unit_mode
+        times_max = fields.max_reconsume_times
+        if request.version < VERSION_WITH_MAX_RECONSUME_TIMES:
+            times_max = None
+        end = self._send_back.store_again(
+            fields.group,
+            fields.offset,
+            fields.delay_level,
+            times_max=times_max,
+            unit_mode=fields.unit_mode,
         )
-        _check_writable(retry_topic)
-        message = self._message_at(fields.offset)
-        times_max = group.retry_max_times
-        if (
-            request.version >= VERSION_WITH_MAX_RECONSUME_TIMES
-            and fields.max_reconsume_times is not None
-            and fields.max_reconsume_times >= 0
-        ):
-            times_max = fields.max_reconsume_times
-        if message.reconsume_times >= times_max or fields.delay_level < 0:
-            end = self._bury(message, group.name)
-        else:
-            end = self._retry(message, group.name, retry_topic, fields.delay_level)
         return answer_when_safe(self._store, request, Response(), end)
-
-    def _message_at(self, offset: int) -> StoredMessage:
-        store = self._store
-        record: bytes | None = None
-        if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
-            record = store.message_at(offset)
-        if not record:
-            raise Refusal(f"look message by offset failed, {offset}")
-        return decode_message(record)
-
-    def _retry(
-        self, message: StoredMessage, group: str, retry_topic: TopicConfig, delay_level: int
-    ) -> int:
-        properties = _properties_of_copy(message)
-        topic, queue_id = self._delayed.levels.redirect(
-            retry_topic.name,
-            random.randrange(max(retry_topic.write_queue_nums, 1)),
-            properties,
-            delay_level or FIRST_RETRY_LEVEL + message.reconsume_times,
-        )
-        end = self._put_copy(message, topic, queue_id, properties)
-        counter = self._stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
-        counter.add(1, message.size_bytes)
-        return end
-
-    def _bury(self, message: StoredMessage, group: str) -> int:
-        dead_topic = self._topics.ensure_dlq_topic(group)
-        _check_writable(dead_topic)
-        properties = _properties_of_copy(message)
-        properties[PROPERTY_DELAY_LEVEL] = "0"
-        end = self._put_copy(message, dead_topic.name, 0, properties)
-        counter = self._stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
-        counter.add(1, message.size_bytes)
-        return end
-
-    def _put_copy(
-        self, message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]
-    ) -> int:
-        """Where the copy ends in the log."""
-        store, times = self._store, message.reconsume_times + 1
-        store.check_writable()
-        store.begin()
-        store.stage_again(Copy(topic, queue_id, message, properties, reconsume_times=times))
-        end = store.commit()
-        self._stats.put(topic).add(1, message.size_bytes)
-        return end
-
-
-def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
-    """What the copy remembers of the message and of its first form."""
-    properties = without_own_properties(message.properties)
-    properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
-    properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
-    properties[PROPERTY_WAIT] = "false"
-    return properties
-
-
-def _check_writable(topic: TopicConfig) -> None:
-    if not topic.is_writable:
-        raise NoPermission(f"the topic[{topic.name}] sending message is forbidden")

@@ -51,8 +51,8 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     locks = QueueLockProcessors(broker.locks)
     replies = ReplyProcessor(config, store, producers, broker.sender, clock.wall_ms)
     pulls = PullProcessor(broker.puller)
-    recall = RecallProcessor(config, store, topics, broker.timers, clock.wall_ms)
-    send_back = SendBackProcessor(config, store, topics, groups, broker.delayed, stats)
+    recall = RecallProcessor(config.live, store, broker.withdrawing, clock.wall_ms)
+    send_back = SendBackProcessor(store, broker.send_back)
     resets = ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, pop)
     calls = ClientCallProcessors(config, store, topics, groups, consumers)
     consumption = ConsumptionAdminProcessors(

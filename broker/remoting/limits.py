@@ -33,14 +33,16 @@ def mapped_files_share() -> int:
     return min(_available() // _MAPPED_FILES_PART, MAPPED_FILES_MAX)
 
 
-def connection_shares(*, with_store: bool, with_name_service: bool) -> tuple[int, int]:
-    """Most connections of the broker's port and of the name service's."""
+def connection_shares(
+    *, with_store: bool, with_name_service: bool, doors: int = 1
+) -> tuple[int, int]:
+    """Most connections of each of the broker's *doors*, and of the name service's port."""
     mapped_files = mapped_files_share() if with_store and HOLDS_DESCRIPTOR else 0
     available = _available() - mapped_files
     available = min(available, CONNECTIONS_MAX)
     if not with_name_service:
-        return available, 0
-    return available * 3 // 4, available // 4
+        return available // doors, 0
+    return available * 3 // 4 // doors, available // 4
 
 
 def _available() -> int:

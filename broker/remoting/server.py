@@ -573,6 +573,6 @@ def _unread_bytes(connection: Connection) -> int:
     return connection.unread_bytes
 
 
-def connection_of(peer: Peer) -> Connection:
-    """The connection of a peer that came by remoting, for what only remoting can ask of it."""
-    return cast(Connection, peer)
+def connection_of(peer: Peer) -> Connection | None:
+    """The connection of a peer that came by remoting; None: it came by another door."""
+    return cast(Connection, peer) if hasattr(peer, "send_request") else None

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import importlib.util
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,3 +71,14 @@ def store_directory_error(root: Path, error: OSError) -> StartError:
         f"the store directory {root} cannot be used ({reason}): make it writable for this user, "
         "or choose another with --store"
     )
+
+
+def check_grpc_extra() -> None:
+    """Whether gRPC can be spoken here. Raises StartError."""
+    if importlib.util.find_spec("google") is None or not importlib.util.find_spec(
+        "google.protobuf"
+    ):
+        raise StartError(
+            "grpcPort needs the package protobuf: pip install 'rockhopper-mq[grpc]', or set "
+            "grpcPort=-1"
+        )

@@ -28,6 +28,8 @@ class Send(NamedTuple):
     version: int
     """The sending client's MQVersion ordinal."""
     connection: Peer | None = None
+    apart: dict[str, str] | None = None
+    """The properties, where they were never a text; *properties* is empty then."""
 
 
 def waits_for_disk(properties: str) -> bool:

@@ -139,17 +139,28 @@ class Sender:
         Returns where it is, and how far the log must be safe before that may be said; 0 means at
         once. Raises Refusal, StoreError.
         """
+        placed = self.stage(send)
         try:
-            topic, queue_id = self.check(send)
-            put = self._put_batch if send.is_batch else self._put
-            placed = put(send, topic, queue_id)
             end = self._store.commit()
-        except (Refusal, StoreError):
+        except StoreError:
             self._stats.puts_refused(1)
             raise
         if placed.half is not None:
             self.on_half(*placed.half)
         return placed, end if waits_for_disk(send.properties) else 0
+
+    def stage(self, send: Send) -> Placed:
+        """Stage one message, or one batch: it is stored once the store commits.
+
+        Whoever commits tells ``on_half`` of the half messages. Raises Refusal, StoreError.
+        """
+        try:
+            topic, queue_id = self.check(send)
+            put = self._put_batch if send.is_batch else self._put
+            return put(send, topic, queue_id)
+        except (Refusal, StoreError):
+            self._stats.puts_refused(1)
+            raise
 
     def _message_id(self, commit_log_offset: int) -> str:
         return offset_message_id(*self._store_address, commit_log_offset)
@@ -229,7 +240,9 @@ class Sender:
             raise RecordTooLargeError(f"The body has {len(body)} bytes.")
 
     def _broker_properties(self, send: Send) -> dict[str, str]:
-        properties = decode_properties(send.properties)
+        properties = send.apart
+        if properties is None:
+            properties = decode_properties(send.properties)
         if len(send.properties) > 2 * 32_767:
             raise RecordTooLargeError(f"The properties have {len(send.properties)} characters.")
         for name in BROKER_PROPERTIES:

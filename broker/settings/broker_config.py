@@ -114,6 +114,11 @@ class BrokerConfig:
     http_port: int = setting("httpPort", 9464, least=-1, most=65535)
     """Ours.  /healthz, /readyz and /metrics; 0 picks a free one, -1 opens none."""
 
+    grpc_port: int = setting("grpcPort", -1, least=-1, most=65535)
+    """Ours. The port of RocketMQ 5 clients, 8081 by habit; it takes the extra ``[grpc]``. 0 picks a
+    free one, -1 opens none. With brokers=N each has its own, 20 apart, and clients that come by the
+    first learn of the others."""
+
     namesrv_addr: tuple[str, ...] = setting("namesrvAddr", (), element=parse_address)
     """Name services elsewhere to register with as well, host:port with ``;`` between."""
 

@@ -155,6 +155,8 @@ class Supervisor:
             *(f"--role={Role.BROKER.value}", f"--name={name}", f"--store={directory}"),
             *(f"--listen-port={port}", f"--namesrv-addr={';'.join(name_services)}"),
         ]
+        if config.grpc_port > 0:
+            arguments.append(f"--set=grpcPort={config.grpc_port + PORTS_APART * number}")
         with_http = config.http_port >= 0
         return BrokerProcess(name, command_of(arguments), with_http=with_http)
 

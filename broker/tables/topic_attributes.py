@@ -16,6 +16,10 @@ ATTRIBUTE_PRIORITY_FACTOR = "priority.factor"
 
 QUEUE_TYPE_SIMPLE = "SimpleCQ"
 QUEUE_TYPE_BATCH = "BatchCQ"
+MESSAGE_TYPE_NORMAL = "NORMAL"
+MESSAGE_TYPE_FIFO = "FIFO"
+MESSAGE_TYPE_DELAY = "DELAY"
+MESSAGE_TYPE_TRANSACTION = "TRANSACTION"
 MESSAGE_TYPE_MIXED = "MIXED"
 MESSAGE_TYPE_PRIORITY = "PRIORITY"
 
@@ -40,16 +44,16 @@ RULES: Mapping[str, AttributeRule] = {
         frozenset(
             (
                 "UNSPECIFIED",
-                "NORMAL",
-                "FIFO",
-                "DELAY",
-                "TRANSACTION",
+                MESSAGE_TYPE_NORMAL,
+                MESSAGE_TYPE_FIFO,
+                MESSAGE_TYPE_DELAY,
+                MESSAGE_TYPE_TRANSACTION,
                 MESSAGE_TYPE_MIXED,
                 MESSAGE_TYPE_PRIORITY,
             )
         ),
         True,
-        "NORMAL",
+        MESSAGE_TYPE_NORMAL,
     ),
     ATTRIBUTE_RESERVE_TIME: AttributeRule(None, True, "-1", (-1, 2**63 - 1)),
 }

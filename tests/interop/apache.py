@@ -4,23 +4,18 @@
 tests and, as the peer to measure beside ours, by benchmarks/.
 """
 
-import os
-import shutil
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
+from tests.interop import maven
+from tests.interop.maven import QUICK_JVM as QUICK_JVM
+from tests.interop.maven import BuildError as BuildError
+from tests.interop.maven import missing_tools as missing_tools
 from tests.interop.processes import LineProcess, ProcessError
 from tests.support.free_ports import free_port
-from tests.support.one_at_a_time import one_at_a_time
 
 PROJECT = Path(__file__).parent / "java"
-TARGET = PROJECT / "target"
-
-QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
-"""For tests: a JVM that starts fast and stays small. Not for measuring."""
 
 SMALL_FILES = {
     "mappedFileSizeCommitLog": str(1 << 20),
@@ -31,42 +26,13 @@ SMALL_FILES = {
 """File sizes that make a store roll quickly; both brokers take the same keys."""
 
 
-class BuildError(Exception):
-    """The Maven project could not be built; the message ends with Maven's output."""
-
-
-def missing_tools() -> list[str]:
-    """Return which commands of a JDK and Maven this machine lacks."""
-    return [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
-
-
-@cache
 def build() -> str:
     """Return the class path of the mains in tests/interop/java, compiled when they changed.
 
     Raises:
         BuildError: a tool is missing, or Maven failed both offline and online.
     """
-    if missing := missing_tools():
-        raise BuildError(f"Not found: {', '.join(missing)}. Install a JDK (17 or later) and Maven.")
-    classpath = TARGET / "classpath"
-    with one_at_a_time(PROJECT):
-        _compile_to(classpath)
-    return f"{TARGET / 'classes'}{os.pathsep}{classpath.read_text().strip()}"
-
-
-def _compile_to(classpath: Path) -> None:
-    if _is_fresh(classpath):
-        return
-    output = ""
-    for offline in (["-o"], []):
-        command = ["mvn", "-q", "-B", *offline, "compile"]
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-        output = done.stdout + done.stderr
-        if done.returncode == 0:
-            classpath.touch()
-            return
-    raise BuildError(f"mvn compile failed in {PROJECT}:\n{output[-3000:]}")
+    return maven.class_path(PROJECT)
 
 
 def version() -> str:
@@ -77,17 +43,7 @@ def version() -> str:
 
 def jvm_command(main: str, home: Path, heap_mb: int, options: Sequence[str]) -> list[str]:
     """Return the command of one of our mains; what RocketMQ keeps in the home goes to *home*."""
-    return [
-        "java",
-        f"-Xms{min(64, heap_mb)}m",
-        f"-Xmx{heap_mb}m",
-        f"-Duser.home={home}",
-        "-Djava.net.preferIPv4Stack=true",
-        *options,
-        "-cp",
-        build(),
-        f"interop.{main}",
-    ]
+    return maven.command(PROJECT, main, home, heap_mb=heap_mb, options=options)
 
 
 @dataclass(slots=True)
@@ -187,14 +143,3 @@ def start(
         process.kill()
         raise
     return ApacheServer(process, lines, directory, broker_port or 0, namesrv_port or 0)
-
-
-def _is_fresh(classpath: Path) -> bool:
-    if not classpath.exists():
-        return False
-    built = classpath.stat().st_mtime
-    sources = [PROJECT / "pom.xml", *(PROJECT / "src").rglob("*.java")]
-    jars = classpath.read_text().strip().split(os.pathsep)
-    return all(source.stat().st_mtime <= built for source in sources) and all(
-        Path(jar).exists() for jar in jars
-    )

@@ -51,27 +51,29 @@ def start(
 ) -> RockhopperServer:
     """Start the daemon on free ports and return when it accepts connections.
 
-    The store is *directory*/store, or `storePathRootDir` of *settings*.
+    To start it again under the same ones, name them in *settings*. The store is *directory*/store,
+    or `storePathRootDir` of *settings*.
 
     Raises:
         ProcessError: it did not start.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    broker_port, namesrv_port, http_port = free_port(below=[2]), free_port(), free_port()
     lines = {
         "storePathRootDir": str(directory / "store"),
         "brokerName": "rockhopper",
-        "listenPort": str(broker_port),
-        "namesrvPort": str(namesrv_port),
-        "httpPort": str(http_port),
+        "listenPort": str(free_port(below=[2])),
+        "namesrvPort": str(free_port()),
+        "httpPort": str(free_port()),
         **(settings or {}),
     }
+    broker_port, namesrv_port = int(lines["listenPort"]), int(lines["namesrvPort"])
     conf = directory / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     command = [sys.executable, "-m", "rockhopper.broker", "-c", str(conf)]
     process = LineProcess(command, directory / "broker.log", cwd=ROOT)
     try:
-        wait_for_port(process, broker_port, start_timeout_s)
+        for port in (broker_port, int(lines.get("grpcPort", broker_port))):
+            wait_for_port(process, port, start_timeout_s)
     except ProcessError:
         process.kill()
         raise

@@ -1,0 +1,138 @@
+"""GrpcServer: the port of 5.x clients and its connections."""
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.grpc.connection import GrpcConnection
+from rockhopper.broker.grpc.service import GrpcService
+from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
+
+log = structlog.get_logger("broker.grpc")
+
+SWEEP_INTERVAL_S = 1.0
+SWEPT_PER_TURN = 500
+CLOSE_TIMEOUT_S = 1.0
+ALPN = "h2"
+REQUEST_OVERHEAD_BYTES = 1 << 20
+
+
+class GrpcServer:
+    """Listens, and keeps the connections."""
+
+    name = "grpc"
+
+    def __init__(
+        self, service: GrpcService, *, connections_max: int, message_size_bytes_max: int
+    ) -> None:
+        self.service = service
+        self.connections: set[GrpcConnection] = set()
+        self.connections_max = connections_max
+        self.request_size_bytes_max = message_size_bytes_max + REQUEST_OVERHEAD_BYTES
+        self.refused_count = 0
+        self._listeners: list[Listener] = []
+        self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._is_closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._all_closed: asyncio.Event | None = None
+
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
+        """Listen on a socket that is bound already, and is this server's from now on."""
+        listener = Listener(
+            bound,
+            lambda caller: GrpcConnection(self, caller),
+            name=self.name,
+            gate=gate,
+            alpn=(ALPN,),
+            has_room=self.has_room,
+        )
+        await listener.start()
+        self._listeners.append(listener)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def stop_listening(self) -> None:
+        """Take no more connections, and no more calls on those that are open."""
+        self._is_closing = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        for connection in list(self.connections):
+            connection.leave()
+
+    async def close(self) -> None:
+        """Close every connection, sending what is queued first."""
+        self.stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        # What was answered in this turn of the loop is written in the next.
+        await asyncio.sleep(0)
+        for connection in list(self.connections):
+            connection.close()
+        if self.connections:
+            self._all_closed = asyncio.Event()
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._all_closed.wait()
+            except TimeoutError:
+                for connection in list(self.connections):
+                    connection.abort("the server stops")
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own, until the server closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def tls_count(self) -> int:
+        """How many connections speak TLS."""
+        return sum(connection.caller.is_tls for connection in self.connections)
+
+    def has_room(self, arriving: int) -> bool:
+        """Whether one more connection may come while *arriving* others are on the way in."""
+        if len(self.connections) + arriving < self.connections_max:
+            return True
+        if self.refused_count == 0:
+            log.error(
+                f"connections refused: {RAISE_OPEN_FILES_MAX}",
+                server=self.name,
+                open=len(self.connections),
+            )
+        self.refused_count += 1
+        return False
+
+    def admit(self, connection: GrpcConnection) -> bool:
+        """Count a new connection in, unless there are too many for the file descriptors left."""
+        if self._is_closing:
+            return False
+        if not self.has_room(0):
+            return False
+        self.connections.add(connection)
+        return True
+
+    def forget(self, connection: GrpcConnection) -> None:
+        """Count a closed connection out."""
+        self.connections.discard(connection)
+        if not self.connections and self._all_closed is not None:
+            self._all_closed.set()
+
+    def _sweep(self) -> None:
+        self._sweep_piece(list(self.connections), asyncio.get_running_loop().time())
+
+    def _sweep_piece(self, connections: list[GrpcConnection], now_s: float) -> None:
+        for connection in connections[-SWEPT_PER_TURN:]:
+            reason = connection.overdue(now_s)
+            if reason is not None:
+                connection.abort(reason)
+        del connections[-SWEPT_PER_TURN:]
+        loop = asyncio.get_running_loop()
+        if connections:
+            self._sweeper = loop.call_soon(self._sweep_piece, connections, now_s)
+        else:
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)

@@ -1,0 +1,91 @@
+"""GrpcService: the table of RPCs, and what happens to every call before and after it is served.
+
+who asks, by the header fields        who proves nothing is nobody
+what he must be allowed               of each RPC, as needs of what the request names
+the activity                          replies at once or later
+errors                                the status of the reply
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.errors import NotAuthenticated
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.grpc.call import Call, Demands, Rpc
+from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
+from rockhopper.protocol.signing import parse_grpc_authorization
+
+Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
+"""What serves an RPC, and what must be allowed; see Rpc."""
+
+
+class GrpcService:
+    """All RPCs of one broker."""
+
+    def __init__(
+        self,
+        rpcs: Mapping[str, Served],
+        access: Access,
+        on_opened: Callable[[Call], None],
+        on_heard: Callable[[Call], None],
+        settle: Callable[[], None],
+    ) -> None:
+        """*on_opened* and *on_heard* are told when a client begins and ends to stream requests.
+
+        *settle* stores what is staged.
+        """
+        self.settle = settle
+        self._rpcs = {
+            f"/{SERVICE}/{name}": Rpc(METHODS[name], serve, demands)
+            for name, (serve, demands) in rpcs.items()
+        }
+        self._access = access
+        self.open = on_opened
+        self.heard = on_heard
+        self.find = self._rpcs.get
+        """The RPC of a path; None if there is none."""
+
+    def serve(self, call: Call, request: Any) -> None:
+        """Serve one request of *call*; sends are staged until ``settle``."""
+        if call.rpc.method.name != "SendMessage":
+            # It finds stored what was sent before it.
+            self.settle()
+        try:
+            if not self._access.is_open:
+                self._check(call, request)
+            reply = call.rpc.serve(call, request)
+        except Exception as error:
+            call.refuse(error)
+            return
+        if reply is not None:
+            call.reply(reply)
+
+    def _check(self, call: Call, request: Any) -> None:
+        if isinstance(self._access, Guard):
+            call.principal = _identified(self._access, call)
+        principal = call.principal
+        for actions, resource in call.rpc.demands(request):
+            if not self._access.may_any(principal, tuple(actions), resource):
+                wanted = " or ".join(action.value for action in actions)
+                raise StatusError(
+                    Code.UNAUTHORIZED,
+                    f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
+                    f"{resource.kind.value}:{resource.name[:200]}",
+                )
+
+
+def _identified(guard: Guard, call: Call) -> Principal:
+    """Who has signed the date of *call*. Raises NotAuthenticated."""
+    header = parse_grpc_authorization(call.fields.get("authorization", ""))
+    if header is None:
+        raise NotAuthenticated(
+            "the call is not signed, and this broker serves users alone: give the client an access "
+            "key and a secret"
+        )
+    user, signature = header
+    signed = call.fields.get("x-mq-date-time", "").encode()
+    return guard.authenticator.verify(user, signed, signature, call.connection.peer_host)

@@ -1,0 +1,47 @@
+"""Compiles messaging.proto to messaging.binpb; needs grpcio-tools, which nothing else here does.
+
+Run with ``--check`` it only says whether messaging.binpb is what would be made.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def compiled() -> bytes:
+    """The descriptor set of messaging.proto, without the comments. Raises ImportError."""
+    # Typed nowhere, and installed only where it is run.
+    from grpc_tools import protoc  # type: ignore[import-untyped, unused-ignore]
+
+    well_known = Path(protoc.__file__).parent / "_proto"
+    with tempfile.TemporaryDirectory() as directory:
+        made = Path(directory) / "messaging.binpb"
+        code = protoc.main(
+            [
+                "protoc",
+                f"--proto_path={HERE}",
+                f"--proto_path={well_known}",
+                f"--descriptor_set_out={made}",
+                "messaging.proto",
+            ]
+        )
+        if code:
+            raise SystemExit(code)
+        return made.read_bytes()
+
+
+def main() -> None:
+    """Write messaging.binpb, or check it."""
+    target = HERE / "messaging.binpb"
+    if "--check" not in sys.argv[1:]:
+        target.write_bytes(compiled())
+    elif target.read_bytes() != compiled():
+        raise SystemExit(
+            f"{target.name} is not what messaging.proto makes: run this without --check"
+        )
+
+
+if __name__ == "__main__":
+    main()

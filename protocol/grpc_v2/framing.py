@@ -1,0 +1,91 @@
+"""Messages on a stream: each behind five bytes.
+
+    is compressed 1   length 4   message
+
+Compressed ones are of gzip, if grpc-encoding says so; the bodies of RocketMQ's messages are
+compressed by their producers, and its clients never do so here.
+"""
+
+import struct
+import zlib
+
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.grpc_v2.codes import GrpcStatus
+
+_HEAD = struct.Struct(">BL")
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class FramingError(ProtocolError):
+    """What came is no message, or too large a one."""
+
+    def __init__(self, status: GrpcStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def framed(message: bytes) -> bytes:
+    """*message* as it stands on a stream."""
+    return _HEAD.pack(0, len(message)) + message
+
+
+class MessageReader:
+    """Takes the messages of one stream out of the pieces in which they come."""
+
+    __slots__ = ("_encoding", "_received", "_size_bytes_max")
+
+    def __init__(self, encoding: str, size_bytes_max: int) -> None:
+        self._encoding = encoding
+        self._size_bytes_max = size_bytes_max
+        self._received: bytes | bytearray = b""
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a message has begun and not ended."""
+        return bool(self._received)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are whole now. Raises FramingError."""
+        if self._received:
+            if not isinstance(self._received, bytearray):
+                self._received = bytearray(self._received)
+            self._received += data
+            received: bytes | bytearray = self._received
+        else:
+            received = data
+        found, position = [], 0
+        while len(received) - position >= _HEAD.size:
+            compressed, size = _HEAD.unpack_from(received, position)
+            if size > self._size_bytes_max:
+                raise FramingError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"a request of {size} bytes; {self._size_bytes_max} are allowed",
+                )
+            begin = position + _HEAD.size
+            if len(received) - begin < size:
+                break
+            position = begin + size
+            message = bytes(received[begin:position])
+            found.append(self._inflated(message) if compressed else message)
+        if position or received is data:
+            self._received = received[position:]
+        return found
+
+    def _inflated(self, message: bytes) -> bytes:
+        if self._encoding != "gzip":
+            raise FramingError(
+                GrpcStatus.UNIMPLEMENTED, f"grpc-encoding {self._encoding!r}; gzip is understood"
+            )
+        inflater = zlib.decompressobj(_GZIP)
+        try:
+            inflated = inflater.decompress(message, self._size_bytes_max + 1)
+        except zlib.error as error:
+            raise FramingError(GrpcStatus.INTERNAL, f"a message is no gzip: {error}") from None
+        if len(inflated) > self._size_bytes_max:
+            raise FramingError(
+                GrpcStatus.RESOURCE_EXHAUSTED,
+                f"a request of more than {self._size_bytes_max} bytes, when inflated",
+            )
+        if not inflater.eof:
+            raise FramingError(GrpcStatus.INTERNAL, "a message is no gzip: it is cut off")
+        return inflated

@@ -1,0 +1,72 @@
+"""Which header fields make a request (RFC 9113, section 8)."""
+
+import re
+
+from rockhopper.protocol.http2.errors import ErrorCode, StreamError
+from rockhopper.protocol.http2.hpack import Fields
+
+_NEEDED = frozenset({":method", ":scheme", ":path"})
+_KNOWN = _NEEDED | {":authority"}
+_OF_HTTP_1 = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
+)
+_is_name = re.compile(r":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
+_NAMES_REMEMBERED_MAX = 1024
+_sound_names: set[str] = set()
+
+
+def _malformed(reason: str) -> StreamError:
+    return StreamError(ErrorCode.PROTOCOL_ERROR, reason)
+
+
+def check_fields(fields: Fields) -> dict[str, str]:
+    """A request's fields by name; of several with one name the last. Raises StreamError."""
+    found = dict(fields)
+    if not found.keys() <= _sound_names:
+        for name in found:
+            if name[:1] != ":":
+                _check_name(name)
+    pseudo = found.keys() & _KNOWN
+    if len(pseudo) < 3 or not found.keys() >= _NEEDED or not found[":path"]:
+        raise _malformed("a request without method, scheme or path")
+    is_repeated = len(found) < len(fields) and (
+        sum(name in _KNOWN for name, _ in fields) > len(pseudo)
+    )
+    for name, _ in fields[: len(pseudo)]:
+        pseudo.discard(name)
+    if (
+        pseudo
+        or is_repeated
+        or any(name[:1] == ":" for name in found.keys() - _KNOWN - _sound_names)
+    ):
+        raise _malformed("a pseudo field is not known, repeated, or behind others")
+    if found.get("te", "trailers") != "trailers":
+        raise _malformed("the field te asks for more than trailers")
+    return found
+
+
+def check_trailers(fields: Fields) -> None:
+    """Whether *fields* may stand behind a request's body. Raises StreamError."""
+    for name, _ in fields:
+        if name[:1] == ":":
+            raise _malformed(f"the field {name} behind the body")
+        _check_name(name)
+
+
+def _check_name(name: str) -> None:
+    if name in _OF_HTTP_1:
+        raise _malformed(f"the field {name} is of HTTP/1")
+    if not _is_name(name):
+        raise _malformed(f"{name[:40]!r} is no name of a field in lower case")
+    if len(_sound_names) < _NAMES_REMEMBERED_MAX:
+        _sound_names.add(name)
+
+
+def declared_size_bytes(found: dict[str, str]) -> int | None:
+    """What the request says that its body has. Raises StreamError."""
+    text = found.get("content-length")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise _malformed(f"content-length is {text[:40]!r}")
+    return int(text)

@@ -1,0 +1,329 @@
+"""A client of RocketMQ 5 in memory: HTTP/2 by the library h2, and no socket.
+
+What it asks goes through a real connection of the broker's, and what it gets has come out of one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any, cast
+
+import h2.config
+import h2.connection
+import h2.events
+
+from rockhopper.broker.grpc.activities.routes import BrokerQueues
+from rockhopper.broker.grpc.call import Call
+from rockhopper.broker.grpc.connection import GrpcConnection
+from rockhopper.broker.grpc.door import GrpcDoor
+from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
+from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
+from tests.support.hang import HANG_S
+from tests.support.served_broker import ServedBroker
+
+GRPC_ADDRESS = "127.0.0.1:8081"
+CLIENT_ID = "host@1@0@abc"
+
+
+class Pipe:
+    """A transport that hands on what is written."""
+
+    def __init__(self, peer_host: str) -> None:
+        self._names = {"peername": (peer_host, 40_000), "sockname": ("127.0.0.1", 8081)}
+        self.written = bytearray()
+        self.is_closed = False
+        self.is_paused = False
+        self.unread_bytes = 0
+        self.on_written: Any = lambda: None
+
+    def get_extra_info(self, name: str) -> object:
+        return self._names[name]
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        del high
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closed and data:
+            self.written += data
+            self.on_written()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+
+class Answer:
+    """What has come of one call so far."""
+
+    def __init__(self, rpc: str) -> None:
+        self._rpc = rpc
+        self._reader = MessageReader("identity", 1 << 26)
+        self.fields: dict[str, str] = {}
+        self.messages: list[Any] = []
+        self.body = b""
+        self.is_ended = False
+        self.was_reset: int | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def status(self) -> str:
+        """GRPC's own."""
+        return self.fields.get("grpc-status", "")
+
+    def took(self, event: Any) -> None:
+        if isinstance(event, (h2.events.ResponseReceived, h2.events.TrailersReceived)):
+            self.fields |= {_text(name): _text(value) for name, value in event.headers}
+        elif isinstance(event, h2.events.DataReceived):
+            self.body += event.data
+            if self.fields[":status"] == "200":
+                reply = METHODS[self._rpc].reply
+                self.messages += map(reply.FromString, self._reader.feed(event.data))
+        elif isinstance(event, h2.events.StreamEnded):
+            self.is_ended = True
+        elif isinstance(event, h2.events.StreamReset):
+            self.is_ended, self.was_reset = True, event.error_code
+        self._changed.set()
+
+    async def until(self, count: int) -> list[Any]:
+        """Return when *count* messages are there, or the call has ended."""
+        async with asyncio.timeout(HANG_S):
+            while len(self.messages) < count and not self.is_ended:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.messages
+
+    async def ended(self) -> "Answer":
+        """Return when the call has ended."""
+        await self.until(1 << 30)
+        return self
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class GrpcClient:
+    """One connection, and the calls on it."""
+
+    def __init__(self, door: GrpcDoor, peer_host: str = "127.0.0.1", window: int = 1 << 24) -> None:
+        self.pipe = Pipe(peer_host)
+        self.connection = GrpcConnection(door.server)
+        self._h2 = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=True, header_encoding=None)
+        )
+        self._h2.initiate_connection()
+        self._h2.update_settings({4: window})
+        self._h2.increment_flow_control_window(1 << 24)
+        self._answers: dict[int, Answer] = {}
+        self.goaway = False
+        self.takes = True
+        """Whether it makes room for more once it has taken something."""
+        self._received = 0
+        self._holds_back = False
+        self.pipe.on_written = self._take
+        self.connection.connection_made(cast("asyncio.Transport", self.pipe))
+        self._flush()
+
+    @contextlib.contextmanager
+    def in_one_read(self) -> Iterator[None]:
+        """Have everything that is asked inside come together."""
+        self._holds_back = True
+        yield
+        self._holds_back = False
+        self._flush()
+
+    def _flush(self) -> None:
+        data = b"" if self._holds_back else self._h2.data_to_send()
+        if data and not self.connection.closed:
+            self.connection.data_received(data)
+
+    def _take(self) -> None:
+        data = bytes(self.pipe.written)
+        self.pipe.written.clear()
+        for event in self._h2.receive_data(data):
+            if isinstance(event, h2.events.ConnectionTerminated):
+                self.goaway = True
+            if isinstance(event, h2.events.DataReceived) and self.takes:
+                self._received += event.flow_controlled_length
+                self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            answer = self._answers.get(getattr(event, "stream_id", None) or 0)
+            if answer is not None:
+                answer.took(event)
+        asyncio.get_running_loop().call_soon(self._flush)
+
+    def begin(
+        self, rpc: str, client_id: str | None = CLIENT_ID, **fields: str
+    ) -> tuple[int, Answer]:
+        """Open a call; its stream, and what comes of it."""
+        named = {name.replace("_", "-"): value for name, value in fields.items()}
+        stream_id = self._h2.get_next_available_stream_id()
+        answer = self._answers[stream_id] = Answer(rpc)
+        head = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": f"/{SERVICE}/{rpc}",
+            ":authority": GRPC_ADDRESS,
+            "te": "trailers",
+            "content-type": "application/grpc",
+            **({} if client_id is None else {"x-mq-client-id": client_id}),
+            **named,
+        }
+        self._h2.send_headers(stream_id, list(head.items()))
+        self._flush()
+        return stream_id, answer
+
+    def send(self, stream_id: int, message: Any, *, is_end: bool = False) -> None:
+        """Send one message of a call."""
+        self._h2.send_data(stream_id, framed(message.SerializeToString()), end_stream=is_end)
+        self._flush()
+
+    def send_raw(self, stream_id: int, data: bytes) -> None:
+        """Send *data* as the whole request of a call."""
+        self._h2.send_data(stream_id, data, end_stream=True)
+        self._flush()
+
+    def end(self, stream_id: int) -> None:
+        """Say that nothing more is sent by a call."""
+        self._h2.end_stream(stream_id)
+        self._flush()
+
+    def cancel(self, stream_id: int) -> None:
+        """Give a call up."""
+        self._h2.reset_stream(stream_id, 8)
+        self._flush()
+
+    def make_room(self, stream_id: int, size_bytes: int) -> None:
+        """Take *size_bytes* more of an answer."""
+        self._h2.increment_flow_control_window(size_bytes, stream_id)
+        self._flush()
+
+    def ask_for(self, rpc: str, request: Any, **fields: str) -> Answer:
+        """Begin a call of one request."""
+        stream_id, answer = self.begin(rpc, **fields)
+        self.send(stream_id, request, is_end=True)
+        return answer
+
+    async def ask(self, rpc: str, request: Any, **fields: str) -> Any:
+        """The reply to one request."""
+        answer = await self.ask_for(rpc, request, **fields).ended()
+        assert answer.status == "0", answer.fields
+        (reply,) = answer.messages
+        return reply
+
+    def lose(self) -> None:
+        """Lose the connection."""
+        self.pipe.close()
+        self.connection.connection_lost(None)
+
+
+class GrpcBroker(ServedBroker):
+    """A broker without sockets, and the door in front of it."""
+
+    others: list[BrokerQueues]
+
+    def open_door(self) -> None:
+        """Make the door; it is closed by ``close``."""
+        self.others = []
+        self.door = GrpcDoor(self, self.dispatcher.access, self._brokers_of, 100)
+
+    async def _brokers_of(self, topic: str, _call: Call) -> list[BrokerQueues]:
+        config = self.topics.get(topic)
+        if config is None:
+            return []
+        name, reads, writes = (
+            self.config.broker_name,
+            config.read_queue_nums,
+            config.write_queue_nums,
+        )
+        return [BrokerQueues(name, reads, writes, config.perm, GRPC_ADDRESS, True), *self.others]
+
+    async def close(self) -> None:
+        """Close door and store."""
+        await self.door.close()
+        await super().close()
+
+
+def request(rpc: str, **fields: Any) -> Any:
+    """A request; names of topics and groups may stand for their resources."""
+    made = METHODS[rpc].request()
+    for name, value in fields.items():
+        if name in ("topic", "group"):
+            getattr(made, name).name = value
+        elif name.endswith("_ms"):
+            getattr(made, name.removesuffix("_ms")).FromMilliseconds(value)
+        else:
+            setattr(made, name, value)
+    return made
+
+
+def sending(topic: str, body: bytes = b"hello", message_id: str = "ID1", **system: Any) -> Any:
+    """A request to send one message."""
+    made = METHODS["SendMessage"].request()
+    add_message(made, topic, body, message_id, **system)
+    return made
+
+
+def add_message(made: Any, topic: str, body: bytes, message_id: str, **system: Any) -> Any:
+    """One more message in a request to send."""
+    message = made.messages.add(body=body)
+    message.topic.name = topic
+    properties = message.system_properties
+    properties.message_id = message_id
+    for name, value in system.items():
+        if name == "keys":
+            properties.keys.extend(value)
+        elif name.endswith("_ms"):
+            getattr(properties, name.removesuffix("_ms")).FromMilliseconds(value)
+        else:
+            setattr(properties, name, value)
+    return message
+
+
+def receiving(topic: str, group: str = "g", invisible_ms: int = 30_000, **fields: Any) -> Any:
+    """A request to receive up to 32 messages."""
+    made = METHODS["ReceiveMessage"].request(batch_size=32)
+    made.group.name, made.message_queue.topic.name = group, topic
+    made.filter_expression.type = 1
+    made.filter_expression.expression = "*"
+    if invisible_ms:
+        made.invisible_duration.FromMilliseconds(invisible_ms)
+    for name, value in fields.items():
+        if name.endswith("_ms"):
+            getattr(made, name.removesuffix("_ms")).FromMilliseconds(value)
+        else:
+            setattr(made, name, value)
+    return made
+
+
+def settings_of_consumer(group: str = "g", *topics: str, client_type: int = 3) -> Any:
+    """What a consumer says of itself by its Telemetry stream."""
+    command = METHODS["Telemetry"].request()
+    command.settings.client_type = client_type
+    command.settings.subscription.group.name = group
+    for topic in topics:
+        entry = command.settings.subscription.subscriptions.add()
+        entry.topic.name, entry.expression.type, entry.expression.expression = topic, 1, "*"
+    return command
+
+
+def settings_of_producer(*topics: str) -> Any:
+    """What a producer says of itself by its Telemetry stream."""
+    command = METHODS["Telemetry"].request()
+    command.settings.client_type = 1
+    command.settings.publishing.SetInParent()
+    for topic in topics:
+        command.settings.publishing.topics.add(name=topic)
+    return command

@@ -1,0 +1,53 @@
+"""Messages on a stream, in whatever pieces they come."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rockhopper.protocol.grpc_v2.codes import GrpcStatus
+from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader, framed
+
+MOST = 1000
+
+
+def compressed(message: bytes) -> bytes:
+    packed = gzip.compress(message)
+    return b"\x01" + len(packed).to_bytes(4, "big") + packed
+
+
+@given(st.lists(st.binary(max_size=50), max_size=8), st.integers(1, 40))
+def test_messages_come_out_whole(messages: list[bytes], size: int) -> None:
+    data = b"".join(map(framed, messages))
+    reader = MessageReader("identity", MOST)
+    found = []
+    for start in range(0, len(data), size):
+        found += reader.feed(data[start : start + size])
+    assert found == messages
+    assert not reader.is_inside
+
+
+def test_one_that_is_cut_off_is_known() -> None:
+    reader = MessageReader("identity", MOST)
+    assert reader.feed(framed(b"hello")[:-1]) == []
+    assert reader.is_inside
+
+
+def test_gzip_is_understood() -> None:
+    assert MessageReader("gzip", MOST).feed(compressed(b"x" * 900)) == [b"x" * 900]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "status"),
+    [
+        ("identity", framed(b"x" * (MOST + 1)), GrpcStatus.RESOURCE_EXHAUSTED),
+        ("gzip", compressed(b"x" * 5_000_000), GrpcStatus.RESOURCE_EXHAUSTED),
+        ("identity", compressed(b"x"), GrpcStatus.UNIMPLEMENTED),
+        ("gzip", b"\x01\0\0\0\x01x", GrpcStatus.INTERNAL),
+    ],
+)
+def test_what_cannot_be_taken_is_refused(encoding: str, data: bytes, status: GrpcStatus) -> None:
+    with pytest.raises(FramingError) as failure:
+        MessageReader(encoding, MOST).feed(data)
+    assert failure.value.status is status
