@@ -10,15 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.errors import NotAuthenticated
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
-from rockhopper.protocol.signing import parse_grpc_authorization
 
 Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
 """What serves an RPC, and what must be allowed; see Rpc."""
@@ -79,16 +75,3 @@ class GrpcService:
                     f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
                     f"{resource.kind.value}:{resource.name[:200]}",
                 )
-
-
-def _identified(guard: Guard, call: Call) -> Principal:
-    """Who has signed the date of *call*. Raises NotAuthenticated."""
-    header = parse_grpc_authorization(call.fields.get("authorization", ""))
-    if header is None:
-        raise NotAuthenticated(
-            "the call is not signed, and this broker serves users alone: give the client an access "
-            "key and a secret"
-        )
-    user, signature = header
-    signed = call.fields.get("x-mq-date-time", "").encode()
-    return guard.authenticator.verify(user, signed, signature, call.connection.peer_host)

@@ -22,6 +22,7 @@ class Asking:
         self.principal = Principal("10.0.0.7")
         self.connection = self
         self.peer_host = "10.0.0.7"
+        self.proved = None
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
         self.replies: list[Any] = []
         self.refusals: list[str] = []
