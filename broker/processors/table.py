@@ -8,6 +8,7 @@ from rockhopper.broker.access.access import Action
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.assignment import AssignmentProcessors
+from rockhopper.broker.processors.auth_admin import AuthAdminProcessors
 from rockhopper.broker.processors.broker_admin import BrokerAdminProcessors
 from rockhopper.broker.processors.bulk import BulkPullProcessor
 from rockhopper.broker.processors.client_calls import ClientCallProcessors
@@ -83,6 +84,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     store_admin = StoreAdminProcessors(
         store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
     )
+    accounts = AuthAdminProcessors(config.auth, broker.tables.users, broker.tables.acls)
     static = StaticTopicProcessors(
         config,
         store,
@@ -99,6 +101,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     pull = logical(pulls.process, static.pull)
     return {
         **_pop(popping),
+        **_accounts(accounts),
         # Queues shared out by the broker
         Code.QUERY_ASSIGNMENT: serves(assignment.query, *needs.ASSIGNED),
         Code.SET_MESSAGE_REQUEST_MODE: administers(assignment.set_mode, needs.MODE_SET),
@@ -222,6 +225,21 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.GET_ALL_CONSUMER_OFFSET: administers(following.all_consumer_offsets, SEE),
         Code.GET_ALL_DELAY_OFFSET: administers(admin.all_delay_offsets, SEE),
         **_of_store(store_admin),
+    }
+
+
+def _accounts(accounts: AuthAdminProcessors) -> dict[int, Row]:
+    return {
+        Code.AUTH_CREATE_USER: administers(accounts.create_user, CHANGE),
+        Code.AUTH_UPDATE_USER: administers(accounts.update_user, CHANGE),
+        Code.AUTH_DELETE_USER: administers(accounts.delete_user, CHANGE),
+        Code.AUTH_GET_USER: administers(accounts.get_user, SEE),
+        Code.AUTH_LIST_USER: administers(accounts.list_users, SEE),
+        Code.AUTH_CREATE_ACL: administers(accounts.create_acl, CHANGE),
+        Code.AUTH_UPDATE_ACL: administers(accounts.update_acl, CHANGE),
+        Code.AUTH_DELETE_ACL: administers(accounts.delete_acl, CHANGE),
+        Code.AUTH_GET_ACL: administers(accounts.get_acl, SEE),
+        Code.AUTH_LIST_ACL: administers(accounts.list_acls, SEE),
     }
 
 

@@ -30,11 +30,6 @@ UNSERVED = (
         "Clusters in controller mode: there is no replication yet.",
     ),
     Unserved(
-        range(3001, 3011),
-        "users and access rules",
-        "`mqadmin createUser`, `createAcl` and their kin: there are no passwords yet.",
-    ),
-    Unserved(
         range(5001, 5002),
         "switching the timer engine",
         "Nobody: timers have one engine here, whatever they hold.",

@@ -12,6 +12,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.open_stores import Stores
+from tests.support.peers import Peer
 
 
 class Member:
@@ -59,7 +60,7 @@ def processors(tmp_path: Any, member: Member) -> ReplicaProcessors:
 
 
 def request(code: RequestCode, **ext: str) -> Request:
-    return Request(None, Command(code=code, opaque=1, ext=ext))  # type: ignore[arg-type]
+    return Request(Peer().connection, Command(code=code, opaque=1, ext=ext))
 
 
 def served(row: Row, code: RequestCode) -> Response:

@@ -13,7 +13,7 @@ MOST = 1000
 
 
 def compressed(message: bytes) -> bytes:
-    packed = gzip.compress(message)
+    packed = gzip.compress(message, mtime=0)
     return b"\x01" + len(packed).to_bytes(4, "big") + packed
 
 
