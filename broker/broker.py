@@ -314,7 +314,7 @@ class Broker(ServingParts):
             servers.append(self.name_service.server)
         close_connections_of(name, servers)
         if self.grpc is not None:
-            self.grpc.sessions.end_user(name)
+            self.grpc.end_user(name)
 
     def _build(self, store_host: bytes, levels: DelayLevels) -> None:
         self.build(

@@ -3,6 +3,7 @@
     server.py        the port and its connections
     connection.py    one HTTP/2 connection: events in, calls served, answers out
     call.py          one call: what is asked, and how it is answered
+    identity.py      who a call is from
     service.py       the table of RPCs: what serves each, and what its caller must be allowed
     sessions.py      clients by their id, whatever connections they come by
     commands.py      what the broker tells clients by their Telemetry streams

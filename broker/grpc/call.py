@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.access.access import Action, Resource
 from rockhopper.broker.access.peer import Notice, Peer, Principal
+from rockhopper.broker.grpc.identity import Proved
 from rockhopper.broker.grpc.statuses import StatusError, status_of
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
@@ -39,6 +40,8 @@ class Line(Protocol):
     peer_host: str
     local_host: str
     born_host: bytes
+    proved: Proved | None
+    """In whose name it was asked last, where there are users."""
 
     @property
     def peer(self) -> str:

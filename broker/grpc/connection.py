@@ -20,6 +20,7 @@ import structlog
 
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call
+from rockhopper.broker.grpc.identity import Proved
 from rockhopper.broker.grpc.service import GrpcService
 from rockhopper.broker.listening.caller import DIRECT, Caller
 from rockhopper.broker.listening.socket_names import socket_address
@@ -98,6 +99,7 @@ class GrpcConnection(asyncio.Protocol):
         self.local_host = ""
         self.born_host = b""
         self.principal = Principal("")
+        self.proved: Proved | None = None
         self.connected_at_s = self.last_call_s = self.loop.time()
         self.has_asked = False
         self.frame_begun_at_s: float | None = None

@@ -113,6 +113,13 @@ class GrpcDoor:
         self.sessions.expire()
         self._expire_later()
 
+    def end_user(self, user: str) -> None:
+        """Let go of everything that acts in the name of *user*."""
+        self.sessions.end_user(user)
+        for connection in list(self.server.connections):
+            if connection.proved is not None and connection.proved.principal.user == user:
+                connection.abort("its user was changed or deleted")
+
     def stop_listening(self) -> None:
         """Let nobody in any more; calls under way are answered."""
         self.server.stop_listening()

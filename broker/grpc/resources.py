@@ -17,6 +17,9 @@ from rockhopper.protocol.names import (
     topic_error,
 )
 
+TOPICS_REMEMBERED_MAX = 4096
+_sound_topics: set[str] = set()
+
 
 def full_name(resource: Any) -> str:
     """The name under which the broker knows a resource."""
@@ -27,18 +30,23 @@ def full_name(resource: Any) -> str:
 def topic_of(resource: Any) -> str:
     """The topic that a request names. Raises StatusError."""
     name = full_name(resource)
+    if name in _sound_topics:
+        return name
     problem = topic_error(name)
     if problem is None and is_system_topic(name):
         problem = f"the topic {name} is the broker's own"
     if problem is not None:
         raise StatusError(Code.ILLEGAL_TOPIC, problem)
+    if len(_sound_topics) >= TOPICS_REMEMBERED_MAX:
+        _sound_topics.clear()
+    _sound_topics.add(name)
     return name
 
 
 def sendable_topic_of(resource: Any) -> str:
     """The topic that a producer sends to. Raises StatusError."""
     name = topic_of(resource)
-    if is_retry_topic(name) or is_dlq_topic(name):
+    if name[0] == "%" and (is_retry_topic(name) or is_dlq_topic(name)):
         raise StatusError(
             Code.ILLEGAL_TOPIC, f"the topic {name} is of a group: only the broker sends there"
         )

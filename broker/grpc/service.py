@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.errors import NotAuthenticated
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call, Demands, Rpc
+from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
-from rockhopper.protocol.signing import parse_grpc_authorization
 
 Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
 """What serves an RPC, and what must be allowed; see Rpc."""
@@ -56,7 +53,7 @@ class GrpcService:
             self.settle()
         try:
             if not self._access.is_open:
-                self._check(call, request)
+                self._admit(call, request)
             reply = call.rpc.serve(call, request)
         except Exception as error:
             call.refuse(error)
@@ -64,28 +61,17 @@ class GrpcService:
         if reply is not None:
             call.reply(reply)
 
-    def _check(self, call: Call, request: Any) -> None:
-        if isinstance(self._access, Guard):
-            call.principal = _identified(self._access, call)
+    def _admit(self, call: Call, request: Any) -> None:
+        line = call.connection
+        line.proved = identify(self._access, call.fields, line.peer_host, line.proved)
+        if line.proved is not None:
+            call.principal = line.proved.principal
         principal = call.principal
         for actions, resource in call.rpc.demands(request):
-            if not self._access.may_any(principal, tuple(actions), resource):
+            if not self._access.may_any(principal, actions, resource):
                 wanted = " or ".join(action.value for action in actions)
                 raise StatusError(
                     Code.UNAUTHORIZED,
                     f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
                     f"{resource.kind.value}:{resource.name[:200]}",
                 )
-
-
-def _identified(guard: Guard, call: Call) -> Principal:
-    """Who has signed the date of *call*. Raises NotAuthenticated."""
-    header = parse_grpc_authorization(call.fields.get("authorization", ""))
-    if header is None:
-        raise NotAuthenticated(
-            "the call is not signed, and this broker serves users alone: give the client an access "
-            "key and a secret"
-        )
-    user, signature = header
-    signed = call.fields.get("x-mq-date-time", "").encode()
-    return guard.authenticator.verify(user, signed, signature, call.connection.peer_host)

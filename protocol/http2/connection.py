@@ -31,6 +31,8 @@ from rockhopper.protocol.http2.streams import Stream
 
 RESETS_MAX, RESETS_PER_SECOND = 200, 33
 IDLE_FRAMES_MAX, IDLE_FRAMES_PER_SECOND = 1000, 100
+IDLE_FRAMES_EARNED = 4
+"""By each request, and by each frame of data in either direction."""
 CONTINUATIONS_MAX = 8
 RESETS_REMEMBERED_MAX = 256
 
@@ -249,6 +251,7 @@ class Http2Connection:
             _check_size(stream)
         stream.is_heard = is_end
         self._streams[stream_id] = stream
+        self._idle.earn(IDLE_FRAMES_EARNED)
         self._events.append(Asked(stream_id, found, is_end))
 
     def _data_received(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -276,7 +279,9 @@ class Http2Connection:
         if flags & frames.FLAG_END_STREAM:
             self._heard(stream, data)
             return
-        if not data:
+        if data:
+            self._idle.earn(IDLE_FRAMES_EARNED)
+        else:
             self._idle.spend(self._clock())
         if stream.receive_window < WINDOW_BYTES // 2 and not stream.is_answered:
             self._out.append(frames.window_update(stream_id, WINDOW_BYTES - stream.receive_window))
@@ -421,6 +426,7 @@ class Http2Connection:
         ):
             stream.send_window -= size
             self._send_window -= size
+            self._idle.earn(IDLE_FRAMES_EARNED)
             self._out.append(frame(FrameType.DATA, 0, stream_id, data))
             return True
         stream.unsent.append(memoryview(data))
@@ -514,6 +520,7 @@ class Http2Connection:
             if room <= 0 < len(data):
                 return True
             part = data[:room]
+            self._idle.earn(IDLE_FRAMES_EARNED)
             stream.send_window -= len(part)
             self._send_window -= len(part)
             self._out.append(frame(FrameType.DATA, 0, stream.id, part))

@@ -29,3 +29,7 @@ class Allowance:
             if self._left < 1:
                 raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, f"too many {self._what}")
         self._left -= 1
+
+    def earn(self, count: int) -> None:
+        """Allow *count* more, for something that was of use; never more than at first."""
+        self._left = min(self._left + count, self._most)

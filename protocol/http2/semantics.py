@@ -10,9 +10,9 @@ _KNOWN = _NEEDED | {":authority"}
 _OF_HTTP_1 = frozenset(
     {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
-_is_name = re.compile(r":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
+_is_name = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _NAMES_REMEMBERED_MAX = 1024
-_sound_names: set[str] = set()
+_sound_names: set[str] = set(_KNOWN)
 
 
 def _malformed(reason: str) -> StreamError:
@@ -23,9 +23,8 @@ def check_fields(fields: Fields) -> dict[str, str]:
     """A request's fields by name; of several with one name the last. Raises StreamError."""
     found = dict(fields)
     if not found.keys() <= _sound_names:
-        for name in found:
-            if name[:1] != ":":
-                _check_name(name)
+        for name in found.keys() - _sound_names:
+            _check_name(name)
     pseudo = found.keys() & _KNOWN
     if len(pseudo) < 3 or not found.keys() >= _NEEDED or not found[":path"]:
         raise _malformed("a request without method, scheme or path")
@@ -34,12 +33,8 @@ def check_fields(fields: Fields) -> dict[str, str]:
     )
     for name, _ in fields[: len(pseudo)]:
         pseudo.discard(name)
-    if (
-        pseudo
-        or is_repeated
-        or any(name[:1] == ":" for name in found.keys() - _KNOWN - _sound_names)
-    ):
-        raise _malformed("a pseudo field is not known, repeated, or behind others")
+    if pseudo or is_repeated:
+        raise _malformed("a pseudo field is repeated, or behind others")
     if found.get("te", "trailers") != "trailers":
         raise _malformed("the field te asks for more than trailers")
     return found

@@ -259,6 +259,16 @@ def test_a_flood_of_what_costs_nothing_ends_the_connection(
     assert code_of(connection, FrameType.GOAWAY) == ErrorCode.ENHANCE_YOUR_CALM
 
 
+def test_who_asks_for_much_may_ping_much(connection: Http2Connection) -> None:
+    """Go's client pings once for each burst of data."""
+    ping = frame(FrameType.PING, 0, 0, b"\0" * 8)
+    for number in range(2 * IDLE_FRAMES_MAX):
+        connection.receive(headers(2 * number + 1) + ping + ping)
+        connection.end(2 * number + 1, TRAILERS)
+        connection.take()
+    assert not connection.is_over
+
+
 def test_empty_data_is_a_flood_too(connection: Http2Connection) -> None:
     connection.receive(headers(1, OPEN))
     for _ in range(IDLE_FRAMES_MAX + 1):

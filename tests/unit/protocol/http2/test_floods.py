@@ -17,6 +17,16 @@ def test_it_is_spent_and_fills_up_again() -> None:
     assert failure.value.code is ErrorCode.ENHANCE_YOUR_CALM
 
 
+def test_what_is_of_use_earns_more_but_no_more_than_at_first() -> None:
+    allowance = Allowance("pings", most=2, per_second=0)
+    allowance.spend(1.0)
+    allowance.earn(10)
+    allowance.spend(1.0)
+    allowance.spend(1.0)
+    with pytest.raises(Http2Error):
+        allowance.spend(1.0)
+
+
 def test_it_never_holds_more_than_its_most_and_no_clock_takes_from_it() -> None:
     allowance = Allowance("resets", most=2, per_second=100)
     allowance.spend(10.0)
