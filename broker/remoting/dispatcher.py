@@ -23,6 +23,7 @@ import structlog
 
 from rockhopper.broker.access import errors
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.gate import admit
 from rockhopper.broker.remoting.needs import ADMINISTRATION, Need
@@ -102,13 +103,12 @@ class RequestError(Exception):
 class Request:
     """One decoded request and the connection it came by."""
 
-    __slots__ = ("command", "connection", "principal")
+    __slots__ = ("_principal", "command", "connection")
 
     def __init__(self, connection: "Connection", command: Command) -> None:
         self.connection = connection
         self.command = command
-        self.principal = connection.principal
-        """In whose name it is asked; its user is known once the gate has looked."""
+        self._principal: Principal | None = None
 
     @property
     def code(self) -> int:
@@ -119,6 +119,15 @@ class Request:
     def opaque(self) -> int:
         """What the answer must repeat."""
         return self.command.opaque
+
+    @property
+    def principal(self) -> Principal:
+        """In whose name it is asked; its user is known once the gate has looked."""
+        return self._principal or self.connection.principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
 
     @property
     def attributes(self) -> dict[str, object]:

@@ -44,9 +44,8 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
     if not isinstance(access, Guard) or access.is_open:
         check_access(access, request, needs)
         return
-    is_listed = not _changes_cluster(needs)
     if ACCESS_KEY not in request.ext:
-        if is_listed and request.code in access.unsigned_codes:
+        if request.code in access.unsigned_codes and not _changes_cluster(needs):
             return
         raise NotAuthenticated(
             f"request code {request.code} is not signed, and this broker serves users alone: give "
@@ -55,7 +54,7 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
     _identify(access, request)
     if not needs:
         raise NoPermission(f"request code {request.code} names no need, and is served to nobody")
-    if not (is_listed and request.code in access.free_codes):
+    if request.code not in access.free_codes or _changes_cluster(needs):
         check_access(access, request, needs)
 
 

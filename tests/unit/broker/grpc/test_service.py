@@ -21,6 +21,7 @@ class Asking:
         self.fields = {name.replace("_", "-"): text for name, text in fields.items()}
         self.principal = Principal("10.0.0.7")
         self.connection = self
+        self.proved = None
         self.peer_host = "10.0.0.7"
         self.proved = None
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
