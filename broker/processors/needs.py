@@ -96,6 +96,12 @@ BEATING = _both(
     _in_body(HeartbeatData, _subscribed),
     _in_body(HeartbeatData, lambda beat: [each.group_name for each in beat.consumer_data_set]),
 )
+SENT_BACK = (
+    on_group(Action.SUB, field="group"),
+    on_topic(Action.SUB, field="originTopic"),
+)
+"""The message that comes back is copied for the group, so its topic must be readable, too."""
+
 LEAVING = Need((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
 CHECKED = _both(
     Action.SUB,

@@ -17,6 +17,7 @@ from rockhopper.protocol.requests import (
     ViewMessageRequest,
     encode_fields,
 )
+from rockhopper.protocol.store.message_codec import decode_message
 
 INDEX_TYPE_TAG = "T"
 
@@ -80,6 +81,10 @@ class QueryProcessors:
         record: bytes | None = None
         if store.min_commit_log_offset <= fields.offset < store.max_commit_log_offset:
             record = store.message_at(fields.offset)
+        if record and request.principal.user:
+            # The topic that the request names is the one that its sender may read.
+            is_other = decode_message(record).topic != request.ext.get("topic")
+            record = None if is_other else record
         if not record:
             raise Refusal(f"can not find message by the offset, {fields.offset}")
         return Response(body=record)

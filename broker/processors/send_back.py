@@ -6,6 +6,7 @@ from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.names import retry_topic
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 
 # V3_4_9: older clients send a maximum that is not meant.
@@ -25,11 +26,16 @@ class SendBackProcessor:
         times_max = fields.max_reconsume_times
         if request.version < VERSION_WITH_MAX_RECONSUME_TIMES:
             times_max = None
+        of_topics = None
+        if request.principal.user:
+            # It has come from the topic that the sender may read, or was tried before.
+            of_topics = (request.ext.get("originTopic", ""), retry_topic(fields.group))
         end = self._send_back.store_again(
             fields.group,
             fields.offset,
             fields.delay_level,
             times_max=times_max,
             unit_mode=fields.unit_mode,
+            of_topics=of_topics,
         )
         return answer_when_safe(self._store, request, Response(), end)

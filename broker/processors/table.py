@@ -111,7 +111,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.SEND_MESSAGE_V2: serves(send, needs.SENT),
         Code.SEND_BATCH_MESSAGE: serves(send, needs.SENT),
         Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
-        Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, on_group(Action.SUB, field="group")),
+        Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *needs.SENT_BACK),
         Code.END_TRANSACTION: serves(transactions.end, on_topic(Action.PUB)),
         Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
         Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),

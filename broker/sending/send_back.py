@@ -8,6 +8,7 @@ failed on is dropped: such a group has one retry queue.
 """
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import GroupNotFound, NoPermission, Refusal
@@ -50,11 +51,13 @@ class SendBack:
         *,
         times_max: int | None = None,
         unit_mode: bool = False,
+        of_topics: Collection[str] | None = None,
     ) -> int:
         """Store the message at *log_offset* once more, for later or for the dead letters.
 
         A *delay_level* of 0 grows with every try, a negative one buries the message. *times_max*
-        counts for the group's own maximum, if it is not negative.
+        counts for the group's own maximum, if it is not negative. A message of other topics than
+        *of_topics* is not found: nobody gets by this what he may not read.
 
         Returns how far the log must be safe before that may be said. Raises Refusal, StoreError.
         """
@@ -70,6 +73,8 @@ class SendBack:
         )
         _check_writable(retry_topic)
         message = self._message_at(log_offset)
+        if of_topics is not None and message.topic not in of_topics:
+            raise _not_found(log_offset)
         most = times_max if times_max is not None and times_max >= 0 else group.retry_max_times
         if message.reconsume_times >= most or delay_level < 0:
             return self._bury(message, group.name)
@@ -81,7 +86,7 @@ class SendBack:
         if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
             record = store.message_at(offset)
         if not record:
-            raise Refusal(f"look message by offset failed, {offset}")
+            raise _not_found(offset)
         return decode_message(record)
 
     def _retry(
@@ -129,6 +134,10 @@ def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     properties[PROPERTY_WAIT] = "false"
     return properties
+
+
+def _not_found(offset: int) -> Refusal:
+    return Refusal(f"look message by offset failed, {offset}")
 
 
 def _check_writable(topic: TopicConfig) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from rockhopper.broker.access.peer import Notice, Principal
+from rockhopper.broker.listening.caller import DIRECT
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.server import Connection
 
@@ -89,3 +90,18 @@ class Peer:
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:
             callback(self.connection)
+
+
+class UsersPeer(Peer):
+    """A connection by which a user asks."""
+
+    caller = DIRECT
+
+    def __init__(self, host: str, user: str) -> None:
+        super().__init__(host)
+        self._user = user
+
+    @property
+    def principal(self) -> Principal:
+        """In whose name it asks."""
+        return Principal(self.peer_host, self._user)

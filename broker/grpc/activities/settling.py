@@ -86,7 +86,7 @@ class Settling:
                 Code.INVALID_RECEIPT_HANDLE, "the handle does not say where the message is"
             )
         end_offset = self._send_back.store_again(
-            group, meant.handle.log_offset, TO_THE_DEAD_LETTERS
+            group, meant.handle.log_offset, TO_THE_DEAD_LETTERS, of_topics=(topic, meant.topic)
         )
 
         def release(error: StoreError | None) -> None:

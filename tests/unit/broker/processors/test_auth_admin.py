@@ -9,12 +9,10 @@ import pytest
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.accounts import User
-from rockhopper.broker.access.peer import Principal
-from rockhopper.broker.listening.caller import DIRECT
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
-from tests.support.peers import Clock, Peer
+from tests.support.peers import Clock, UsersPeer
 from tests.support.served_broker import ServedBroker
 
 RULES = {
@@ -32,21 +30,6 @@ RULES = {
         }
     ]
 }
-
-
-class UsersPeer(Peer):
-    """A connection by which a user asks."""
-
-    caller = DIRECT
-
-    def __init__(self, host: str, user: str) -> None:
-        super().__init__(host)
-        self._user = user
-
-    @property
-    def principal(self) -> Principal:
-        """In whose name it asks."""
-        return Principal(self.peer_host, self._user)
 
 
 class Admin:

@@ -112,7 +112,7 @@ async def test_every_row_names_an_action_and_what_it_is_about(
         (Code.PULL_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
         (Code.POP_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
         (Code.UPDATE_CONSUMER_OFFSET, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
-        (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing")]),
+        (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing"), ("Sub", "Topic:orders")]),
         (Code.END_TRANSACTION, [("Pub", "Topic:orders")]),
         (Code.GET_MAX_OFFSET, [("Get", "Topic:orders")]),
         (Code.UPDATE_AND_CREATE_TOPIC, [("Administer", "Cluster:*"), ("Create", "Topic:orders")]),
@@ -129,7 +129,7 @@ async def test_what_is_asked_for_a_request(
 ) -> None:
     rules = AllowingRules()
     broker = ServedBroker(tmp_path, Clock(), {}, rules)
-    ext = dict.fromkeys(("topic", "b"), "orders")
+    ext = dict.fromkeys(("topic", "b", "originTopic"), "orders")
     ext |= dict.fromkeys(("consumerGroup", "group", "groupName"), "billing")
     await broker.ask(code, ext)
     assert [

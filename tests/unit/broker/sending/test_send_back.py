@@ -25,6 +25,16 @@ async def test_a_maximum_of_the_asker_counts_unless_it_is_negative(broker: Serve
     assert broker.store.queue_range("%DLQ%g", 0) == (0, 1)
 
 
+async def test_a_message_of_another_topic_is_not_found(broker: ServedBroker) -> None:
+    broker.create_topic("t")
+    put = broker.put("t")
+    with pytest.raises(Refusal, match="look message by offset failed"):
+        broker.send_back.store_again("g", put.commit_log_offset, -1, of_topics=("other",))
+    assert broker.store.queue_range("%DLQ%g", 0) == (0, 0)
+    broker.send_back.store_again("g", put.commit_log_offset, -1, of_topics=("t",))
+    assert broker.store.queue_range("%DLQ%g", 0) == (0, 1)
+
+
 async def test_what_is_nowhere_is_refused(broker: ServedBroker) -> None:
     with pytest.raises(Refusal, match="look message by offset failed"):
         broker.send_back.store_again("g", 12_345, -1)

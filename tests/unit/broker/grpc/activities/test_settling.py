@@ -155,6 +155,20 @@ async def test_a_message_given_up_is_among_the_dead_letters(
     assert lag_of(served) == 0
 
 
+async def test_a_forged_handle_reads_no_other_topic(served: GrpcBroker, client: GrpcClient) -> None:
+    secret = served.put("tx", b"not yours")
+    handle = (await handle_of(served, client)).rsplit(" ", 1)[0]
+    made = request(
+        "ForwardMessageToDeadLetterQueue",
+        topic="t",
+        group="g",
+        receipt_handle=f"{handle} {secret.commit_log_offset}",
+    )
+    reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
+    assert reply.status.code != Code.OK
+    assert served.store.queue_range("%DLQ%g", 0) == (0, 0)
+
+
 async def test_a_handle_without_a_place_cannot_be_given_up(
     served: GrpcBroker, client: GrpcClient
 ) -> None:
