@@ -11,10 +11,27 @@ from rockhopper.client.commands.group import group
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
+from rockhopper.client.commands.security.acl import acl
+from rockhopper.client.commands.security.user import user
 from rockhopper.client.commands.send import send
 from rockhopper.client.commands.topic import topic
 
-_COMMANDS = (send, pull, consume, query, message, topic, group, dlq, broker, cluster, ha, bench)
+_COMMANDS: tuple[click.Command, ...] = (
+    send,
+    pull,
+    consume,
+    query,
+    message,
+    topic,
+    group,
+    dlq,
+    broker,
+    cluster,
+    ha,
+    user,
+    acl,
+    bench,
+)
 
 
 class _InOrder(click.Group):

@@ -221,6 +221,7 @@ class RequestCode(IntEnum):
     CHANGE_REPLICA_SET = 70_013
     SINK_PREPARE = 70_014
     SINK_DECIDE = 70_015
+    EXPLAIN_ACCESS = 70_016
 
 
 class ResponseCode(IntEnum):

@@ -5,6 +5,7 @@
     3006, 3007          add or replace rules             subject; body AclInfo
     3008                delete rules                     subject, policyType, resource
     3009, 3010          the rules of one, or of all      subject; subjectFilter, resourceFilter
+    70016, ours         what is decided, and by which    username, action, resource, host
 
 A Super user is made, changed and deleted by Super users alone, and secrets are shown to them alone,
 on this host or over TLS. The last Super user stays while users are served alone.
@@ -17,12 +18,15 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.access.access import Resource
 from rockhopper.broker.access.accounts import (
     SECRET_LENGTH_MIN,
     Pattern,
     Rule,
     User,
     check_name,
+    decide,
+    parse_actions,
 )
 from rockhopper.broker.access.errors import InvalidParameter, NoPermission
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
@@ -144,6 +148,29 @@ class AuthAdminProcessors:
             if wanted in SUBJECT + name and about:
                 found.append(_acl(name, about))
         return _answer(found)
+
+    def explain(self, request: Request) -> Response:
+        """70016, ours: what would be decided for a user, an action, a resource and an address."""
+        ext = request.ext
+        name = _username(request)
+        actions = parse_actions([ext.get("action", "")])
+        pattern = Pattern.parse(ext.get("resource", ""))
+        if pattern.kind is None or pattern.is_prefix:
+            raise InvalidParameter("name one resource: Topic:name, Group:name, Cluster:name")
+        user = self._users.users.get(name)
+        if user is None or not user.is_enabled:
+            is_allowed, why = False, "the user is unknown" if user is None else "he is disabled"
+        elif user.is_super:
+            is_allowed, why = True, "he is a Super user"
+        elif not self._config.authorization_enabled:
+            is_allowed, why = True, "authorizationEnabled=false: every user may do everything"
+        else:
+            resource = Resource(pattern.kind, pattern.name)
+            rules = self._acls.rules.get(name, ())
+            rule = decide(rules, actions, resource, ext.get("host", ""))
+            is_allowed = rule is not None and rule.is_allowed
+            why = "no rule is about it" if rule is None else str(rule)
+        return _answer({"isAllowed": is_allowed, "why": why})
 
     async def _put(self, request: Request, user: User) -> Response:
         self._check_super(request, user)

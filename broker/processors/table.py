@@ -240,6 +240,7 @@ def _accounts(accounts: AuthAdminProcessors) -> dict[int, Row]:
         Code.AUTH_DELETE_ACL: administers(accounts.delete_acl, CHANGE),
         Code.AUTH_GET_ACL: administers(accounts.get_acl, SEE),
         Code.AUTH_LIST_ACL: administers(accounts.list_acls, SEE),
+        Code.EXPLAIN_ACCESS: administers(accounts.explain, SEE),
     }
 
 

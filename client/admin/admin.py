@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from rockhopper.client.admin.accounts import Accounts
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
 from rockhopper.client.admin.message_search import MessageSearch
@@ -88,6 +89,8 @@ class Admin:
             self.session, self.offsets, self._search, self.topics, self.masters
         )
         """What groups gave up, and how it is sent back."""
+        self.accounts = Accounts(self.session, self.masters)
+        """Users and what they may do."""
 
     async def __aenter__(self) -> Self:
         await self.session.start()

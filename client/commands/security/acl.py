@@ -1,0 +1,174 @@
+"""`rockhopper acl`: what users may do."""
+
+from typing import Any
+
+import click
+
+from rockhopper.client.commands.output import print_table, write_json, write_line
+from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, run
+
+_broker = click.option(
+    "--broker", "-b", help="Only on this broker, by name or address; default: on all."
+)
+_sources = click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Only from this address or network (10.0.0.0/8); repeatable.",
+)
+
+
+@click.group()
+def acl() -> None:
+    """Allow and deny users what they do, show that, and test what is decided.
+
+    RESOURCE is *, Topic:name, Topic:prefix* or Topic:*, and the same with Group, Cluster and Sink.
+    ACTIONS are Pub, Sub, Create, Update, Delete, Get, List, or All. The most specific rule about a
+    resource decides, and of equal ones that which denies.
+    """
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("resource")
+@click.argument("actions", nargs=-1, required=True)
+@_sources
+@_broker
+@nameserver_option
+def allow(
+    user: str, resource: str, actions: tuple[str, ...], sources: tuple[str, ...], broker: str | None
+) -> None:
+    """Allow USER the ACTIONS on RESOURCE."""
+    run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=True))
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("resource")
+@click.argument("actions", nargs=-1, required=True)
+@_sources
+@_broker
+@nameserver_option
+def deny(
+    user: str, resource: str, actions: tuple[str, ...], sources: tuple[str, ...], broker: str | None
+) -> None:
+    """Deny USER the ACTIONS on RESOURCE."""
+    run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=False))
+
+
+async def _put(
+    user: str,
+    resource: str,
+    actions: tuple[str, ...],
+    sources: tuple[str, ...],
+    broker: str | None,
+    names: str | None,
+    *,
+    is_allowed: bool,
+) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        masters = await admin.accounts.add_rule(
+            user, resource, actions, is_allowed=is_allowed, sources=sources, broker=broker
+        )
+    done = "may" if is_allowed else "may not"
+    for master in masters:
+        write_line(f"{user} {done} {', '.join(actions)} {resource} on {master.name}")
+
+
+@acl.command()
+@click.argument("user", required=False, default="")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per user.")
+@_broker
+@nameserver_option
+def show(user: str, as_json: bool, broker: str | None) -> None:
+    """Show the rules of USER, or of all."""
+    run(_show(user, as_json, broker, nameserver()))
+
+
+async def _show(user: str, as_json: bool, broker: str | None, names: str | None) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        found = await admin.accounts.rules(user, broker=broker)
+    if as_json:
+        for name, info in found:
+            write_json({"broker": name, **info})
+        return
+    rows = [row for name, info in found for row in _rows(name, info)]
+    print_table(("USER", "DECISION", "ACTIONS", "RESOURCE", "FROM", "POLICY", "BROKER"), rows)
+
+
+def _rows(broker: str, info: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            info["subject"].removeprefix("User:"),
+            entry["decision"],
+            ", ".join(entry["actions"]),
+            entry["resource"],
+            ", ".join(entry["sourceIps"]) or "anywhere",
+            policy["policyType"],
+            broker,
+        )
+        for policy in info["policies"]
+        for entry in policy["entries"]
+    ]
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("resource", required=False, default="")
+@_broker
+@nameserver_option
+def remove(user: str, resource: str, broker: str | None) -> None:
+    """Remove the rules of USER about RESOURCE, or all of his."""
+    run(_remove(user, resource, broker, nameserver()))
+
+
+async def _remove(user: str, resource: str, broker: str | None, names: str | None) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        for master in await admin.accounts.remove_rules(user, resource, broker=broker):
+            about = f"no rule about {resource}" if resource else "no rule"
+            write_line(f"{user} has {about} on {master.name}")
+
+
+@acl.command()
+@click.argument("user")
+@click.argument("action")
+@click.argument("resource")
+@click.option("--from", "host", default="127.0.0.1", show_default=True, help="As if from there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@_broker
+@nameserver_option
+def test(
+    user: str, action: str, resource: str, host: str, as_json: bool, broker: str | None
+) -> None:
+    """Say whether USER may do ACTION on RESOURCE, and which rule decides; exit code 1 if not."""
+    run(_test(user, action, resource, host, as_json, broker, nameserver()))
+
+
+async def _test(
+    user: str,
+    action: str,
+    resource: str,
+    host: str,
+    as_json: bool,
+    broker: str | None,
+    names: str | None,
+) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        found = await admin.accounts.decision(user, action, resource, host, broker=broker)
+    for name, info in found:
+        if as_json:
+            write_json({"broker": name, **info})
+        else:
+            decision = "allowed" if info["isAllowed"] else "denied"
+            write_line(f"{name}: {decision}: {info['why']}")
+    if not all(info["isAllowed"] for _, info in found):
+        raise Failure

@@ -1,0 +1,127 @@
+"""`rockhopper user`: the users of brokers."""
+
+import sys
+from typing import TextIO
+
+import click
+
+from rockhopper.client.commands.output import print_table, write_json, write_line
+from rockhopper.client.commands.running import confirm, nameserver, nameserver_option, run
+
+SECRET_LENGTH_MIN = 12
+
+_broker = click.option(
+    "--broker", "-b", help="Only on this broker, by name or address; default: on all."
+)
+_secret_file = click.option(
+    "--secret-file",
+    type=click.File(),
+    help="A file whose first line is the secret, - for standard input; default: it is asked for.",
+)
+
+
+@click.group()
+def user() -> None:
+    """List, add and remove users, and change their secrets.
+
+    As whom you ask is in $ROCKHOPPER_ACCESS_KEY and $ROCKHOPPER_SECRET_KEY.
+    """
+
+
+@user.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per user.")
+@_broker
+@nameserver_option
+def list_users(as_json: bool, broker: str | None) -> None:
+    """List the users of each broker."""
+    run(_list(as_json, broker, nameserver()))
+
+
+async def _list(as_json: bool, broker: str | None, names: str | None) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        found = await admin.accounts.users(broker=broker)
+    users = [{key: text for key, text in each.items() if key != "password"} for _, each in found]
+    if as_json:
+        for (name, _), info in zip(found, users, strict=True):
+            write_json({"broker": name, **info})
+        return
+    rows = [
+        (info["username"], info["userType"], info["userStatus"], name)
+        for (name, _), info in zip(found, users, strict=True)
+    ]
+    print_table(("USER", "TYPE", "STATUS", "BROKER"), rows)
+
+
+@user.command()
+@click.argument("name")
+@click.option("--super", "is_super", is_flag=True, help="He may do everything, and give rights.")
+@_secret_file
+@_broker
+@nameserver_option
+def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | None) -> None:
+    """Add a user NAME; a secret of 12 characters or more is asked for."""
+    run(_add(name, _secret(secret_file), is_super, broker, nameserver()))
+
+
+async def _add(
+    name: str, secret: str, is_super: bool, broker: str | None, names: str | None
+) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        for master in await admin.accounts.add_user(name, secret, is_super=is_super, broker=broker):
+            write_line(f"{name} is a user of {master.name} ({master.address})")
+
+
+@user.command()
+@click.argument("name")
+@_secret_file
+@_broker
+@nameserver_option
+def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
+    """Give the user NAME another secret; whoever acts in his name has to come again."""
+    run(_passwd(name, _secret(secret_file), broker, nameserver()))
+
+
+async def _passwd(name: str, secret: str, broker: str | None, names: str | None) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        for master in await admin.accounts.change_secret(name, secret, broker=broker):
+            write_line(f"{name} has another secret on {master.name}")
+
+
+@user.command()
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@_broker
+@nameserver_option
+def remove(name: str, yes: bool, broker: str | None) -> None:
+    """Remove the user NAME and his rules."""
+    confirm(f"Remove the user {name} and his rules?", yes)
+    run(_remove(name, broker, nameserver()))
+
+
+async def _remove(name: str, broker: str | None, names: str | None) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        for master in await admin.accounts.remove_user(name, broker=broker):
+            write_line(f"{name} is no user of {master.name}")
+
+
+def _secret(file: TextIO | None) -> str:
+    """The secret, from a file or from who sits there; never from the command line."""
+    if file is not None:
+        secret = file.readline().rstrip("\r\n")
+    elif sys.stdin.isatty():
+        secret = click.prompt("Secret", hide_input=True, confirmation_prompt=True)
+    else:
+        raise click.UsageError("give the secret by --secret-file, - for standard input")
+    if len(secret) < SECRET_LENGTH_MIN:
+        raise click.UsageError(
+            f"the secret has {len(secret)} characters; {SECRET_LENGTH_MIN} or more are needed"
+        )
+    return str(secret)

@@ -1,0 +1,72 @@
+"""`rockhopper acl` against a broker with users."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.broker import Broker
+from tests.support.command_line import CommandLine
+
+SECRET = "the secret of root"
+SETTINGS = {
+    "authenticationEnabled": True,
+    "authorizationEnabled": True,
+    "initAuthenticationUser": f'{{"username": "root", "password": "{SECRET}"}}',
+}
+
+
+@pytest.fixture
+async def broker(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
+    monkeypatch.setenv("ROCKHOPPER_ACCESS_KEY", "root")
+    monkeypatch.setenv("ROCKHOPPER_SECRET_KEY", SECRET)
+    async with Broker.temporary(SETTINGS) as made:
+        yield made
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> str:
+    path = tmp_path / "secret"
+    path.write_text("the secret of alice\n")
+    return str(path)
+
+
+async def test_rules_decide_and_say_so(shell: CommandLine, secret_file: str) -> None:
+    await shell.run("user", "add", "alice", "--secret-file", secret_file)
+    asked = ("acl", "test", "alice", "Pub", "Topic:orders", "--from", "10.1.2.3")
+    denied = await shell.run(*asked)
+    assert (denied.code, denied.out) == (1, "broker-a: denied: no rule is about it\n")
+    allowed = await shell.run("acl", "allow", "alice", "Topic:ord*", "Pub", "--from", "10.0.0.0/8")
+    assert allowed.out == "alice may Pub Topic:ord* on broker-a\n"
+    decided = await shell.run(*asked)
+    assert decided.out == (
+        "broker-a: allowed: allow Pub on Topic:ord* from 10.0.0.0/8 (Custom policy)\n"
+    )
+    await shell.run("acl", "deny", "alice", "Topic:orders", "All")
+    (decision,) = (await shell.run(*asked, "--json")).objects
+    assert decision["isAllowed"] is False
+    shown = (await shell.run("acl", "show", "alice")).out
+    assert "Topic:ord*" in shown
+    assert "10.0.0.0/8" in shown
+    await shell.run("acl", "remove", "alice", "Topic:orders")
+    assert (await shell.run(*asked)).code == 0
+    await shell.run("acl", "remove", "alice")
+    assert (await shell.run("acl", "show", "--json")).objects == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("acl", "allow", "nobody", "*", "Pub"), "there is no user nobody"),
+        (("acl", "allow", "root", "Queue:x", "Pub"), "is no resource"),
+        (("acl", "allow", "root", "*", "Eat"), "is no action"),
+        (("acl", "allow", "root", "*", "Pub", "--from", "here"), "neither an address"),
+        (("acl", "test", "root", "Pub", "Topic:*"), "name one resource"),
+    ],
+)
+async def test_what_makes_no_sense_is_said(
+    shell: CommandLine, arguments: tuple[str, ...], said: str
+) -> None:
+    done = await shell.run(*arguments)
+    assert done.code == 1
+    assert said in done.err
