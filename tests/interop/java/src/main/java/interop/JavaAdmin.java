@@ -2,6 +2,9 @@ package interop;
 
 import com.alibaba.fastjson2.JSONArray;
 import com.alibaba.fastjson2.JSONObject;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.TreeSet;
 import org.apache.rocketmq.client.QueryResult;
@@ -9,6 +12,7 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** Looks at a broker, and changes its topics, with the client behind Apache's mqadmin. */
 final class JavaAdmin {
@@ -126,6 +130,22 @@ final class JavaAdmin {
     static JSONObject brokerStats(JSONObject command) throws Exception {
         return with(command, admin -> new JSONObject(
                 admin.fetchBrokerRuntimeStats(command.getString("broker")).getTable()));
+    }
+
+    /** Run mqadmin with {@code arguments}; return what it prints. */
+    static String mqadmin(JSONObject command) {
+        String[] arguments = command.getJSONArray("arguments").toArray(new String[0]);
+        synchronized (JavaAdmin.class) {
+            PrintStream before = System.out;
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+            try {
+                MQAdminStartup.main0(arguments, JavaClient.hook(command));
+            } finally {
+                System.setOut(before);
+            }
+            return printed.toString(StandardCharsets.UTF_8);
+        }
     }
 
     private static <T> T with(JSONObject command, Step<T> step) throws Exception {

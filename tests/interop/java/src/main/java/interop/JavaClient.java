@@ -7,6 +7,9 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * The official Java client, told what to do line by line.
@@ -48,6 +51,7 @@ public final class JavaClient {
             Map.entry("trace", JavaTrace::read),
             Map.entry("transactions", JavaTransactions::run),
             Map.entry("brokerConfig", JavaAdmin::brokerConfig),
+            Map.entry("mqadmin", JavaAdmin::mqadmin),
             Map.entry("brokerStats", JavaAdmin::brokerStats));
 
     private JavaClient() {}
@@ -92,6 +96,16 @@ public final class JavaClient {
         Thread thread = new Thread(shutdown);
         thread.setDaemon(true);
         thread.start();
+    }
+
+    /** Return what signs requests, null for a command without accessKey. */
+    static RPCHook hook(JSONObject command) {
+        String user = command.getString("accessKey");
+        if (user == null) {
+            return null;
+        }
+        return new AclClientRPCHook(
+                new SessionCredentials(user, command.getString("secretKey")));
     }
 
     /** Return a name that keeps the clients of one command apart from all others in this JVM. */

@@ -42,7 +42,9 @@ final class JavaProducer {
      */
     static JSONArray send(JSONObject command) throws Exception {
         DefaultMQProducer producer =
-                new DefaultMQProducer(JavaClient.stringOr(command, "group", "interop-producer"));
+                new DefaultMQProducer(
+                        JavaClient.stringOr(command, "group", "interop-producer"),
+                        JavaClient.hook(command));
         producer.setNamesrvAddr(command.getString("nameserver"));
         producer.setInstanceName(JavaClient.instanceName(command));
         producer.setSendMsgTimeout(JavaClient.intOr(command, "timeoutMs", 10_000));
