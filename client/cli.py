@@ -12,6 +12,7 @@ from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
 from rockhopper.client.commands.security.acl import acl
+from rockhopper.client.commands.security.auth import auth
 from rockhopper.client.commands.security.user import user
 from rockhopper.client.commands.send import send
 from rockhopper.client.commands.topic import topic
@@ -30,6 +31,7 @@ _COMMANDS: tuple[click.Command, ...] = (
     ha,
     user,
     acl,
+    auth,
     bench,
 )
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from rockhopper.client.admin.plain_acl import PlainAccount
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.protocol.codes import RequestCode
@@ -52,12 +53,14 @@ class Accounts:
         *,
         is_allowed: bool,
         sources: Sequence[str] = (),
+        policy: str = "Custom",
         broker: str | None = None,
     ) -> list[BrokerAddress]:
         """Allow or deny a user something; a rule about the same resource is replaced.
 
         `resource` is `*`, `Topic:name`, `Topic:prefix*` and the same with Group, Cluster and Sink;
         `actions` are RocketMQ's names, or All; `sources` addresses and networks, all without any.
+        Rules of the policy Custom come before those of Default.
         """
         entry = {
             "resource": resource,
@@ -65,9 +68,24 @@ class Accounts:
             "sourceIps": list(sources),
             "decision": "Allow" if is_allowed else "Deny",
         }
-        info = {"policies": [{"policyType": "Custom", "entries": [entry]}]}
+        info = {"policies": [{"policyType": policy, "entries": [entry]}]}
         fields = {"subject": SUBJECT + name}
         return await self._tell(RequestCode.AUTH_CREATE_ACL, fields, info, broker)
+
+    async def add_account(self, account: PlainAccount, *, broker: str | None = None) -> None:
+        """Make an account of a plain_acl.yml a user with its rules."""
+        name = account.name
+        await self.add_user(name, account.secret, is_super=account.is_super, broker=broker)
+        for rule in account.rules:
+            policy = "Default" if rule.is_default else "Custom"
+            await self.add_rule(
+                name,
+                rule.resource,
+                rule.actions,
+                is_allowed=rule.is_allowed,
+                policy=policy,
+                broker=broker,
+            )
 
     async def remove_rules(
         self, name: str, resource: str = "", *, broker: str | None = None

@@ -1,0 +1,68 @@
+"""`rockhopper auth`: users and rules from RocketMQ 4."""
+
+from pathlib import Path
+
+import click
+
+from rockhopper.client.commands.output import counted, write_line
+from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, run
+
+SECRET_LENGTH_MIN = 12
+
+
+@click.group()
+def auth() -> None:
+    """Bring users and rules along from RocketMQ 4."""
+
+
+@auth.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--broker", "-b", help="Only on this broker, by name or address; default: on all.")
+@nameserver_option
+def import_file(file: Path, dry_run: bool, broker: str | None) -> None:
+    """Make the accounts of FILE, a plain_acl.yml, users, and say what cannot be carried over.
+
+    Who is a user already is left as he is.
+    """
+    run(_import(file, dry_run, broker, nameserver()))
+
+
+async def _import(file: Path, dry_run: bool, broker: str | None, names: str | None) -> None:
+    from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.admin.plain_acl import PlainAccount, PlainAclError, read_plain_acl
+
+    try:
+        acl = read_plain_acl(file.read_text("utf-8"))
+    except (PlainAclError, UnicodeDecodeError) as error:
+        raise Failure(f"{file}: {error}") from None
+
+    def told(account: PlainAccount) -> None:
+        kind = "Super user" if account.is_super else "user"
+        write_line(f"{account.name}: {kind}, {counted(len(account.rules), 'rule')}")
+        for rule in account.rules:
+            decision = "allow" if rule.is_allowed else "deny"
+            default = ", by default" if rule.is_default else ""
+            write_line(f"    {decision} {', '.join(rule.actions)} {rule.resource}{default}")
+
+    async with Admin(names) as admin:
+        known = set()
+        if not dry_run:
+            users = await admin.accounts.users(broker=broker)
+            known = {info["username"] for _, info in users}
+        for account in acl.accounts:
+            if account.name in known:
+                write_line(f"{account.name}: is there already, and left as he is")
+                continue
+            if not dry_run:
+                await admin.accounts.add_account(account, broker=broker)
+            told(account)
+            if len(account.secret) < SECRET_LENGTH_MIN:
+                write_line(f"    his secret is short: rockhopper user passwd {account.name}")
+    for sentence in acl.left_out:
+        write_line(f"not carried over: {sentence}")
+    if acl.accounts:
+        write_line(
+            "RocketMQ 4 asks for no right to groups in many requests: who is refused now needs a "
+            "rule for his group (rockhopper acl allow USER Group:name Sub)"
+        )

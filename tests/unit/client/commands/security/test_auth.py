@@ -1,0 +1,47 @@
+"""`rockhopper auth import`."""
+
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.broker import Broker
+from tests.support.command_line import CommandLine
+
+TEXT = """globalWhiteRemoteAddresses: [10.0.0.*]
+accounts:
+- accessKey: alice
+  secretKey: 12345678
+  defaultTopicPerm: SUB
+  topicPerms:
+  - orders=PUB|SUB
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+async def test_accounts_become_users_once(broker: Broker, shell: CommandLine, file: str) -> None:
+    dry = await shell.run("auth", "import", file, "--dry-run")
+    assert broker.tables.users.users == {}
+    done = await shell.run("auth", "import", file)
+    assert done.out == dry.out
+    assert "alice: user, 2 rules" in done.out
+    assert "allow Pub, Sub Topic:orders" in done.out
+    assert "allow Sub Topic:*, by default" in done.out
+    assert "his secret is short" in done.out
+    assert "not carried over: globalWhiteRemoteAddresses 10.0.0.*" in done.out
+    assert broker.tables.users.users["alice"].secret == "12345678"
+    assert len(broker.tables.acls.rules["alice"]) == 2
+    again = await shell.run("auth", "import", file)
+    assert "alice: is there already" in again.out
+
+
+async def test_a_file_that_is_none_is_said(shell: CommandLine, file: str) -> None:
+    Path(file).write_text("accounts: x\n")
+    done = await shell.run("auth", "import", file)
+    assert done.code == 1
+    assert "accounts is no list" in done.err
