@@ -100,8 +100,8 @@ WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 REFUSED = {
     "aclEnable": "the access control of RocketMQ 4 is not served: use authenticationEnabled and "
     "authorizationEnabled, or remove the setting to run without",
-    "migrateAuthFromV1Enabled": "plain_acl.yml is not read: make its users and rules anew, with "
-    "authenticationEnabled, or remove the setting",
+    "migrateAuthFromV1Enabled": "plain_acl.yml is not read at the start: remove the setting, and "
+    "run `rockhopper auth import plain_acl.yml` against the broker",
     "enableDLegerCommitLog": "DLedger's commit log has another format and is not served",
     "enableControllerMode": "controller mode is not served",
 }
