@@ -21,7 +21,7 @@ _sources = click.option(
 
 @click.group()
 def acl() -> None:
-    """Allow and deny users what they do, show that, and test what is decided.
+    """Allow and deny users what they do, and test what is decided.
 
     RESOURCE is *, Topic:name, Topic:prefix* or Topic:*, and the same with Group, Cluster and Sink.
     ACTIONS are Pub, Sub, Create, Update, Delete, Get, List, or All. The most specific rule about a
@@ -147,7 +147,10 @@ async def _remove(user: str, resource: str, broker: str | None, names: str | Non
 def test(
     user: str, action: str, resource: str, host: str, as_json: bool, broker: str | None
 ) -> None:
-    """Say whether USER may do ACTION on RESOURCE, and which rule decides; exit code 1 if not."""
+    """Say whether USER may do ACTION on RESOURCE, and why.
+
+    The rule that decides is shown. The exit code is 1 when it denies.
+    """
     run(_test(user, action, resource, host, as_json, broker, nameserver()))
 
 

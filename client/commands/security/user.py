@@ -81,7 +81,10 @@ async def _add(
 @_broker
 @nameserver_option
 def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
-    """Give the user NAME another secret; whoever acts in his name has to come again."""
+    """Give the user NAME another secret.
+
+    Whoever acts in his name is let go, and has to come again with it.
+    """
     run(_passwd(name, _secret(secret_file), broker, nameserver()))
 
 
