@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 def compiled() -> bytes:
     """The descriptor set of messaging.proto, without the comments. Raises ImportError."""
     # Typed nowhere, and installed only where it is run.
-    from grpc_tools import protoc  # type: ignore[import-untyped, unused-ignore]
+    from grpc_tools import protoc  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     well_known = Path(protoc.__file__).parent / "_proto"
     with tempfile.TemporaryDirectory() as directory:
