@@ -5,7 +5,7 @@
     tag             not blank, no |
     key             not blank
     message group   not blank, below 64 bytes
-    delivery time   at most GRPC_DELAY_MS_MAX ahead, or what timerMaxDelaySec allows if that is less
+    delivery time   at most a day ahead, or what timerMaxDelaySec allows if that is less
     recovery        at most an hour
 
 No text may hold a control character.

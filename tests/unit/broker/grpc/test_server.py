@@ -3,7 +3,7 @@
 from typing import cast
 
 from rockhopper.broker.grpc.connection import GrpcConnection
-from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving, request
+from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving
 
 
 def connected(served: GrpcBroker) -> Pipe:
@@ -34,10 +34,3 @@ async def test_a_port_that_closes_answers_what_it_was_asked(
     assert client.pipe.is_closed
     goaway = bytes(client.pipe.written).index(b"\x7f\xff\xff\xff\0\0\0\0")
     assert goaway < client.pipe.written.index(b"no new message")
-
-
-async def test_work_that_goes_on_ends_with_the_server(
-    served: GrpcBroker, client: GrpcClient
-) -> None:
-    reply = await client.ask("QueryRoute", request("QueryRoute", topic="t"))
-    assert reply.message_queues
