@@ -90,8 +90,12 @@ def start(
     command = maven.command(
         PROJECT, "ApacheProxy", directory / "home", heap_mb=heap_mb, options=jvm_options
     )
+    # What Apache has no setting for, such as where the proxy keeps its users, goes below here.
     process = LineProcess(
-        [*command, str(directory), str(ports.namesrv)], directory / "proxy.log", cores=cores
+        [*command, str(directory), str(ports.namesrv)],
+        directory / "proxy.log",
+        cwd=directory,
+        cores=cores,
     )
     try:
         while process.read_line(start_timeout_s) != "READY":

@@ -58,7 +58,13 @@ public final class ApacheServer {
             }
         };
         Runtime.getRuntime().addShutdownHook(new Thread(stop));
-        server.start();
+        try {
+            server.start();
+        } catch (Exception e) {
+            // Threads that already run would keep the JVM, and with it who waits for READY.
+            e.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
         System.out.println("READY " + MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION));
         System.out.flush();
         waitForEndOfInput();
