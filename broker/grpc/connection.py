@@ -3,6 +3,8 @@
     a client that is no HTTP/2          one line of 400, closed
     no request within 10 s              closed
     a frame begun and not ended in 30 s closed
+    a request stands still for 30 s     closed
+    requests that are not whole         the one beyond HELD_BYTES_MAX of all is refused
     no call for 120 s                   closed
     answers not read                    reading stops; closed at 64 MiB or after 30 s of standstill
 
@@ -39,6 +41,7 @@ from rockhopper.protocol.http2.hpack import Fields, encode_fields
 log = structlog.get_logger("broker.grpc")
 
 TURN_BUDGET_S = 0.002
+HELD_BYTES_MAX = 16 << 20
 UNREAD_BYTES_MAX = 64 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 FIRST_REQUEST_TIMEOUT_S = 10.0
@@ -91,6 +94,7 @@ class GrpcConnection(asyncio.Protocol):
         self._begun: set[int] = set()
         self._strangers: set[int] = set()
         """Requests that are no calls."""
+        self._held_bytes = 0
         self._backlog: deque[Event] = deque()
         self._is_serving = False
         self._is_flush_due = False
@@ -103,6 +107,8 @@ class GrpcConnection(asyncio.Protocol):
         self.connected_at_s = self.last_call_s = self.loop.time()
         self.has_asked = False
         self.frame_begun_at_s: float | None = None
+        self.held_at_s = 0.0
+        """When more of a request came that is not whole."""
         self.stalled_at_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -196,13 +202,19 @@ class GrpcConnection(asyncio.Protocol):
         elif type(event) is Ended:
             self._begun.discard(event.stream_id)
             self._strangers.discard(event.stream_id)
-            call = self._calls.pop(event.stream_id, None)
+            call = self._forget(event.stream_id)
             if call is not None:
                 call.over(event.unsent)
         elif not self._http2.is_open(event.stream_id):
-            call = self._calls.pop(event.stream_id, None)
+            call = self._forget(event.stream_id)
             if call is not None:
                 call.over()
+
+    def _forget(self, stream_id: int) -> Call | None:
+        call = self._calls.pop(stream_id, None)
+        if call is not None:
+            self._held_bytes -= call.reader.held_bytes
+        return call
 
     def _asked(self, asked: Asked) -> None:
         stream_id, fields = asked.stream_id, asked.fields
@@ -237,8 +249,8 @@ class GrpcConnection(asyncio.Protocol):
 
     def _received(self, call: Call, data: bytes, *, is_end: bool) -> None:
         try:
-            messages = call.reader.feed(data)
-            if is_end and call.reader.is_inside:
+            messages = self._whole_messages(call, data)
+            if is_end and call.reader.held_bytes:
                 raise FramingError(GrpcStatus.INTERNAL, "a message is cut off")
             call.requests += len(messages)
             if not call.rpc.method.streams_requests and (
@@ -258,6 +270,21 @@ class GrpcConnection(asyncio.Protocol):
         if is_end and call.rpc.method.streams_requests:
             self.server.service.heard(call)
 
+    def _whole_messages(self, call: Call, data: bytes) -> list[bytes]:
+        reader = call.reader
+        before = reader.held_bytes
+        messages = reader.feed(data)
+        if reader.held_bytes or before:
+            self._held_bytes += reader.held_bytes - before
+            self.held_at_s = self.loop.time()
+            if reader.held_bytes and self._held_bytes > HELD_BYTES_MAX:
+                raise FramingError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"requests that are not whole hold more than {HELD_BYTES_MAX} bytes of one "
+                    "connection: send fewer large ones at a time",
+                )
+        return messages
+
     def fail(self, call: Call, code: GrpcStatus, text: str) -> None:
         """End *call* with a status of gRPC's own."""
         stream_id = call.stream_id
@@ -265,7 +292,7 @@ class GrpcConnection(asyncio.Protocol):
         if stream_id in self._begun:
             self.end(stream_id, code, text)
         else:
-            self._calls.pop(stream_id, None)
+            self._forget(stream_id)
             self._fail(stream_id, code, text)
             self._flush_soon()
 
@@ -282,7 +309,7 @@ class GrpcConnection(asyncio.Protocol):
     def answer(self, stream_id: int, data: bytes) -> None:
         """A whole answer of one message."""
         self._http2.answer(stream_id, _HEAD, data, _WELL)
-        self._calls.pop(stream_id, None)
+        self._forget(stream_id)
         self._flush_soon()
 
     def begin(self, stream_id: int) -> None:
@@ -302,10 +329,10 @@ class GrpcConnection(asyncio.Protocol):
         self._begun.discard(stream_id)
         trailers = _WELL if code is GrpcStatus.OK else encode_fields(_status_fields(code, text))
         self._http2.end(stream_id, trailers)
-        call = self._calls.get(stream_id)
-        if call is not None and not self._http2.is_open(stream_id):
-            del self._calls[stream_id]
-            call.over()
+        if not self._http2.is_open(stream_id):
+            call = self._forget(stream_id)
+            if call is not None:
+                call.over()
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -378,6 +405,8 @@ class GrpcConnection(asyncio.Protocol):
         begun_s = self.frame_begun_at_s
         if begun_s is not None and now_s - begun_s > FRAME_TIMEOUT_S:
             return "a frame did not end"
+        if self._held_bytes and now_s - self.held_at_s > FRAME_TIMEOUT_S:
+            return "a request did not end"
         if not self.open_calls and now_s - self.last_call_s > IDLE_TIMEOUT_S:
             return "idle"
         return None

@@ -40,9 +40,9 @@ class MessageReader:
         self._received: bytes | bytearray = b""
 
     @property
-    def is_inside(self) -> bool:
-        """Whether a message has begun and not ended."""
-        return bool(self._received)
+    def held_bytes(self) -> int:
+        """How much has come of a message that is not whole."""
+        return len(self._received)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that are whole now. Raises FramingError."""

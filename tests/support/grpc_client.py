@@ -11,6 +11,7 @@ from typing import Any, cast
 import h2.config
 import h2.connection
 import h2.events
+import h2.exceptions
 
 from rockhopper.broker.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.grpc.call import Call
@@ -23,6 +24,7 @@ from tests.support.served_broker import ServedBroker
 
 GRPC_ADDRESS = "127.0.0.1:8081"
 CLIENT_ID = "host@1@0@abc"
+FRAME_BYTES = 16_384
 
 
 class Pipe:
@@ -194,6 +196,14 @@ class GrpcClient:
         """Send *data* as the whole request of a call."""
         self._h2.send_data(stream_id, data, end_stream=True)
         self._flush()
+
+    def send_part(self, stream_id: int, size_bytes: int, whole_bytes: int) -> None:
+        """Send the first *size_bytes* of a message of *whole_bytes*, as far as it is heard."""
+        data = (b"\0" + whole_bytes.to_bytes(4, "big")).ljust(size_bytes, b"x")
+        for begin in range(0, size_bytes, FRAME_BYTES):
+            with contextlib.suppress(h2.exceptions.StreamClosedError):
+                self._h2.send_data(stream_id, data[begin : begin + FRAME_BYTES])
+            self._flush()
 
     def end(self, stream_id: int) -> None:
         """Say that nothing more is sent by a call."""

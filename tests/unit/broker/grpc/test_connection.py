@@ -5,6 +5,7 @@ import pytest
 from rockhopper.broker.grpc.connection import (
     FIRST_REQUEST_TIMEOUT_S,
     FRAME_TIMEOUT_S,
+    HELD_BYTES_MAX,
     IDLE_TIMEOUT_S,
     STANDSTILL_TIMEOUT_S,
     UNREAD_BYTES_MAX,
@@ -125,6 +126,25 @@ async def test_rude_clients_are_waited_for_so_long(client: GrpcClient) -> None:
     assert stalled_s is not None
     assert connection.overdue(stalled_s + STANDSTILL_TIMEOUT_S) is None
     assert connection.overdue(stalled_s + STANDSTILL_TIMEOUT_S + 1) is not None
+
+
+async def test_bodies_that_do_not_end_hold_no_more_than_so_much(client: GrpcClient) -> None:
+    part_bytes = 4 << 20
+    calls = [client.begin("SendMessage") for _ in range(HELD_BYTES_MAX // part_bytes + 1)]
+    for stream_id, _ in calls:
+        client.send_part(stream_id, part_bytes, part_bytes + 1)
+    *held, (_, refused) = calls
+    assert (await refused.ended()).status == "8"
+    assert not any(answer.is_ended for _, answer in held)
+    client.cancel(held[0][0])
+    _, answer = client.begin("SendMessage")
+    client.send_part(calls[-1][0] + 2, part_bytes - 1, part_bytes)
+    assert not answer.is_ended
+    reply = await client.ask("SendMessage", sending("t"))
+    assert reply.entries[0].message_id == "ID1"
+    now_s = client.connection.held_at_s
+    assert client.connection.overdue(now_s + FRAME_TIMEOUT_S) is None
+    assert client.connection.overdue(now_s + FRAME_TIMEOUT_S + 1) == "a request did not end"
 
 
 async def test_an_error_of_the_peer_ends_the_connection_and_its_calls(

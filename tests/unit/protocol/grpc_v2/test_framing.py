@@ -25,13 +25,13 @@ def test_messages_come_out_whole(messages: list[bytes], size: int) -> None:
     for start in range(0, len(data), size):
         found += reader.feed(data[start : start + size])
     assert found == messages
-    assert not reader.is_inside
+    assert not reader.held_bytes
 
 
 def test_one_that_is_cut_off_is_known() -> None:
     reader = MessageReader("identity", MOST)
     assert reader.feed(framed(b"hello")[:-1]) == []
-    assert reader.is_inside
+    assert reader.held_bytes
 
 
 def test_gzip_is_understood() -> None:
