@@ -51,9 +51,10 @@ def endpoint(
 class Programs:
     """One program per client, each of which does its jobs one after another."""
 
-    def __init__(self, directory: Path, endpoint: Endpoint, certificate: Certificate) -> None:
+    def __init__(self, directory: Path, address: str, certificate: Certificate) -> None:
+        """*address* is that of the endpoint, or of several, with semicolons between them."""
         self._directory = directory
-        self._endpoint = endpoint
+        self._address = address
         self._certificate = certificate
         self._programs: dict[str, Program] = {}
         self._lanes = {
@@ -65,7 +66,7 @@ class Programs:
         if client not in self._lanes:
             return None
         named = {
-            "endpoint": self._endpoint.address,
+            "endpoint": self._address,
             "topic": topics.topic_of(client, scenario),
             "group": topics.group_of(client, scenario),
         }
@@ -89,7 +90,7 @@ def programs(
     tmp_path_factory: pytest.TempPathFactory, endpoint: Endpoint, certificate: Certificate
 ) -> Iterator[Programs]:
     """The official clients, connected to nothing yet."""
-    made = Programs(tmp_path_factory.mktemp("programs"), endpoint, certificate)
+    made = Programs(tmp_path_factory.mktemp("programs"), endpoint.address, certificate)
     try:
         yield made
     finally:

@@ -203,12 +203,18 @@ CLIENTS = {
     "java": Client(("java", "javac", "mvn"), _java),
     "go": Client(("go",), lambda home: [str(_build_go())], {"recall": NO_RECALL}),
     "python": Client((), _python, must_verify=True),
-    "node": Client(("node", "npm"), _node, must_verify=True),
+    "node": Client(
+        ("node", "npm"),
+        _node,
+        {"several endpoints": "the client takes them for one name, which nobody knows"},
+        must_verify=True,
+    ),
     "rust": Client(
         ("cargo",),
         lambda home: [str(_build_rust())],
         {
             "recall": NO_RECALL,
+            "several endpoints": "the crate takes one URL",
             "push": "the crate has no push consumer",
             "invisible": "the crate cannot change an invisible duration",
             "tls": "the crate's TLS is unfinished: it names no authority and accepts none",
