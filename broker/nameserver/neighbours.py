@@ -23,15 +23,20 @@ class Neighbours:
             config.advertise, broker_ip1=config.broker_ip1, port=config.listen_port
         )
 
-    def as_reached(self, connection: Peer, members: Iterable[Member]) -> list[Member]:
-        """*members* with the addresses at which the client at *connection* can reach them."""
+    def as_reached(
+        self, connection: Peer, members: Iterable[Member], own: str = ""
+    ) -> list[Member]:
+        """*members* with the addresses at which the client at *connection* can reach them.
+
+        *own* is already that of the broker in this process.
+        """
         if is_loopback(connection.local_host):
             return list(members)
         return [
             dataclasses.replace(
                 member,
                 addresses={
-                    broker_id: self._address(connection, address)
+                    broker_id: address if address == own else self._address(connection, address)
                     for broker_id, address in member.addresses.items()
                 },
             )

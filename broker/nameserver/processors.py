@@ -160,7 +160,8 @@ class NameServiceProcessors:
 
     def _route(self, request: Request, fields: GetRouteInfoRequest) -> Response:
         topic = fields.topic
-        route = self._routes.route(topic, self._local_address(request))
+        own = self._local_address(request)
+        route = self._routes.route(topic, own)
         if route is None:
             raise TopicNotFound(
                 f"No topic route info in name server for the topic: {topic[:300]}\n{TOPIC_FAQ}"
@@ -174,7 +175,7 @@ class NameServiceProcessors:
             queue_datas=[QueueData(*queues) for queues in route.queues],
             broker_datas=[
                 _broker_data(member)
-                for member in self._as_reached(request.connection, route.members)
+                for member in self._as_reached(request.connection, route.members, own)
             ],
             order_topic_conf=self._order_of(topic),
             topic_queue_mapping_by_broker=dict(route.mappings) or None,
@@ -191,9 +192,7 @@ class NameServiceProcessors:
 
     def cluster_info(self, request: Request) -> Response:
         """106: every broker, by name and by cluster; and who was there before."""
-        members = self._as_reached(
-            request.connection, self._routes.members(self._local_address(request))
-        )
+        members = self._members(request)
         body = ClusterInfo(
             {member.name: _broker_data(member) for member in members},
             departed_brokers=self._routes.departed or None,
@@ -206,11 +205,14 @@ class NameServiceProcessors:
         """901: the addresses behind one broker name."""
         cluster, name = _field(request, "clusterName"), _field(request, "brokerName")
         group = BrokerMemberGroup(cluster, name)
-        members = self._routes.members(self._local_address(request))
-        for member in self._as_reached(request.connection, members):
+        for member in self._members(request):
             if (member.cluster, member.name) == (cluster, name):
                 group.broker_addrs = member.addresses
         return Response(body=GetBrokerMemberGroupBody(group).encode())
+
+    def _members(self, request: Request) -> list[Member]:
+        own = self._local_address(request)
+        return self._as_reached(request.connection, self._routes.members(own), own)
 
     def _local_address(self, request: Request) -> str:
         return self._local.address_for(request.connection) if self._local is not None else ""

@@ -4,17 +4,19 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from rockhopper.client import Message, Producer
+from tests.integration.test_grpc import ask
+from tests.support.free_ports import free_ports
+from tests.support.grpc_client import request, sending
 
 ROOT = Path(__file__).parents[2]
 DOCKER = os.environ.get("DOCKER", "docker")
@@ -33,12 +35,14 @@ def why_not() -> str | None:
 class Compose:
     """The compose file under a project name and on host ports of its own."""
 
-    def __init__(self, project: str, ports: tuple[int, int, int]) -> None:
+    def __init__(self, project: str, ports: list[int]) -> None:
+        """*ports* are those of broker, name service, pages and 5.x clients."""
         self.project = project
         self.network = f"{project}_default"
         self.image = f"{project}-image"
         self.published = f"127.0.0.1:{ports[0]}"
         self.nameserver = f"127.0.0.1:{ports[1]}"
+        self.grpc = f"127.0.0.1:{ports[3]}"
         self._environment = {
             **os.environ,
             "DOCKER": DOCKER,
@@ -47,6 +51,7 @@ class Compose:
             "ROCKHOPPER_BROKER_PORT": str(ports[0]),
             "ROCKHOPPER_NAMESRV_PORT": str(ports[1]),
             "ROCKHOPPER_HTTP_PORT": str(ports[2]),
+            "ROCKHOPPER_GRPC_PORT": str(ports[3]),
         }
 
     def run(self, *arguments: str) -> str:
@@ -96,14 +101,6 @@ def docker(*arguments: str) -> str:
     return output_of([DOCKER, *arguments])
 
 
-def free_ports() -> tuple[int, int, int]:
-    """Return three ports that nobody listens on."""
-    with ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        broker, namesrv, http = (listener.getsockname()[1] for listener in listeners)
-    return broker, namesrv, http
-
-
 def send_from_the_host(nameserver: str, topic: str, bodies: list[str]) -> None:
     """Send with the client library, as a program outside the containers would."""
 
@@ -120,7 +117,7 @@ def compose() -> Iterator[Compose]:
     """Bring the file up, and take everything of it away at the end."""
     if reason := why_not():
         pytest.skip(reason)
-    compose = Compose(f"rockhopper-test-{os.getpid()}", free_ports())
+    compose = Compose(f"rockhopper-test-{os.getpid()}", free_ports(4))
     try:
         compose.run("up")
         yield compose
@@ -155,6 +152,23 @@ def test_neighbour_container_is_told_the_brokers_own_address(compose: Compose) -
 def test_message_from_the_host_is_pulled_by_another_container(compose: Compose) -> None:
     send_from_the_host(compose.nameserver, "host-to-container", ["hello", "world"])
     assert compose.bodies_in_another_container("host-to-container") == ["hello", "world"]
+
+
+def test_a_5x_client_on_the_host_is_told_the_published_port(compose: Compose) -> None:
+    compose.on_the_host("topic", "create", "from-5x")
+
+    async def talk() -> str:
+        async with grpc.aio.insecure_channel(compose.grpc) as channel:
+            asked = request("QueryRoute", topic="from-5x")
+            asked.endpoints.scheme = 1
+            asked.endpoints.addresses.add(host="127.0.0.1", port=int(compose.grpc.split(":")[1]))
+            route = await ask(channel, "QueryRoute", asked)
+            await ask(channel, "SendMessage", sending("from-5x", b"hello"))
+            (address,) = route.message_queues[0].broker.endpoints.addresses
+            return f"{address.host}:{address.port}"
+
+    assert asyncio.run(talk()) == compose.grpc
+    assert compose.bodies_in_another_container("from-5x") == ["hello"]
 
 
 def test_command_line_in_the_brokers_own_container_reaches_it(compose: Compose) -> None:

@@ -10,6 +10,7 @@ from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode
@@ -49,6 +50,9 @@ class NameServer:
         self.topics = TopicTable(directory / "topics.json", config, now_ms=clock)
         self.topics.seed_system_topics()
         local = None
+        advertiser = Advertiser(
+            config.advertise, broker_ip1=config.broker_ip1, port=config.listen_port
+        )
         if with_broker:
             local = EmbeddedBroker(
                 config.cluster_name,
@@ -56,7 +60,9 @@ class NameServer:
                 "our-instance",
                 topics=self.topics,
                 permission=lambda: config.live.broker_permission,
-                address_for=lambda connection: f"{connection.local_host}:10911",
+                address_for=lambda connection: advertiser.address_for(
+                    connection.peer_host, connection.local_host
+                ),
                 standing=lambda: self.standing,
             )
         self.routes = RouteTable(local=local)

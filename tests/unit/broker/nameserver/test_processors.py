@@ -35,6 +35,28 @@ def test_a_route_is_compact_and_names_the_address_at_which_the_client_arrived(
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "ext"),
+    [
+        (ROUTE, {"topic": "orders"}),
+        (RequestCode.GET_BROKER_CLUSTER_INFO, {}),
+        (
+            RequestCode.GET_BROKER_MEMBER_GROUP,
+            {"clusterName": "DefaultCluster", "brokerName": "broker-a"},
+        ),
+    ],
+)
+def test_an_address_on_the_clients_own_host_is_told_as_it_is_set(
+    tmp_path: Path, clock: Clock, code: RequestCode, ext: dict[str, str]
+) -> None:
+    config = build_config({"advertise": "192.0.2.9=127.0.0.1:20911"})
+    server = NameServer(tmp_path, config, with_broker=True, clock=clock)
+    server.topics.put(TopicConfig("orders"))
+    peer = Peer("192.0.2.9")
+    peer.local_host = "192.0.2.1"
+    assert b'"127.0.0.1:20911"' in server.ask(code, ext, peer=peer).body
+
+
 def test_clients_of_5_0_and_later_are_told_whether_slaves_act_as_masters(
     server: NameServer,
 ) -> None:
