@@ -243,6 +243,8 @@ class GrpcBroker(ServedBroker):
     """A broker without sockets, and the door in front of it."""
 
     others: list[BrokerQueues]
+    own_address = GRPC_ADDRESS
+    """What it tells clients by its settings."""
 
     def open_door(self) -> None:
         """Make the door; it is closed by ``close``."""
@@ -258,7 +260,8 @@ class GrpcBroker(ServedBroker):
             config.read_queue_nums,
             config.write_queue_nums,
         )
-        return [BrokerQueues(name, reads, writes, config.perm, GRPC_ADDRESS, True), *self.others]
+        own = BrokerQueues(name, reads, writes, config.perm, self.own_address, True)
+        return [own, *self.others]
 
     async def close(self) -> None:
         """Close door and store."""

@@ -126,15 +126,16 @@ def _put_broker(broker: Any, queues: BrokerQueues, asked: Any, call: Call) -> No
     """*asked* are the endpoints by which the client came, where there is only this broker.
 
     They have been shown to work, through mapped ports too; but a client that came to the loopback
-    address of a tunnel's other end is not told ours.
+    address of a tunnel's other end is not told it, unless the settings send him to the same host.
     """
     broker.name, broker.id = queues.broker_name, MASTER_ID
+    host, port = split_address(queues.address)
     if asked is not None and queues.is_own and len(asked.addresses) == 1:
-        host = asked.addresses[0].host
-        if host and (not is_loopback(host) or is_loopback(call.connection.peer_host)):
+        came_by = asked.addresses[0].host
+        is_here = is_loopback(call.connection.peer_host) or came_by == host
+        if came_by and (is_here or not is_loopback(came_by)):
             broker.endpoints.CopyFrom(asked)
             return
-    host, port = split_address(queues.address)
     broker.endpoints.scheme = _scheme(host)
     broker.endpoints.addresses.add(host=host, port=port or 0)
 

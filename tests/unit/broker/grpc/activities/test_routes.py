@@ -76,8 +76,13 @@ async def test_the_address_by_which_a_client_came_is_told_to_it(
     assert address_of(reply.message_queues[0]) == ("mq.example", 443)
     stranger = GrpcClient(served.door, peer_host="10.1.2.3")
     # It came by a tunnel: what is loopback there is another machine's.
+    served.own_address = "10.1.2.1:8081"
     reply = await stranger.ask("QueryRoute", asking("127.0.0.1", 9))
-    assert address_of(reply.message_queues[0]) == ("127.0.0.1", 8081)
+    assert address_of(reply.message_queues[0]) == ("10.1.2.1", 8081)
+    # It came by a port that its host has published: the settings say so.
+    served.own_address = "127.0.0.1:8081"
+    reply = await stranger.ask("QueryRoute", asking("127.0.0.1", 9))
+    assert address_of(reply.message_queues[0]) == ("127.0.0.1", 9)
 
 
 async def test_each_broker_has_its_own_address(served: GrpcBroker, client: GrpcClient) -> None:
