@@ -24,6 +24,7 @@ from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.sending.lingering import Linger
 from rockhopper.client.transactions import Transaction, TransactionProducer, TransactionState
 from rockhopper.protocol.message import Message
+from rockhopper.protocol.signing import Credentials
 
 if not __name__.startswith("rockhopper."):
     raise ImportError(
@@ -36,6 +37,7 @@ __all__ = [
     "ClientError",
     "ClientStateError",
     "Consumer",
+    "Credentials",
     "EarlierSendFailedError",
     "Linger",
     "MalformedAnswerError",

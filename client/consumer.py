@@ -28,6 +28,7 @@ from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLa
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
 from rockhopper.client.errors import ClientStateError
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -81,6 +82,7 @@ class Consumer:
         offsets_directory: Path | str | None = None,
         trace: bool | str = False,
         tls: Tls = None,
+        credentials: CredentialsChoice = None,
     ) -> None:
         """`topics` is a topic, several, or a mapping of topics to filters.
 
@@ -101,8 +103,9 @@ class Consumer:
         member that takes over a queue leaves it to the one before for `hand_over_s` seconds: what
         that one has not finished after 60 % of them comes twice. `trace` records every delivery in
         the brokers' trace topic, or in the topic that it names. `tls` is True, or TlsOptions;
-        without it the environment decides.
-        Raises ValueError, TypeError, protocol.errors.SubscriptionError.
+        `credentials` are Credentials, or the path of a file of them; without one of them the
+        environment decides.
+        Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
         self.engine = Engine(
             nameserver,
@@ -127,6 +130,7 @@ class Consumer:
                 offsets_directory=Path(offsets_directory) if offsets_directory else None,
                 request_timeout_s=request_timeout_s,
                 tls=tls,
+                credentials=credentials,
             ),
         )
         """What consumes: the assignment of queues, and all that goes on for them."""

@@ -7,6 +7,7 @@ from typing import Self
 
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
@@ -54,15 +55,16 @@ class Producer:
         trace: bool | str = False,
         linger: Linger | None = None,
         tls: Tls = None,
+        credentials: CredentialsChoice = None,
     ) -> None:
         """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
 
         `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
-        With `linger` concurrent sends share batches. `tls` is True, or TlsOptions; without it the
-        environment decides.
-        Raises ValueError.
+        With `linger` concurrent sends share batches. `tls` is True, or TlsOptions; `credentials`
+        are Credentials, or the path of a file of them; without one of them the environment decides.
+        Raises ValueError, ClientStateError.
         """
         reason = group_error(group)
         if reason is not None:
@@ -79,6 +81,7 @@ class Producer:
             request_timeout_s=timeout_s,
             handle_request=self._take_request,
             tls=tls,
+            credentials=credentials,
         )
         """Its connections, and the routes that it knows."""
         self.session.producer_groups.add(group)

@@ -13,6 +13,7 @@ from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
@@ -52,11 +53,13 @@ class PullConsumer:
         poll_s: float = 15.0,
         request_timeout_s: float = 3.0,
         tls: Tls = None,
+        credentials: CredentialsChoice = None,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
         `poll_s` is how long a broker may hold a request when there is nothing new. `tls` is True,
-        or TlsOptions; without it the environment decides.
+        or TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
+        them the environment decides.
         """
         self._topic = topic
         self._group = group
@@ -69,7 +72,9 @@ class PullConsumer:
         self._start_from = start_from
         self._batch_size = batch_size
         self._poll_s = poll_s
-        self.session = Session(nameserver, request_timeout_s=request_timeout_s, tls=tls)
+        self.session = Session(
+            nameserver, request_timeout_s=request_timeout_s, tls=tls, credentials=credentials
+        )
         """Its connections, and the routes that it knows."""
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)

@@ -25,6 +25,7 @@ from rockhopper.client.errors import (
     may_have_moved,
 )
 from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.reachability import Reachability
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
@@ -142,6 +143,7 @@ class TransactionProducer(Producer):
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
         tls: Tls = None,
+        credentials: CredentialsChoice = None,
     ) -> None:
         """`group` names all producers that can check each other's transactions.
 
@@ -157,6 +159,7 @@ class TransactionProducer(Producer):
             message_size_bytes_max=message_size_bytes_max,
             trace=trace,
             tls=tls,
+            credentials=credentials,
         )
         self._check = check
         self._reachability = Reachability(self.session)

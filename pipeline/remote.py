@@ -23,9 +23,9 @@ from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotF
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tls import Tls, TlsOptions, chosen
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.group_sender import GroupSender
+from rockhopper.pipeline.access import Access, access_here
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, bulk_read, read_answer
 from rockhopper.protocol.bodies.queue_ranges import (
@@ -54,9 +54,11 @@ class Remote:
     Every failure is a PipelineError with the client's sentence.
     """
 
-    def __init__(self, nameserver: str, *, timeout_s: float = 30.0, tls: Tls = None) -> None:
+    def __init__(
+        self, nameserver: str, *, timeout_s: float = 30.0, access: Access | None = None
+    ) -> None:
         self.nameserver = nameserver
-        self._tls = tls
+        self._access = access_here() if access is None else access
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
         self.without_many: set[str] = set()
@@ -66,7 +68,12 @@ class Remote:
         self.admin = self.run(self._start())
 
     async def _start(self) -> Admin:
-        admin = Admin(self.nameserver, request_timeout_s=self._timeout_s, tls=self._tls)
+        admin = Admin(
+            self.nameserver,
+            request_timeout_s=self._timeout_s,
+            tls=self._access.tls,
+            credentials=self._access.credentials,
+        )
         return await admin.__aenter__()
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
@@ -400,7 +407,8 @@ class Remote:
             self.nameserver,
             request_timeout_s=self._timeout_s,
             upkeep_log_level=logging.DEBUG,
-            tls=self._tls,
+            tls=self._access.tls,
+            credentials=self._access.credentials,
         )
         session.producer_groups.add(group)
         await session.start()
@@ -417,19 +425,19 @@ def result(answer: Future[_Value]) -> _Value:
 
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-_remotes: dict[tuple[int, str, float, TlsOptions | None], Remote] = {}
+_remotes: dict[tuple[int, str, float, Access], Remote] = {}
 
 
-def connect(nameserver: str, *, timeout_s: float = 30.0, tls: Tls = None) -> Remote:
-    """The Remote of this process for some name services. Raises PipelineError."""
-    try:
-        options = chosen(tls)
-    except ValueError as error:
-        raise PipelineError(str(error)) from error
-    key = (os.getpid(), nameserver, timeout_s, options)
+def connect(nameserver: str, *, timeout_s: float = 30.0, access: Access | None = None) -> Remote:
+    """The Remote of this process for some name services. Raises PipelineError.
+
+    Without *access* the environment says how to come in.
+    """
+    access = access_here() if access is None else access
+    key = (os.getpid(), nameserver, timeout_s, access)
     remote = _remotes.get(key)
     if remote is None:
-        remote = Remote(nameserver, timeout_s=timeout_s, tls=options or False)
+        remote = Remote(nameserver, timeout_s=timeout_s, access=access)
         _remotes[key] = remote
     return remote
 

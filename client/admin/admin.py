@@ -19,6 +19,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tls import Tls
@@ -71,13 +72,18 @@ class Admin:
         *,
         request_timeout_s: float = 5.0,
         tls: Tls = None,
+        credentials: CredentialsChoice = None,
     ) -> None:
-        """`tls` is True, or TlsOptions; without it the environment decides. Raises ValueError."""
+        """`tls` is True, or TlsOptions; `credentials` are Credentials, or a file of them.
+
+        Where one of them is None, the environment decides. Raises ValueError, ClientStateError.
+        """
         self.session = Session(
             nameserver,
             request_timeout_s=request_timeout_s,
             upkeep_log_level=logging.DEBUG,
             tls=tls,
+            credentials=credentials,
         )
         """Its connections, and the routes that it knows."""
         self.offsets = QueueOffsets(self.session)

@@ -13,6 +13,11 @@ from typing import Any, TypeVar
 
 import click
 
+from rockhopper.client.network.credentials import (
+    ACCESS_KEY_VARIABLE,
+    FILE_VARIABLE,
+    SECRET_KEY_VARIABLE,
+)
 from rockhopper.client.network.tls import (
     CA_VARIABLE,
     CERTIFICATE_VARIABLE,
@@ -34,7 +39,7 @@ class Failure(Exception):
 
 
 def nameserver_option(command: _Command) -> _Command:
-    """Add --nameserver and the options of TLS; given before the subcommand they count as well."""
+    """Add --nameserver, TLS and --credentials; given before the subcommand they count as well."""
     return click.option(
         "--nameserver",
         "-n",
@@ -42,7 +47,7 @@ def nameserver_option(command: _Command) -> _Command:
         callback=_inherit,
         expose_value=False,
         help="Name service to ask; else $NAMESRV_ADDR, else 127.0.0.1:9876.",
-    )(tls_options(command))
+    )(access_options(command))
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -137,6 +142,15 @@ def _sets(variable: str, text: str | None = None) -> Callable[..., None]:
     return take
 
 
+def _take_credentials(
+    context: click.Context, _parameter: click.Parameter, value: str | None
+) -> None:
+    if value:
+        for variable in (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE):
+            _set(context.find_root(), variable, "")
+        _set(context.find_root(), FILE_VARIABLE, value)
+
+
 def _set(root: click.Context, variable: str, value: str) -> None:
     before = os.environ.get(variable)
 
@@ -150,8 +164,8 @@ def _set(root: click.Context, variable: str, value: str) -> None:
     root.call_on_close(restore)
 
 
-def tls_options(command: _Command) -> _Command:
-    """Add the options of TLS to `command`.
+def access_options(command: _Command) -> _Command:
+    """Add the options of TLS, and --credentials, to `command`.
 
     They go before what the environment says: they are set there while the command runs, and its
     clients and the processes that it starts read them.
@@ -197,6 +211,14 @@ def tls_options(command: _Command) -> _Command:
                 expose_value=False,
                 callback=_sets(VERIFY_VARIABLE, "false"),
                 help="Take any certificate, and so anybody in between.",
+            ),
+            click.option(
+                "--credentials",
+                type=file,
+                metavar="FILE",
+                expose_value=False,
+                callback=_take_credentials,
+                help="A file with accessKey and secretKey: as whom to ask.",
             ),
         )
     ):

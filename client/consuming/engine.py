@@ -42,6 +42,7 @@ class Engine:
             refresh_interval_s=_REFRESH_INTERVAL_S,
             handle_request=self._handle_request,
             tls=settings.tls,
+            credentials=settings.credentials,
         )
         group = settings.group
         subscriptions = dict(settings.subscriptions)

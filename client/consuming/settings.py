@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rockhopper.client.consuming.allocation import Allocation, Average
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.names import group_error, retry_topic
 from rockhopper.protocol.subscription import Subscription
@@ -44,6 +45,7 @@ class ConsumerSettings:
     offsets_directory: Path | None = None
     request_timeout_s: float = 3.0
     tls: Tls = None
+    credentials: CredentialsChoice = None
 
     def __post_init__(self) -> None:
         reason = group_error(self.group)

@@ -26,9 +26,9 @@ from rockhopper.client.network.connection import (
     RequestHandler,
     fork_count,
 )
+from rockhopper.client.network.credentials import CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.signing import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class ConnectionPool:
         *,
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
-        credentials: Credentials | None = None,
+        credentials: CredentialsSource = lambda: None,
         on_connect: Callable[[Connection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
         tls: TlsOptions | None = None,
@@ -237,10 +237,11 @@ class ConnectionPool:
         except ValueError as error:
             raise BrokerUnreachableError(str(error), address=address) from None
         loop = asyncio.get_running_loop()
+        credentials = self._credentials()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(address, self._handle_request, self._credentials),
+                    lambda: Connection(address, self._handle_request, credentials),
                     host,
                     port,
                     ssl=None if self._tls is None else self._tls.context(),

@@ -1,25 +1,140 @@
-"""As whom a client asks: ROCKHOPPER_ACCESS_KEY and ROCKHOPPER_SECRET_KEY, where they are set."""
+"""As whom a client asks: a user and his secret.
 
+Without a choice of the program the environment decides:
+
+    ROCKHOPPER_CREDENTIALS_FILE   a file that names both; or
+    ROCKHOPPER_ACCESS_KEY         the user, and
+    ROCKHOPPER_SECRET_KEY         his secret
+
+The file is RocketMQ's conf/tools.yml, a line for each:
+
+    accessKey: billing
+    secretKey: "…"
+
+Quotes may be left out; blank lines, and lines that begin with #, are passed over. It is read again
+for each connection: brokers end those of a user whose secret was changed.
+"""
+
+import logging
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.protocol.signing import Credentials
 
+log = logging.getLogger(__name__)
+
+FILE_VARIABLE = "ROCKHOPPER_CREDENTIALS_FILE"
 ACCESS_KEY_VARIABLE = "ROCKHOPPER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "ROCKHOPPER_SECRET_KEY"
+FILE_SIZE_BYTES_MAX = 64 << 10
+_NAMES = ("accessKey", "secretKey")
+_FORM = "two lines are expected, accessKey: NAME and secretKey: SECRET"
+_READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+_warned: set[str] = set()
 
 
-def environment_credentials(environment: Mapping[str, str] = os.environ) -> Credentials | None:
-    """The user and secret that the environment names; None when it names neither.
+@dataclass(frozen=True, slots=True)
+class CredentialsFile:
+    """A file that names a user and his secret; called, it is read."""
+
+    path: str
+
+    def __call__(self) -> Credentials:
+        """What the file says now. Raises ClientStateError, without a word of its contents."""
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                if os.fstat(file.fileno()).st_mode & _READ_BY_OTHERS:
+                    self._warn()
+                text = file.read(FILE_SIZE_BYTES_MAX)
+        except OSError as error:
+            raise ClientStateError(
+                f"the credentials file {self.path} cannot be read ({error.strerror})"
+            ) from None
+        except ValueError:
+            raise ClientStateError(f"{self.path} is no text: {_FORM}") from None
+        found = self._parse(text)
+        return Credentials(found["accessKey"], found["secretKey"])
+
+    def _parse(self, text: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+            name, separator, value = (part.strip() for part in line.partition(":"))
+            if not name or name.startswith("#"):
+                continue
+            if not separator or name not in _NAMES or name in found:
+                raise ClientStateError(f"line {number} of {self.path} cannot be read: {_FORM}")
+            found[name] = _unquoted(value)
+        missing = [name for name in _NAMES if not found.get(name)]
+        if missing:
+            raise ClientStateError(f"{self.path} has no {' and no '.join(missing)}: {_FORM}")
+        return found
+
+    def _warn(self) -> None:
+        if self.path not in _warned:
+            _warned.add(self.path)
+            log.warning(
+                "others than its owner may read the secret in %s: chmod 600 %s",
+                self.path,
+                self.path,
+            )
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if is_quoted else value
+
+
+CredentialsChoice = Credentials | CredentialsFile | str | Path | None
+"""What clients take: a user and his secret, a file of them, None for the environment's."""
+CredentialsSource = Callable[[], Credentials | None]
+"""Says for a new connection in whose name it asks; None: in nobody's."""
+
+
+def chosen_credentials(
+    credentials: CredentialsChoice, environment: Mapping[str, str] = os.environ
+) -> CredentialsSource:
+    """What *credentials* mean, read once already.
 
     Raises:
-        ClientStateError: it names one of the two alone.
+        ClientStateError: the file cannot be used, or the environment says half, or two things.
     """
+    if credentials is None:
+        return _of(environment)
+    if isinstance(credentials, Credentials):
+        return lambda: credentials
+    file = credentials
+    if not isinstance(file, CredentialsFile):
+        file = CredentialsFile(os.path.abspath(file))
+    file()
+    return file
+
+
+def environment_file(environment: Mapping[str, str] = os.environ) -> CredentialsFile | None:
+    """The file that the environment names."""
+    path = environment.get(FILE_VARIABLE)
+    return CredentialsFile(os.path.abspath(path)) if path else None
+
+
+def _of(environment: Mapping[str, str]) -> CredentialsSource:
     access_key = environment.get(ACCESS_KEY_VARIABLE, "")
     secret = environment.get(SECRET_KEY_VARIABLE, "")
+    file = environment_file(environment)
+    if file is not None:
+        if access_key or secret:
+            raise ClientStateError(
+                f"{FILE_VARIABLE} is set, and {ACCESS_KEY_VARIABLE} or {SECRET_KEY_VARIABLE} as "
+                "well: set the one or the others"
+            )
+        file()
+        return file
     if bool(access_key) != bool(secret):
         raise ClientStateError(
             f"of {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} only one is set: set both or none"
         )
-    return Credentials(access_key, secret) if access_key else None
+    found = Credentials(access_key, secret) if access_key else None
+    return lambda: found

@@ -25,14 +25,13 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.addresses import own_host, parse_nameservers
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.credentials import environment_credentials
+from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls, chosen
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.signing import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -52,15 +51,14 @@ class Session:
         refresh_interval_s: float = 30.0,
         handle_request: RequestHandler | None = None,
         upkeep_log_level: int = logging.WARNING,
-        credentials: Credentials | None = None,
+        credentials: CredentialsChoice = None,
         tls: Tls = None,
     ) -> None:
-        """`credentials` default to those of the environment.
-
-        `upkeep_log_level` is DEBUG for a client that only answers calls.
+        """`upkeep_log_level` is DEBUG for a client that only answers calls.
 
         Between them nobody waits for it, and the next call says what is wrong. `tls` is as in
-        network/tls.py. Raises ValueError.
+        network/tls.py, `credentials` as in network/credentials.py. Raises ValueError,
+        ClientStateError.
         """
         addresses = parse_nameservers(nameserver)
         self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
@@ -74,7 +72,7 @@ class Session:
         self.pool = ConnectionPool(
             connect_timeout_s=request_timeout_s,
             handle_request=handle_request,
-            credentials=credentials or environment_credentials(),
+            credentials=chosen_credentials(credentials),
             on_connect=self._connected,
             on_unreachable=self._doubt,
             tls=chosen(tls),

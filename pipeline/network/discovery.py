@@ -48,7 +48,8 @@ class Discovery:
     @property
     def remote(self) -> Remote:
         """The brokers."""
-        return connect(self._rules.nameserver, timeout_s=self._rules.timeout_s, tls=self._rules.tls)
+        rules = self._rules
+        return connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
 
     def queues(self, in_use: Collection[Place] = ()) -> list[MessageQueue]:
         """The queues to read, as they are now or were a moment ago.

@@ -81,7 +81,7 @@ class _Reading:
 
     def __init__(self, ranges: tuple[Range, ...], rules: Rules) -> None:
         self._rules = rules
-        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
         self._left = list(reversed(ranges))
         self._reads_many = not rules.is_filtered and rules.pull_count is None
 

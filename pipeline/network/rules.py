@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rockhopper.client.network.tls import TlsOptions
+from rockhopper.pipeline.access import ACCESS_OPTIONS, Access, read_access
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.pace import MAX_TRIGGER_DELAY_MS
 from rockhopper.pipeline.network.positions import parse_json
 from rockhopper.pipeline.options import NOT_SERVED, Options, nearest
 from rockhopper.pipeline.retrying import Patience
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
-from rockhopper.pipeline.tls import TLS_OPTIONS, read_tls
 from rockhopper.pipeline.where import Where, read_where, understood, with_columns
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.names import group_error, topic_error
@@ -60,7 +59,7 @@ READ_OPTIONS = (
     "pullTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    *TLS_OPTIONS,
+    *ACCESS_OPTIONS,
     *COLUMN_OPTIONS,
 )
 PULL_BYTES = 2 << 20
@@ -81,7 +80,7 @@ class Rules:
     """What to read, and how."""
 
     nameserver: str
-    tls: TlsOptions | bool
+    access: Access
     topics: tuple[str, ...]
     pattern: str
     assign: Mapping[str, Any]
@@ -181,7 +180,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
     )
     return Rules(
         nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
-        tls=read_tls(options),
+        access=read_access(options),
         topics=topics,
         pattern=pattern,
         assign=assign,

@@ -54,7 +54,7 @@ def choose_broker(
     Raises:
         PipelineError: none can be it, the one that is wanted cannot, or it is not certain which.
     """
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
 
     def ask() -> str:
         states = _states(remote, rules, sink_id)

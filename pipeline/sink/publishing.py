@@ -53,7 +53,9 @@ class _Publishing:
         first = parts[0]
         self._rules = rules
         self._parts = parts
-        self._remote: Remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+        self._remote: Remote = connect(
+            rules.nameserver, timeout_s=rules.timeout_s, access=rules.access
+        )
         self._sink_id, self._owner = first.sink_id, first.owner
         self._batch_id = first.batch_id
         self._mine: SinkShares = {}

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rockhopper.client.network.tls import TlsOptions
+from rockhopper.pipeline.access import ACCESS_OPTIONS, Access, read_access
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import NOT_SERVED, Options
 from rockhopper.pipeline.retrying import Patience
-from rockhopper.pipeline.tls import TLS_OPTIONS, read_tls
 from rockhopper.protocol.names import (
     DLQ_PREFIX,
     NOT_SENDABLE_TOPICS,
@@ -34,7 +33,7 @@ WRITE_OPTIONS = (
     "onBadRow",
     "deadLetterTopic",
     "failOnDataLoss",
-    *TLS_OPTIONS,
+    *ACCESS_OPTIONS,
 )
 # Spark hands these over as well.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
@@ -49,7 +48,7 @@ class SinkRules:
     """Where to write, and how."""
 
     nameserver: str
-    tls: TlsOptions | bool
+    access: Access
     topic: str
     """For every row; empty if the column says it."""
     group: str
@@ -108,7 +107,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
     compress_over = options.size_bytes("compressOver", None if exactly else 4096, 0)
     return SinkRules(
         nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
-        tls=read_tls(options),
+        access=read_access(options),
         topic=topic,
         group=group,
         timeout_s=(options.integer("sendTimeoutMs", 10_000, 1) or 10_000) / 1000,

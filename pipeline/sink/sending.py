@@ -68,7 +68,7 @@ class Sender:
 
     def __init__(self, rules: SinkRules) -> None:
         self._rules = rules
-        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
         self._sender = self._remote.sender(rules.group)
         self._ids = unique_ids()
         self._sieve = Sieve(rules, self._make_ids)

@@ -103,7 +103,7 @@ class PartWriter:
         *owner* says whose batches those of the sink are, by a name that no other query has.
         """
         self._rules = rules
-        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
         self._topics: set[str] = set()
         self._places: set[tuple[str, str]] = set()
         self._owner = owner
@@ -434,7 +434,7 @@ def part_ids(sink_id: str, batch_id: int, partition: int) -> Callable[[int], lis
 
 def abort(rules: SinkRules, parts: Sequence[StagedPart]) -> None:
     """Forget parts, but for those that brokers keep for their batch. Raises PipelineError."""
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     for broker in sorted({broker for part in parts for broker in part.counts}):
         names = [part.name for part in parts if broker in part.counts]
         send_abort(remote, broker, parts[0].sink_id, parts[0].batch_id, names)

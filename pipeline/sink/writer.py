@@ -104,7 +104,7 @@ def _check(schema: "StructType", rules: SinkRules) -> None:
         choose_broker(rules, rules.sink_id or _PROBE, topics=rules.topics)
         return
     broker = choose_broker(rules, rules.sink_id, rules.batch_id, topics=rules.topics)
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     state = sink_state(remote, broker, rules.sink_id)
     if state is not None and state.last_batch == rules.batch_id:
         # Its own process of Spark's runs this, whose standard error is the driver's.

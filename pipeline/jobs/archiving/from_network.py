@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.access import options_here
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.manifest import Reached
 from rockhopper.pipeline.jobs.archiving.selection import Selection
@@ -24,7 +25,6 @@ from rockhopper.pipeline.network.stream_offset import (
     ids_to_document,
     place_of,
 )
-from rockhopper.pipeline.tls import options_here
 
 
 @dataclass(frozen=True)

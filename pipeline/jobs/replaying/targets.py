@@ -28,7 +28,7 @@ def choose_target(
     rules = _rules(nameserver, job_id, broker, retries=str(_PROBE_RETRIES))
     if delivery == "auto" and not broker and not _any_has_sinks(rules):
         return ""
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     for topic in topics if not broker else ():
         if len(names := homes_of(remote, rules, topic)) > 1:
             raise PipelineError(
@@ -39,7 +39,7 @@ def choose_target(
 
 
 def _any_has_sinks(rules: SinkRules) -> bool:
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     masters = sorted({each.name for each in remote.brokers() if each.is_master})
     if not masters:
         return True  # choosing among none says what is wrong
@@ -49,7 +49,7 @@ def _any_has_sinks(rules: SinkRules) -> bool:
 def last_batch(nameserver: str, plan: Plan) -> int:
     """The last batch that the plan's broker has published, −1 for none. Raises PipelineError."""
     rules = sink_rules(nameserver, plan)
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, tls=rules.tls)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     found = rules.patience(
         f"the broker {plan.broker!r} could not be asked how far the replay is",
         lambda: sink_state(remote, plan.broker, rules.sink_id),

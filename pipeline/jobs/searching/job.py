@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+from rockhopper.pipeline.access import options_here
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
@@ -35,7 +36,6 @@ from rockhopper.pipeline.store_source.directory import find_commit_log, open_sto
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import check_topics, known_topics
-from rockhopper.pipeline.tls import options_here
 from rockhopper.pipeline.where import understood
 
 if TYPE_CHECKING:

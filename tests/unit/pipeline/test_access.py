@@ -1,17 +1,23 @@
-"""TLS as options of Spark name it."""
+"""TLS and users as options of Spark name them."""
 
+import pickle
 from pathlib import Path
 
 import pytest
 
+from rockhopper.client.network.credentials import CredentialsFile
 from rockhopper.client.network.tls import TlsOptions
+from rockhopper.pipeline.access import ACCESS_OPTIONS, options_here, read_access
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
-from rockhopper.pipeline.tls import TLS_OPTIONS, options_here, read_tls
 
 
 def read(**given: str) -> TlsOptions | bool:
-    return read_tls(Options("rocketmq", given, TLS_OPTIONS))
+    return read_access(Options("rocketmq", given, ACCESS_OPTIONS)).tls
+
+
+def read_credentials(**given: str) -> CredentialsFile | None:
+    return read_access(Options("rocketmq", given, ACCESS_OPTIONS)).credentials
 
 
 def test_options_name_files() -> None:
@@ -43,3 +49,24 @@ def test_without_options_the_environment_decides_for_the_workers_too(
     for ask in (read, options_here):
         with pytest.raises(PipelineError, match="ROCKHOPPER_TLS"):
             ask()
+
+
+def test_credentials_are_a_files_and_their_path_alone_travels(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "credentials"
+    path.write_text("accessKey: al\nsecretKey: hidden\n")
+    path.chmod(0o600)
+    assert read_credentials() is None
+    found = read_credentials(credentialsFile=str(path))
+    assert found == CredentialsFile(str(path))
+    assert b"hidden" not in pickle.dumps(found)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROCKHOPPER_CREDENTIALS_FILE", "credentials")
+    assert options_here() == {"credentialsFile": str(path)}
+    assert read_credentials() == found
+
+
+def test_a_file_that_cannot_be_used_is_refused_on_the_driver(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="correct the option credentialsFile"):
+        read_credentials(credentialsFile=str(tmp_path / "gone"))

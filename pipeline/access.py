@@ -1,0 +1,85 @@
+"""The options of TLS and of users, alike for sources, sinks and jobs.
+
+    tls               true: speak TLS
+    tlsCa             a file of CAs in PEM form, on the driver and on every worker; implies tls
+    tlsCert           a file with the certificate to show, and
+    tlsKey            one with its key; imply tls
+    tlsVerify         false: take any certificate
+    credentialsFile   a file that names a user and his secret, on the driver and on every worker
+
+They name files, whose contents never come into a plan. Without any of TLS's the driver's
+environment decides, for the workers as well; so it does where it names a credentials file. A user
+and secret that stand in the environment itself are read by each process in its own.
+"""
+
+import os
+from typing import NamedTuple
+
+from rockhopper.client.errors import ClientStateError
+from rockhopper.client.network.credentials import CredentialsFile, environment_file
+from rockhopper.client.network.tls import TlsOptions, chosen
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.options import Options
+
+_TLS_OPTIONS = ("tls", "tlsCa", "tlsCert", "tlsKey", "tlsVerify", "useTLS")
+ACCESS_OPTIONS = (*_TLS_OPTIONS, "credentialsFile")
+
+
+class Access(NamedTuple):
+    """How to come in."""
+
+    tls: TlsOptions | bool = False
+    credentials: CredentialsFile | None = None
+    """None for what the environment of each process says."""
+
+
+def read_access(options: Options) -> Access:
+    """What *options* ask for. Raises PipelineError."""
+    return Access(_read_tls(options), _read_credentials(options))
+
+
+def access_here() -> Access:
+    """What the environment of this process says. Raises PipelineError."""
+    try:
+        return Access(chosen(None) or False, environment_file())
+    except ValueError as error:
+        raise PipelineError(str(error)) from None
+
+
+def _read_tls(options: Options) -> TlsOptions | bool:
+    if not any(name in options for name in _TLS_OPTIONS):
+        return access_here().tls
+    try:
+        ca, certificate, key = (
+            options.text(name) or None for name in ("tlsCa", "tlsCert", "tlsKey")
+        )
+        is_wanted = options.boolean("tls", options.boolean("useTLS", bool(ca or certificate)))
+        return is_wanted and TlsOptions(ca, certificate, key, options.boolean("tlsVerify", True))
+    except ValueError as error:
+        raise PipelineError(f"{error}: correct tls, tlsCa, tlsCert and tlsKey") from None
+
+
+def _read_credentials(options: Options) -> CredentialsFile | None:
+    path = options.text("credentialsFile")
+    if not path:
+        return environment_file()
+    file = CredentialsFile(path)
+    try:
+        file()
+    except ClientStateError as error:
+        raise PipelineError(f"{error}: correct the option credentialsFile") from None
+    return file
+
+
+def options_here() -> dict[str, str]:
+    """The options that say what the environment of this process says: the plan is made elsewhere.
+
+    Raises PipelineError.
+    """
+    tls, credentials = access_here()
+    options = {} if credentials is None else {"credentialsFile": credentials.path}
+    if isinstance(tls, bool):
+        return options
+    named = {"tlsCa": tls.ca, "tlsCert": tls.certificate, "tlsKey": tls.key}
+    options |= {name: os.path.abspath(path) for name, path in named.items() if path is not None}
+    return {"tls": "true", "tlsVerify": str(tls.verify).lower(), **options}
