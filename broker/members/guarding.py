@@ -2,7 +2,7 @@
 
 import structlog
 
-from rockhopper.broker.access.accounts import SECRET_LENGTH_MIN, User, check_name
+from rockhopper.broker.access.accounts import User, check_name
 from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
@@ -10,6 +10,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 log = structlog.get_logger("broker.access")
 

@@ -20,7 +20,6 @@ import structlog
 
 from rockhopper.broker.access.access import Resource
 from rockhopper.broker.access.accounts import (
-    SECRET_LENGTH_MIN,
     Pattern,
     Rule,
     User,
@@ -42,6 +41,7 @@ from rockhopper.broker.tables.accounts import (
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 log = structlog.get_logger("broker.access")
 

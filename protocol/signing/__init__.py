@@ -6,6 +6,7 @@ they are worth something over TLS or on one host alone.
 
 from rockhopper.protocol.signing.grpc import parse_grpc_authorization as parse_grpc_authorization
 from rockhopper.protocol.signing.remoting import ACCESS_KEY as ACCESS_KEY
+from rockhopper.protocol.signing.remoting import SECRET_LENGTH_MIN as SECRET_LENGTH_MIN
 from rockhopper.protocol.signing.remoting import SIGNATURE as SIGNATURE
 from rockhopper.protocol.signing.remoting import Credentials as Credentials
 from rockhopper.protocol.signing.remoting import parse_signature as parse_signature

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
+SECRET_LENGTH_MIN = 12
+"""Of a new user's; shorter ones of RocketMQ's own tools are taken with a warning."""
 # What the clients up to 4.9.3 add after they have signed, and the MQVersion ordinal of 4.9.3.
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _VERSION_ADDING_UNSIGNED_MAX = 399

@@ -7,6 +7,8 @@ from typing import Any, Self, TypeVar
 
 from rockhopper.broker import Broker
 from rockhopper.client import Admin, Message, Producer
+from rockhopper.client.network.credentials import CredentialsChoice
+from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -18,7 +20,11 @@ _Value = TypeVar("_Value")
 class PipelineBroker:
     """A temporary broker; started by ``with``."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(
+        self, *, tls: Tls = None, credentials: CredentialsChoice = None, **settings: object
+    ) -> None:
+        """*tls* and *credentials* are those of its own clients."""
+        self._access: dict[str, Any] = {"tls": tls, "credentials": credentials}
         self._settings = settings
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -41,8 +47,8 @@ class PipelineBroker:
         self.broker = self._make()
         await self.broker.start()
         self.nameserver = self.broker.nameserver
-        self.producer = await Producer(self.nameserver).start()
-        self.admin = await Admin(self.nameserver).__aenter__()
+        self.producer = await Producer(self.nameserver, **self._access).start()
+        self.admin = await Admin(self.nameserver, **self._access).__aenter__()
         name = self.broker.config.broker_name
         async with asyncio.timeout(HANG_S):
             while name not in {each.name for each in await self.admin.brokers()}:

@@ -6,8 +6,7 @@ import click
 
 from rockhopper.client.commands.output import counted, write_line
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, run
-
-SECRET_LENGTH_MIN = 12
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 
 @click.group()

@@ -7,8 +7,7 @@ import click
 
 from rockhopper.client.commands.output import print_table, write_json, write_line
 from rockhopper.client.commands.running import confirm, nameserver, nameserver_option, run
-
-SECRET_LENGTH_MIN = 12
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 _broker = click.option(
     "--broker", "-b", help="Only on this broker, by name or address; default: on all."

@@ -302,8 +302,8 @@ def test_a_topic_that_is_deleted_on_one_of_two_brokers(broker: PipelineBroker, t
 def test_latest_while_a_broker_is_away_leaves_its_history_out(
     broker: PipelineBroker, topic: str, tmp_path: Path
 ) -> None:
-    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
-    settings["storePathRootDir"] = str(tmp_path)
+    settings: dict[str, Any] = {"role": "broker", "namesrvAddr": broker.nameserver}
+    settings |= {"brokerName": "broker-b", "storePathRootDir": str(tmp_path)}
     place = MessageQueue(topic, "broker-b", 0)
     with KeptBroker(**settings) as other:
         broker.create(topic, 2)

@@ -1,34 +1,8 @@
 """`rockhopper acl` against a broker with users."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from rockhopper.broker.broker import Broker
 from tests.support.command_line import CommandLine
-
-SECRET = "the secret of root"
-SETTINGS = {
-    "authenticationEnabled": True,
-    "authorizationEnabled": True,
-    "initAuthenticationUser": f'{{"username": "root", "password": "{SECRET}"}}',
-}
-
-
-@pytest.fixture
-async def broker(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
-    monkeypatch.setenv("ROCKHOPPER_ACCESS_KEY", "root")
-    monkeypatch.setenv("ROCKHOPPER_SECRET_KEY", SECRET)
-    async with Broker.temporary(SETTINGS) as made:
-        yield made
-
-
-@pytest.fixture
-def secret_file(tmp_path: Path) -> str:
-    path = tmp_path / "secret"
-    path.write_text("the secret of alice\n")
-    return str(path)
 
 
 async def test_rules_decide_and_say_so(shell: CommandLine, secret_file: str) -> None:

@@ -1,5 +1,6 @@
 """`rockhopper auth import`."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ accounts:
   topicPerms:
   - orders=PUB|SUB
 """
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary() as made:
+        yield made
 
 
 @pytest.fixture

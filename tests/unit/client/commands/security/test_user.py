@@ -1,35 +1,13 @@
 """`rockhopper user` against a broker with users."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from rockhopper.broker.broker import Broker
 from tests.support.command_line import CommandLine
-
-SECRET = "the secret of root"
-SETTINGS = {
-    "authenticationEnabled": True,
-    "authorizationEnabled": True,
-    "initAuthenticationUser": f'{{"username": "root", "password": "{SECRET}"}}',
-}
-
-
-@pytest.fixture
-async def broker(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
-    monkeypatch.setenv("ROCKHOPPER_ACCESS_KEY", "root")
-    monkeypatch.setenv("ROCKHOPPER_SECRET_KEY", SECRET)
-    async with Broker.temporary(SETTINGS) as made:
-        yield made
-
-
-@pytest.fixture
-def secret_file(tmp_path: Path) -> str:
-    path = tmp_path / "secret"
-    path.write_text("the secret of alice\n")
-    return str(path)
+from tests.unit.client.commands.security.conftest import SECRET
 
 
 async def test_users_are_added_listed_changed_and_removed(
@@ -59,3 +37,23 @@ async def test_a_secret_is_long_and_on_no_command_line(
         done = await shell.run("user", "add", "bob", *more)
         assert done.code == 2
         assert said in done.err
+
+
+async def test_a_file_says_as_whom_to_ask(
+    broker: Broker, shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROCKHOPPER_SECRET_KEY", "not that of root")
+    path = tmp_path / "root.credentials"
+    path.write_text(f"accessKey: root\nsecretKey: {SECRET}\n")
+    path.chmod(0o600)
+    refused = await shell.run("user", "list")
+    assert refused.code == 1
+    assert "sign" in refused.err
+    for arguments in (
+        ("user", "list", "--credentials", str(path)),
+        ("--credentials", str(path), "user", "list"),
+    ):
+        assert "root" in (await shell.run(*arguments)).out
+    assert (await shell.run("user", "list")).code == 1
+    missing = await shell.run("user", "list", "--credentials", str(tmp_path / "gone"))
+    assert missing.code == 2
