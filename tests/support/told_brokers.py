@@ -9,8 +9,8 @@ import pytest
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
-from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.access import Access
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink.choice import SinkState
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -34,7 +34,7 @@ class ToldBrokers:
     departed: list[str] = field(default_factory=list)
 
     def __call__(
-        self, nameserver: str, *, timeout_s: float = 30.0, tls: Tls = None
+        self, nameserver: str, *, timeout_s: float = 30.0, access: Access | None = None
     ) -> "ToldBrokers":
         return self
 
