@@ -631,7 +631,7 @@ class Broker(ServingParts):
             await grpc.close()
 
     async def _open_health_port(self) -> None:
-        health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
+        health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics, self.access)
         self._undo.push_async_callback(health.close)
         await self._ports.listen("httpPort", health.start_on)
 

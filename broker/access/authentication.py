@@ -51,6 +51,17 @@ class Authenticator:
             raise self._refusal(host)
         user = self.users.get(access_key, _NOBODY)
         is_right = hmac.compare_digest(sign(user.secret, signed), signature)
+        return self._proved(user, host, is_right=is_right)
+
+    def prove(self, access_key: str, secret: str, host: str) -> Principal:
+        """Who knows this user's secret. Raises NotAuthenticated."""
+        if self._buckets and self._left(host) < 1:
+            raise self._refusal(host)
+        user = self.users.get(access_key, _NOBODY)
+        is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
+        return self._proved(user, host, is_right=is_right)
+
+    def _proved(self, user: User, host: str, *, is_right: bool) -> Principal:
         if not (is_right and user.is_enabled):
             self._charge(host)
             raise self._refusal(host)

@@ -73,6 +73,7 @@ def tell_about_guard(config: BrokerConfig) -> None:
         )
     else:
         log.warning(
-            "without TLS whoever overhears a signed request may send it again",
+            "without TLS whoever overhears a signed request may send it again, and reads the secret "
+            "that somebody shows to httpPort",
             bind_address=config.bind_address,
         )

@@ -7,7 +7,7 @@ from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.remoting.health import state_page
-from rockhopper.broker.remoting.http import HttpServer, Page
+from rockhopper.broker.remoting.http import HttpServer, Page, Readers, ServedPage
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
@@ -24,18 +24,20 @@ class NameServer:
         self.config = config
         self.failed = asyncio.Event()
         self._ports = Ports(config.bind_address)
-        self._guard = guard_of(config)
+        self.guard = guard_of(config)
+        """Whom it serves."""
         directory = StoreLayout.of(config.store).config
         now_ms = BrokerClock().wall_ms
         self._users = UserTable(directory / "users.json", now_ms=now_ms)
         self._acls = AclTable(directory / "acls.json", now_ms=now_ms)
         self._service = NameService(
             config,
-            access=self._guard,
+            access=self.guard,
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=BrokerClock().steady_ms,
         )
-        self._http = HttpServer({"/healthz": self._page, "/readyz": self._page})
+        page = ServedPage(self._page, Readers.BALANCERS)
+        self._http = HttpServer({"/healthz": page, "/readyz": page}, self.guard)
 
     def prepare(self) -> None:
         """Take the ports, so that ``addresses`` are known. Raises StartError."""
@@ -53,7 +55,7 @@ class NameServer:
                 self._service.load()
                 self._users.load()
                 self._acls.load()
-                guard_with(self._guard, self._users, self._acls, self.config)
+                guard_with(self.guard, self._users, self._acls, self.config)
             tell_about_guard(self.config)
             await self._ports.listen("httpPort", self._http.start_on)
             await self._ports.listen("namesrvPort", self._service.start_on)

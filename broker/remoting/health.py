@@ -4,9 +4,10 @@
 /readyz    503 while messages are not taken (starting, stopping, disk full): for readiness
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from rockhopper.broker.remoting.http import HttpServer, Page
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.remoting.http import HttpServer, Page, PageMaker, Readers, ServedPage
 
 
 class HealthServer(HttpServer):
@@ -16,11 +17,17 @@ class HealthServer(HttpServer):
         self,
         why_not_healthy: Callable[[], str | None],
         why_not_ready: Callable[[], str | None],
-        metrics: Callable[[], Awaitable[Page]],
+        metrics: PageMaker,
+        access: Access,
     ) -> None:
         self._why_not_healthy = why_not_healthy
         self._why_not_ready = why_not_ready
-        super().__init__({"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": metrics})
+        pages = {
+            "/healthz": ServedPage(self._healthz, Readers.BALANCERS),
+            "/readyz": ServedPage(self._readyz, Readers.BALANCERS),
+            "/metrics": ServedPage(metrics, Readers.OPERATORS),
+        }
+        super().__init__(pages, access)
 
     async def _healthz(self) -> Page:
         return state_page(self._why_not_healthy())

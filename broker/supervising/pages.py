@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rockhopper.broker.remoting.health import state_page
-from rockhopper.broker.remoting.http import Page, PageMaker
+from rockhopper.broker.remoting.http import Page, Readers, ServedPage
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OK = 200
@@ -33,7 +33,7 @@ class _Answer(NamedTuple):
     body: bytes
 
 
-def pages_of(brokers: Callable[[], Sequence[Shown]]) -> Mapping[str, PageMaker]:
+def pages_of(brokers: Callable[[], Sequence[Shown]]) -> Mapping[str, ServedPage]:
     """The pages that speak for all *brokers* at the time when they are asked for.
 
     /healthz says what is wrong with a broker that answers; one that has ended is started again by
@@ -59,7 +59,11 @@ def pages_of(brokers: Callable[[], Sequence[Shown]]) -> Mapping[str, PageMaker]:
         text = await asyncio.to_thread(merge_metrics, pages)
         return Page(text.encode(), content_type=METRICS_TYPE)
 
-    return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+    return {
+        "/healthz": ServedPage(healthz, Readers.BALANCERS),
+        "/readyz": ServedPage(readyz, Readers.BALANCERS),
+        "/metrics": ServedPage(metrics, Readers.OPERATORS),
+    }
 
 
 async def _ask(broker: Shown, path: str) -> _Answer:

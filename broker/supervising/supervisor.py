@@ -13,6 +13,7 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 
+from rockhopper.broker.members.guarding import guard_of
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.remoting.http import HttpServer
 from rockhopper.broker.remoting.ports import Ports
@@ -47,7 +48,8 @@ class Supervisor:
                 dataclasses.replace(config, role=Role.NAMESERVER, http_port=-1)
             )
         self._brokers: list[BrokerProcess] = []
-        self._http = HttpServer(pages_of(lambda: self._brokers))
+        guard = guard_of(config) if self._name_server is None else self._name_server.guard
+        self._http = HttpServer(pages_of(lambda: self._brokers), guard)
 
     @property
     def brokers(self) -> Sequence[BrokerProcess]:

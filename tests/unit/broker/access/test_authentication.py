@@ -44,6 +44,19 @@ def test_who_signs_with_the_secret_is_the_user(authenticator: Authenticator) -> 
     assert principal == Principal("10.0.0.7", "alice")
 
 
+def test_who_says_the_secret_is_the_user_and_who_guesses_is_not_heard(
+    authenticator: Authenticator,
+) -> None:
+    assert authenticator.prove("alice", SECRET, "10.0.0.7") == Principal("10.0.0.7", "alice")
+    for _ in range(FAILURES):
+        with pytest.raises(NotAuthenticated):
+            authenticator.prove("alice", "a gu\xe4ss", "10.0.0.7")
+    for name in ("alice", "gone"):
+        with pytest.raises(NotAuthenticated):
+            authenticator.prove(name, SECRET, "10.0.0.7")
+    assert authenticator.prove("alice", SECRET, "10.0.0.8").user == "alice"
+
+
 def test_unknown_disabled_and_wrong_are_told_the_same(authenticator: Authenticator) -> None:
     with pytest.raises(NotAuthenticated) as disabled:
         authenticator.verify("gone", CONTENT, sign(SECRET, CONTENT), "10.0.0.7")

@@ -2,8 +2,11 @@
 
 import pytest
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.remoting.health import HealthServer, state_page
 from rockhopper.broker.remoting.http import Page
+
+OPEN = Access(remote_admin=False)
 
 
 @pytest.mark.parametrize(("problem", "status"), [(None, 200), ("the disk is full", 503)])
@@ -18,10 +21,10 @@ async def test_health_and_readiness_are_two_questions_asked_anew_each_time() -> 
         return Page(b"m 1\n")
 
     unhealthy: list[str] = []
-    server = HealthServer(lambda: "".join(unhealthy) or None, lambda: "starting", metrics)
+    server = HealthServer(lambda: "".join(unhealthy) or None, lambda: "starting", metrics, OPEN)
     pages = server.pages
-    assert (await pages["/healthz"]()).status == 200
-    assert (await pages["/readyz"]()).body == b"starting\n"
-    assert (await pages["/metrics"]()).body == b"m 1\n"
+    assert (await pages["/healthz"].make()).status == 200
+    assert (await pages["/readyz"].make()).body == b"starting\n"
+    assert (await pages["/metrics"].make()).body == b"m 1\n"
     unhealthy.append("an fsync failed")
-    assert (await pages["/healthz"]()).status == 503
+    assert (await pages["/healthz"].make()).status == 503

@@ -1,14 +1,21 @@
 """The operator's port: a few pages, GET and HEAD, and nothing that a stranger can hold open."""
 
 import asyncio
+import base64
+import ipaddress
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.listening.listener import OPEN, Gate
+from rockhopper.broker.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.remoting import http
-from rockhopper.broker.remoting.http import HttpServer, Page
+from rockhopper.broker.remoting.http import HttpServer, Page, Readers, ServedPage
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 
@@ -21,10 +28,22 @@ async def broken() -> Page:
     raise RuntimeError("secret")
 
 
-async def serve(server: HttpServer) -> AsyncIterator[Ask]:
+async def sick() -> Page:
+    return Page(b"the disk is full\n", 503)
+
+
+PAGES = {
+    "/fine": ServedPage(fine, Readers.OPERATORS),
+    "/broken": ServedPage(broken, Readers.OPERATORS),
+    "/state": ServedPage(fine, Readers.BALANCERS),
+    "/sick": ServedPage(sick, Readers.BALANCERS),
+}
+
+
+async def serve(server: HttpServer, gate: Gate = OPEN) -> AsyncIterator[Ask]:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
-    await server.start_on(bound)
+    await server.start_on(bound, gate)
 
     async def ask(request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(*bound.getsockname())
@@ -40,7 +59,7 @@ async def serve(server: HttpServer) -> AsyncIterator[Ask]:
 
 @pytest.fixture
 async def ask() -> AsyncIterator[Ask]:
-    async for each in serve(HttpServer({"/fine": fine, "/broken": broken})):
+    async for each in serve(HttpServer(PAGES, Access(remote_admin=False))):
         yield each
 
 
@@ -88,3 +107,67 @@ async def test_who_never_asks_is_cut_off(ask: Ask, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 0.0)
     outcome = (await asyncio.gather(ask(b"GET /fine"), return_exceptions=True))[0]
     assert outcome == b"" or isinstance(outcome, ConnectionError)
+
+
+ELSEWHERE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9464\r\n"
+USERS = {
+    "root": User("root", "the secret of root", is_super=True),
+    "al": User("al", "the secret of al"),
+    "gone": User("gone", "the secret of gone", is_super=True, is_enabled=False),
+}
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Ask]:
+    """Pages for users; what is asked may begin with a line that says from where."""
+    guard = Guard(remote_admin=False, authenticates=True, authorizes=True)
+    guard.use(USERS, {})
+    proxy = ProxyProtocol([ipaddress.ip_network("127.0.0.0/8")])
+    async for each in serve(HttpServer(PAGES, guard), Gate(None, proxy)):
+        yield each
+
+
+def as_user(path: str, said: str, scheme: str = "Basic") -> bytes:
+    token = base64.b64encode(said.encode()).decode()
+    return f"GET {path} HTTP/1.1\r\nauthorization: {scheme} {token}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("root:the secret of root", 200),
+        ("root:guessed", 401),
+        ("nobody:the secret of root", 401),
+        ("gone:the secret of gone", 401),
+        ("al:the secret of al", 403),
+        ("root", 401),
+    ],
+)
+async def test_operators_say_who_they_are(guarded: Ask, said: str, status: int) -> None:
+    head, _, body = (await guarded(ELSEWHERE + as_user("/fine", said))).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"WWW-Authenticate: Basic" in head) == (status == 401)
+    assert (body == b"fine\n") == (status == 200)
+    assert b" of root" not in body
+    assert b"guessed" not in body
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "Authorization: Bearer x\r\n", "Authorization: Basic \xe4\r\n", "authorization\r\n"],
+)
+async def test_who_says_nothing_gets_states_without_reasons(guarded: Ask, line: str) -> None:
+    def asked(path: str) -> bytes:
+        return ELSEWHERE + f"GET {path} HTTP/1.1\r\n{line}\r\n".encode("latin-1")
+
+    assert (await guarded(asked("/fine"))).startswith(b"HTTP/1.1 401 ")
+    assert (await guarded(asked("/state"))).endswith(b"\r\n\r\nok\n")
+    told = await guarded(asked("/sick"))
+    assert told.startswith(b"HTTP/1.1 503 ")
+    assert told.endswith(b"\r\n\r\nnot ok\n")
+    whole = await guarded(ELSEWHERE + as_user("/sick", "root:the secret of root"))
+    assert whole.endswith(b"the disk is full\n")
+
+
+async def test_this_host_reads_as_before(guarded: Ask) -> None:
+    assert (await guarded(b"GET /fine HTTP/1.1\r\n\r\n")).endswith(b"fine\n")

@@ -49,7 +49,7 @@ def test_families_stand_once_with_the_samples_of_all() -> None:
 
 async def test_numbers_of_a_broker_that_is_away_are_left_out() -> None:
     there = Shown("b-0", {"/metrics": (200, ONE.encode())})
-    page = await pages_of(lambda: [there, Shown("b-1", {}, starts=4)])["/metrics"]()
+    page = await pages_of(lambda: [there, Shown("b-1", {}, starts=4)])["/metrics"].make()
     lines = page.body.decode().splitlines()
     assert 'memory{node_id="b-0"} 4.7e+07' in lines
     assert not any(line.startswith('memory{node_id="b-1"}') for line in lines)
@@ -78,10 +78,10 @@ async def test_the_state_is_the_worst_of_all(
     well = {"/healthz": (200, b"ok\n"), "/readyz": (200, b"ok\n")}
     pages = pages_of(lambda: [Shown("b-0", well), Shown("b-1", second)])
     for path, expected in (("/healthz", healthy), ("/readyz", ready)):
-        page = await pages[path]()
+        page = await pages[path].make()
         assert page.body.decode() == expected + "\n"
         assert page.status == (200 if expected == "ok" else 503)
 
 
 async def test_nobody_is_ready_before_there_are_brokers() -> None:
-    assert (await pages_of(list)["/readyz"]()).status == 503
+    assert (await pages_of(list)["/readyz"].make()).status == 503
