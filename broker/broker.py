@@ -41,6 +41,7 @@ from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.members.guarding import (
+    accounts_of,
     guard_of,
     guard_with,
     tell_about_guard,
@@ -48,10 +49,10 @@ from rockhopper.broker.members.guarding import (
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.followed_master import FollowError
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.link import serves
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processors.classic import ClassicProcessors
@@ -128,6 +129,7 @@ class Broker(ServingParts):
         self.stalls = StallWatchdog()
         self.access = guard_of(config)
         self.access.authenticator.on_change.append(self._end_user)
+        self.access.on_change.append(self.standing_changed)
         self.name_service: NameService | None = None
         self.grpc: GrpcDoor | None = None
         """There while RocketMQ 5 clients are served."""
@@ -476,7 +478,7 @@ class Broker(ServingParts):
         address = address_of()
         try:
             async with asyncio.timeout(PASS_ON_TIMEOUT_S):
-                await serves(address, self._outgoing)
+                await serves(address, self._outgoing, self.config.auth.inner)
                 await guests.splice(address_of, frozenset(self._replica_rows()))
         except (TimeoutError, OSError) as error:
             log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
@@ -586,7 +588,11 @@ class Broker(ServingParts):
             instance=self._instance,
             ha_port=self._ports.number("haListenPort") or replication.ha_port(port),
             standing=self.standing,
+            accounts=self._accounts if self.config.auth.authentication_enabled else None,
         )
+
+    def _accounts(self) -> bytes:
+        return accounts_of(self.tables.users, self.tables.acls)
 
     async def _open_broker_port(self, undo: contextlib.AsyncExitStack) -> None:
         """Begin to act, and let clients in, until *undo*."""

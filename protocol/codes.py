@@ -222,6 +222,7 @@ class RequestCode(IntEnum):
     SINK_PREPARE = 70_014
     SINK_DECIDE = 70_015
     EXPLAIN_ACCESS = 70_016
+    SHARE_ACCOUNTS = 70_017
 
 
 class ResponseCode(IntEnum):

@@ -5,7 +5,7 @@ administration from other hosts is for Super users, or, with authorizationEnable
 rules allow what the request does.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
 from rockhopper.broker.access.accounts import Rule, User, decide
@@ -36,6 +36,8 @@ class Guard(Access):
         self.is_open = not authenticates
         self.unsigned_codes = frozenset(unsigned_codes)
         self.free_codes = frozenset(free_codes)
+        self.on_change: list[Callable[[], None]] = []
+        """Called when users or rules are others than before."""
         self._authorizes = authorizes
         self._cluster = Resource(Kind.CLUSTER, cluster_name)
         self._users: Mapping[str, User] = {}
@@ -52,6 +54,18 @@ class Guard(Access):
     def rules_changed(self) -> None:
         """Forget what was decided."""
         self._verdicts.clear()
+        for listener in self.on_change:
+            listener()
+
+    @property
+    def users(self) -> Mapping[str, User]:
+        """Those by whom it decides."""
+        return self._users
+
+    def is_super(self, principal: Principal) -> bool:
+        """Whether somebody is a Super user; without users nobody is."""
+        user = self._users.get(principal.user)
+        return user is not None and user.is_enabled and user.is_super
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """As Access."""

@@ -8,7 +8,8 @@ from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.setting_fields import SettingError
-from rockhopper.broker.tables.accounts import AclTable, UserTable
+from rockhopper.broker.tables.accounts import AclTable, UserTable, accounts_to_json
+from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
@@ -55,6 +56,11 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
     acls.on_changed = lambda _name: guard.rules_changed()
 
 
+def accounts_of(users: UserTable, acls: AclTable) -> bytes:
+    """What a broker tells the name services of its users (nameserver/shared_accounts.py)."""
+    return fastjson.dumps(accounts_to_json(users, acls)).encode()
+
+
 def _user_changed(guard: Guard, name: str) -> None:
     guard.rules_changed()
     guard.authenticator.user_changed(name)
@@ -73,7 +79,7 @@ def tell_about_guard(config: BrokerConfig) -> None:
         )
     else:
         log.warning(
-            "without TLS whoever overhears a signed request may send it again, and reads the secret "
-            "that somebody shows to httpPort",
+            "without TLS whoever overhears a signed request may send it again, and reads the "
+            "secret that somebody shows to httpPort",
             bind_address=config.bind_address,
         )

@@ -1,11 +1,15 @@
 """NameServer: a name service without a broker, for several brokers elsewhere."""
 
 import asyncio
+import secrets
 
+from rockhopper.broker.access.accounts import User
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.nameserver.shared_accounts import SharedAccounts
+from rockhopper.broker.remoting.gate import close_connections_of
 from rockhopper.broker.remoting.health import state_page
 from rockhopper.broker.remoting.http import HttpServer, Page, Readers, ServedPage
 from rockhopper.broker.remoting.limits import connection_shares
@@ -15,6 +19,9 @@ from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.tables.accounts import AclTable, UserTable
+from rockhopper.protocol.signing import Credentials
+
+INNER_USER = "rockhopper.inner"
 
 
 class NameServer:
@@ -30,13 +37,18 @@ class NameServer:
         now_ms = BrokerClock().wall_ms
         self._users = UserTable(directory / "users.json", now_ms=now_ms)
         self._acls = AclTable(directory / "acls.json", now_ms=now_ms)
+        self._shared = SharedAccounts(self.guard)
         self._service = NameService(
             config,
             access=self.guard,
+            accounts=self._shared if config.auth.authentication_enabled else None,
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=BrokerClock().steady_ms,
         )
         page = ServedPage(self._page, Readers.BALANCERS)
+        self.guard.authenticator.on_change.append(
+            lambda user: close_connections_of(user, [self._service.server])
+        )
         self._http = HttpServer({"/healthz": page, "/readyz": page}, self.guard)
 
     def prepare(self) -> None:
@@ -56,6 +68,7 @@ class NameServer:
                 self._users.load()
                 self._acls.load()
                 guard_with(self.guard, self._users, self._acls, self.config)
+                self._shared.begin(self._users.users, self._acls.rules)
             tell_about_guard(self.config)
             await self._ports.listen("httpPort", self._http.start_on)
             await self._ports.listen("namesrvPort", self._service.start_on)
@@ -77,6 +90,15 @@ class NameServer:
 
     def hurry(self) -> None:
         """``stop`` waits for nobody."""
+
+    def inner_user(self) -> Credentials:
+        """As whom brokers of the same owner register: a Super user that is kept. Raises OSError."""
+        user = self._users.users.get(INNER_USER)
+        if user is None or not (user.is_super and user.is_enabled):
+            user = User(INNER_USER, secrets.token_urlsafe(), is_super=True)
+            self._users.put(user)
+            self._users.save()
+        return Credentials(user.name, user.secret)
 
     @property
     def routes(self) -> RouteTable:

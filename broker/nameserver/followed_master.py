@@ -24,6 +24,7 @@ from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.signing import Credentials
 
 ANSWER_TIMEOUT_S = 10.0
 SAMPLED_WITHIN_S = (0.5, 0.5, 1.0)
@@ -66,11 +67,19 @@ class MasterTables(NamedTuple):
 class Master:
     """One master, asked over one connection that is made when needed."""
 
-    def __init__(self, address: str, ha_address: str = "", outgoing: Outgoing = PLAIN) -> None:
+    def __init__(
+        self,
+        address: str,
+        ha_address: str = "",
+        outgoing: Outgoing = PLAIN,
+        credentials: Credentials | None = None,
+    ) -> None:
         """*ha_address* goes before what the master says."""
         self.address = address
         self._ha_address = ha_address
-        self._link = NameServiceLink(address, on_lost=lambda: None, outgoing=outgoing)
+        self._link = NameServiceLink(
+            address, on_lost=lambda: None, outgoing=outgoing, credentials=credentials
+        )
 
     async def facts(self) -> MasterFacts:
         """How it is now.

@@ -10,7 +10,7 @@ from typing import cast
 
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.listening.socket_names import socket_address
-from rockhopper.protocol.addresses import split_address
+from rockhopper.protocol.addresses import is_loopback, split_address
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     MQ_VERSION,
@@ -58,6 +58,12 @@ class NameServiceLink:
         self._credentials = credentials
         self._protocol: _LinkProtocol | None = None
         self._connecting = asyncio.Lock()
+
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether nobody else reads what is sent: it goes over TLS, or not beyond this host."""
+        protocol = self._protocol
+        return protocol is not None and (protocol.is_tls or is_loopback(protocol.hosts[0]))
 
     @property
     def is_connected(self) -> bool:
@@ -126,6 +132,7 @@ class _LinkProtocol(asyncio.Protocol):
         self._is_closed_by_us = False
         self.is_lost = False
         self.hosts = ("", "")
+        self.is_tls = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transport in all but inheritance.
@@ -133,6 +140,7 @@ class _LinkProtocol(asyncio.Protocol):
         peer, _ = socket_address(transport.get_extra_info("peername"))
         local, _ = socket_address(transport.get_extra_info("sockname"))
         self.hosts = (peer, local)
+        self.is_tls = transport.get_extra_info("ssl_object") is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
@@ -185,9 +193,11 @@ class _LinkProtocol(asyncio.Protocol):
             self._transport.close()
 
 
-async def serves(address: str, outgoing: Outgoing = PLAIN) -> None:
+async def serves(
+    address: str, outgoing: Outgoing = PLAIN, credentials: Credentials | None = None
+) -> None:
     """Return once the broker at *address* serves clients, as the master of its set."""
-    link = NameServiceLink(address, lambda: None, outgoing=outgoing)
+    link = NameServiceLink(address, lambda: None, outgoing=outgoing, credentials=credentials)
     try:
         while True:
             try:

@@ -12,7 +12,6 @@ from rockhopper.broker.access.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
-from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from rockhopper.broker.nameserver.neighbours import Neighbours
 from rockhopper.broker.nameserver.registering import RegistrationReader
 from rockhopper.broker.nameserver.registration import INSTANCE_FIELD
@@ -24,8 +23,10 @@ from rockhopper.broker.nameserver.route_table import (
     Route,
     RouteTable,
 )
-from rockhopper.broker.nameserver.saved_answers import SavedAnswers
+from rockhopper.broker.nameserver.shared_accounts import SharedAccounts
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, TopicSharing
+from rockhopper.broker.nameserver.values.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
+from rockhopper.broker.nameserver.values.saved_answers import SavedAnswers
 from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
@@ -100,6 +101,7 @@ class NameServiceProcessors:
         *,
         local: EmbeddedBroker | None,
         now_ms: Callable[[], int],
+        accounts: SharedAccounts | None = None,
     ) -> None:
         self._config = config
         self._routes = routes
@@ -109,11 +111,16 @@ class NameServiceProcessors:
         self._as_reached = Neighbours(config).as_reached
         self._registrations = RegistrationReader()
         self._saved = SavedAnswers(values)
+        self._accounts = accounts
         self.sharing = TopicSharing(routes, local)
 
     def table(self) -> Mapping[int, Row]:
         """Request code -> processor."""
+        shared = self._accounts
         return {
+            **(
+                {} if shared is None else {RequestCode.SHARE_ACCOUNTS: serves(shared.share, CHANGE)}
+            ),
             RequestCode.PUT_KV_CONFIG: administers(self.put_value, CHANGE),
             RequestCode.GET_KV_CONFIG: serves(self.get_value, SEE),
             RequestCode.DELETE_KV_CONFIG: administers(self.delete_value, CHANGE),

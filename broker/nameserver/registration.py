@@ -25,7 +25,7 @@ from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
-from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
@@ -35,6 +35,8 @@ log = structlog.get_logger("broker.registration")
 
 INSTANCE_FIELD = "rockhopperInstance"
 RETRY_S = 1.0
+# One that a broker embeds has that broker's users, and RocketMQ's has none.
+_TAKEN_OR_UNKNOWN = frozenset({ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 UNREGISTER_TIMEOUT_S = 1.0
 
 
@@ -50,10 +52,13 @@ class Registration:
         instance: str,
         ha_port: int,
         standing: Callable[[], BrokerStanding] = lambda: ALONE,
+        accounts: Callable[[], bytes] | None = None,
     ) -> None:
+        """*accounts* are what name services are to know of users (shared_accounts.py)."""
         self.standing = standing
         """What this broker is in its replica set just now; ``announce_soon`` when it changes."""
         self._config = config
+        self.accounts = accounts
         self.credentials = config.auth.inner
         """As whom this broker asks name services."""
         self._topics = topics
@@ -157,6 +162,11 @@ class Registration:
         )
 
     @property
+    def broker_name(self) -> str:
+        """Under which it registers."""
+        return self._config.broker_name
+
+    @property
     def outgoing(self) -> Outgoing:
         """How name services are connected to."""
         return self._outgoing
@@ -183,7 +193,7 @@ class _Keeper:
         self._ha_port = ha_port
         self._link = NameServiceLink(
             address,
-            self.wake,
+            self._lost,
             owner.take,
             outgoing=owner.outgoing,
             credentials=owner.credentials,
@@ -193,9 +203,14 @@ class _Keeper:
         self._task: asyncio.Task[None] | None = None
         self._registered_as: str | None = None
         self._failure: str | None = None
+        self._shared_accounts = b""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def _lost(self) -> None:
+        self._shared_accounts = b""
+        self.wake()
 
     def wake(self) -> None:
         self._settled.clear()
@@ -272,6 +287,7 @@ class _Keeper:
                     self._owner.request_fields(address, self._ha_port, body, standing),
                     body,
                 )
+                await self._share_accounts()
         except (OSError, RefusedError, TimeoutError) as error:
             self._note_failure(str(error) or "no answer in time")
             return
@@ -279,6 +295,30 @@ class _Keeper:
             log.info("registered", nameserver=self._link.address, as_address=address)
         self._registered_as = address
         self._failure = None
+
+    async def _share_accounts(self) -> None:
+        if self._owner.accounts is None:
+            return
+        accounts = self._owner.accounts()
+        if accounts == self._shared_accounts:
+            return
+        if not self._link.keeps_secrets:
+            self._shared_accounts = accounts
+            log.warning(
+                "a name service on another host is not told the users without TLS: set "
+                "tlsEnable=true, or give it users of its own",
+                nameserver=self._link.address,
+            )
+            return
+        fields = {"brokerName": self._owner.broker_name}
+        answer = await self._link.ask(RequestCode.SHARE_ACCOUNTS, fields, accounts)
+        if answer.code not in _TAKEN_OR_UNKNOWN:
+            log.warning(
+                "a name service does not take the users",
+                nameserver=self._link.address,
+                reason=answer.remark,
+            )
+        self._shared_accounts = accounts
 
     def _note_failure(self, reason: str) -> None:
         if self._failure is None:

@@ -9,9 +9,10 @@ import structlog
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.nameserver.shared_accounts import SharedAccounts
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.server import Connection, Server
@@ -32,6 +33,7 @@ class NameService:
         connections_max: int,
         now_ms: Callable[[], int],
         local: EmbeddedBroker | None = None,
+        accounts: SharedAccounts | None = None,
     ) -> None:
         self._config = config
         self._now_ms = now_ms
@@ -43,7 +45,7 @@ class NameService:
         )
         self.values = KeyValueTable(StoreLayout.of(config.store).config / "kvConfig.json")
         processors = NameServiceProcessors(
-            config, self.routes, self.values, local=local, now_ms=now_ms
+            config, self.routes, self.values, local=local, now_ms=now_ms, accounts=accounts
         )
         self.dispatcher = Dispatcher(processors.table(), access)
         self.server = Server(

@@ -88,7 +88,12 @@ _KNOWN_KEYS = (
 HIDDEN = "(set)"
 """Shown in place of what must not be seen."""
 # What this machine's clients read, see client/network/tls.py.
-_CLIENTS_OWN = frozenset({"TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"})
+_CLIENTS_OWN = frozenset(
+    {
+        *("TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"),
+        *("ACCESSKEY", "SECRETKEY", "CREDENTIALSFILE"),
+    }
+)
 
 
 class LoadedConfig(NamedTuple):

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -45,9 +45,10 @@ class BrokerProcess:
         command: Sequence[str],
         *,
         with_http: bool,
+        environment: Mapping[str, str] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*command* runs the broker, as ``command_of`` makes it."""
+        """*command* runs the broker, as ``command_of`` makes it; *environment* is for it alone."""
         self.name = name
         self.facts: dict[str, str] = {}
         """What it says of its addresses; empty while it does not serve."""
@@ -56,6 +57,7 @@ class BrokerProcess:
         """What the next start runs."""
         # It outlives the process, so that the port stays the same.
         self._http = socket.create_server((_LOOPBACK, 0)) if with_http else None
+        self._environment = dict(environment or {})
         self._now_s = now_s
         self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -131,7 +133,9 @@ class BrokerProcess:
                 stdout=subprocess.DEVNULL,
                 pass_fds=() if self._http is None else (descriptor,),
                 # Modules are found where this process finds them, not where it was started.
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+                | self._environment,
             )
         except OSError:
             ours.close()

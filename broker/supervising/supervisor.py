@@ -11,6 +11,7 @@ into the 20.
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Sequence
 
 from rockhopper.broker.members.guarding import guard_of
@@ -19,7 +20,9 @@ from rockhopper.broker.remoting.http import HttpServer
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.settings.auth_config import SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
+from rockhopper.broker.settings.config_file import ENVIRONMENT_PREFIX
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.lock_file import StoreLock
@@ -69,11 +72,6 @@ class Supervisor:
     def prepare(self) -> None:
         """Take the ports and the store's directory, and see that it fits. Raises StartError."""
         config = self.config
-        if config.auth.authentication_enabled:
-            raise StartError(
-                "authenticationEnabled is not served with several brokers side by side, for each "
-                "would have users of its own: set brokers=1"
-            )
         with store_errors_explained(config.store.root):
             check_many(config.store, config.broker_name, self._count)
             layout = StoreLayout.of(config.store)
@@ -159,8 +157,24 @@ class Supervisor:
         ]
         if config.grpc_port > 0:
             arguments.append(f"--set=grpcPort={config.grpc_port + PORTS_APART * number}")
-        with_http = config.http_port >= 0
-        return BrokerProcess(name, command_of(arguments), with_http=with_http)
+        return BrokerProcess(
+            name,
+            command_of(arguments),
+            with_http=config.http_port >= 0,
+            environment=self._inner_user(),
+        )
+
+    def _inner_user(self) -> dict[str, str]:
+        """As whom the brokers register with the name service here, where settings name nobody.
+
+        Command lines are everybody's to read; the environment is not.
+        """
+        auth = self.config.auth
+        if not auth.authentication_enabled or auth.inner is not None or self._name_server is None:
+            return {}
+        inner = self._name_server.inner_user()
+        document = {"accessKey": inner.access_key, "secretKey": inner.secret}
+        return {f"{ENVIRONMENT_PREFIX}{SECRET_KEYS[1].upper()}": json.dumps(document)}
 
     def _name_service_address(self) -> str:
         return self._name_server.address if self._name_server is not None else ""

@@ -70,10 +70,7 @@ class UserTable(_AccountTable):
 
     def from_json(self, document: JsonObject) -> None:
         """Take the users of a file. Raises ValueError."""
-        found = document.get("users")
-        if not isinstance(found, dict):
-            raise ValueError("it holds no users")
-        users = {name: _user(name, value) for name, value in found.items()}
+        users = _users_of(document)
         self.users.clear()
         self.users.update(users)
 
@@ -114,10 +111,7 @@ class AclTable(_AccountTable):
 
     def from_json(self, document: JsonObject) -> None:
         """Take the rules of a file. Raises ValueError."""
-        found = document.get("acls")
-        if not isinstance(found, dict):
-            raise ValueError("it holds no acls")
-        rules = {name: _rules(value) for name, value in found.items()}
+        rules = _acls_of(document)
         self.rules.clear()
         self.rules.update(rules)
 
@@ -137,6 +131,32 @@ class AclTable(_AccountTable):
     def take_entry(self, name: str, value: Any) -> None:
         """As JsonTable."""
         self.put(name, () if value is None else _rules(value))
+
+
+def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:
+    """Both tables as one document."""
+    return users.to_json() | acls.to_json()
+
+
+def read_accounts(document: Any) -> tuple[dict[str, User], dict[str, tuple[Rule, ...]]]:
+    """The users and rules of such a document. Raises ValueError, which tells no secret."""
+    if not isinstance(document, dict):
+        raise ValueError("no JSON object")
+    return _users_of(document), _acls_of(document)
+
+
+def _users_of(document: JsonObject) -> dict[str, User]:
+    found = document.get("users")
+    if not isinstance(found, dict):
+        raise ValueError("it holds no users")
+    return {name: _user(name, value) for name, value in found.items()}
+
+
+def _acls_of(document: JsonObject) -> dict[str, tuple[Rule, ...]]:
+    found = document.get("acls")
+    if not isinstance(found, dict):
+        raise ValueError("it holds no acls")
+    return {name: _rules(value) for name, value in found.items()}
 
 
 def user_to_json(user: User) -> JsonObject:

@@ -1,13 +1,14 @@
 """``--brokers 2``: clients spread over both, and whatever ends, nothing acknowledged is lost."""
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from rockhopper import Consumer, Message, Producer
+from rockhopper import Admin, ClientError, Consumer, Credentials, Message, Producer
 from tests.integration.test_daemon import FREE, complaint
 from tests.support.daemon import Daemon
 from tests.support.turns import until
@@ -106,3 +107,61 @@ async def test_more_than_before_serve_what_is_there(tmp_path: Path) -> None:
         assert len(daemon.brokers) == 3
         async with asyncio.timeout(60):
             assert await consume(daemon.nameserver, COUNT) == list(range(COUNT))
+
+
+ROOT_SECRET, SECRET = "the secret of root", "the secret of billing"
+
+
+def users_of_two() -> tuple[str, ...]:
+    first = json.dumps({"username": "root", "password": ROOT_SECRET})
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": first,
+        "grpcPort": "0",
+    }
+    options = [f"--set={key}={value}" for key, value in settings.items()]
+    return ("--brokers", "2", *options)
+
+
+async def test_users_are_known_to_both_and_to_their_name_service(tmp_path: Path) -> None:
+    root, billing = Credentials("root", ROOT_SECRET), Credentials("billing", SECRET)
+
+    async def send(credentials: Credentials, names: str) -> set[str]:
+        async with Producer(names, credentials=credentials, retries=0) as producer:
+            sent = [await producer.send("orders", b"%d" % number) for number in range(8)]
+        return {receipt.queue.broker_name for receipt in sent}
+
+    async with Daemon(tmp_path, *users_of_two()) as daemon:
+        names = daemon.nameserver
+        async with Admin(names, credentials=root) as admin:
+            await admin.create_topic("orders", queues=2)
+            await admin.accounts.add_user("billing", SECRET)
+            with pytest.raises(ClientError, match=r"may not|NO_PERMISSION"):
+                await send(billing, names)
+            await admin.accounts.add_rule("billing", "Topic:orders", ["Pub"], is_allowed=True)
+
+            async def sends() -> bool:
+                # The name service hears of it a moment after the brokers do.
+                try:
+                    return await send(billing, names) == {"broker-a-0", "broker-a-1"}
+                except ClientError:
+                    return False
+
+            while not await sends():
+                pass
+        for stranger in (Credentials("billing", ROOT_SECRET), Credentials("nobody", SECRET)):
+            with pytest.raises(ClientError, match="sign"):
+                await send(stranger, names)
+        os.kill(pids_below(daemon.pid)[0], signal.SIGKILL)
+        await until(lambda: any(line["event"] == "broker serves again" for line in daemon.lines))
+        assert await send(billing, names) == {"broker-a-0", "broker-a-1"}
+        await daemon.kill()
+    async with Daemon(tmp_path, *users_of_two()) as daemon:
+        await until(lambda: len(daemon.brokers) == 2)
+        assert await send(billing, daemon.nameserver) == {"broker-a-0", "broker-a-1"}
+        said = json.dumps(daemon.lines)
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids_below(daemon.pid)]
+        assert SECRET not in said
+        assert b"accessKey" not in b"".join(commands)
+        assert await daemon.stop() == 0

@@ -6,9 +6,9 @@ from pathlib import Path
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.nameserver.broker_standing import ALONE
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig

@@ -11,7 +11,7 @@ from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.later.timers.times import out_ms
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.slices import at_once
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.reading import Wanted

@@ -56,7 +56,9 @@ class Follower:
         self.master_address = master_address
         self._interval_s = following.tables_interval_ms / 1000
         self._outgoing = Outgoing(parts.config.tls)
-        self._master = Master(master_address, following.ha_master_address, self._outgoing)
+        self._master = Master(
+            master_address, following.ha_master_address, self._outgoing, parts.config.auth.inner
+        )
         self._config = parts.config
         self._layout = StoreLayout.of(parts.config.store)
         self._modes = MessageRequestModeTable(

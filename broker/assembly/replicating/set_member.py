@@ -37,7 +37,7 @@ from rockhopper.broker.ha.operating import forget
 from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica, now_ms
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType

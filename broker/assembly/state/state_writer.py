@@ -39,7 +39,7 @@ from rockhopper.broker.later.delay_journal import Pass
 from rockhopper.broker.later.timers.due import DueMessage
 from rockhopper.broker.later.timers.entries import SLOT_MS
 from rockhopper.broker.members.queue_locks import QueueKey
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.sinks.journal import Intent
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
 from rockhopper.broker.tables.json_table import JsonTable

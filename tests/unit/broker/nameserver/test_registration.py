@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.nameserver import link
 from rockhopper.broker.nameserver import registration as module
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.registration import Registration
@@ -19,7 +20,7 @@ from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer
 from tests.support.peers import Clock
 
-REGISTER, UNREGISTER, SHARE = 103, 104, 70010
+REGISTER, UNREGISTER, SHARE, SHARE_ACCOUNTS = 103, 104, 70010, 70017
 
 
 class Registered:
@@ -32,6 +33,7 @@ class Registered:
         self.config = build_config(given)
         self.topics = TopicTable(root / "topics.json", self.config, now_ms=Clock())
         self.topics.put(TopicConfig("orders", perm=6))
+        self.accounts: bytes | None = None
         advertiser = Advertiser([], broker_ip1="10.1.1.1", port=10_911, route_table="")
         self.registration = Registration(
             self.config,
@@ -40,6 +42,7 @@ class Registered:
             instance="i1",
             ha_port=10_912,
             standing=lambda: self.standing,
+            accounts=lambda: self.accounts or b"{}",
         )
 
 
@@ -48,6 +51,7 @@ async def server() -> AsyncIterator[FakeServer]:
     async with FakeServer() as made:
         made.on(REGISTER, lambda request: Command(0))
         made.on(UNREGISTER, lambda request: Command(0))
+        made.on(SHARE_ACCOUNTS, lambda request: Command(0))
         yield made
 
 
@@ -89,6 +93,37 @@ async def test_a_change_is_registered_at_once(server: FakeServer, registered: Re
     registered.topics.put(TopicConfig("new"))
     await registered.registration.announced()
     assert "new" in topics_of(server.requests_of(REGISTER)[-1])
+
+
+async def test_users_are_told_when_they_change_and_to_who_was_away(
+    server: FakeServer, registered: Registered
+) -> None:
+    for accounts in (b"one", b"one", b"two"):
+        registered.accounts = accounts
+        registered.registration.announce_soon()
+        await registered.registration.announced()
+    told = [request.body for request in server.requests_of(SHARE_ACCOUNTS)]
+    assert told == [b"{}", b"one", b"two"]
+    assert (server.requests_of(SHARE_ACCOUNTS)[0].ext or {})["brokerName"] == "me"
+    server.drop_connections()
+    await server.wait_for(SHARE_ACCOUNTS, count=4)
+    assert server.requests_of(SHARE_ACCOUNTS)[-1].body == b"two"
+
+
+async def test_a_name_service_on_another_host_is_told_no_secret_without_tls(
+    server: FakeServer, registered: Registered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "is_loopback", lambda _host: False)
+    registered.accounts = b"changed"
+    with capture_logs() as lines:
+        for _ in range(2):
+            registered.registration.announce_soon()
+            await registered.registration.announced()
+    assert [line["event"] for line in lines if "without TLS" in line["event"]] == [
+        "a name service on another host is not told the users without TLS: set tlsEnable=true, "
+        "or give it users of its own"
+    ]
+    assert [request.body for request in server.requests_of(SHARE_ACCOUNTS)] == [b"{}"]
 
 
 async def test_a_replica_registers_as_what_it_is_in_the_epoch_that_it_knows(

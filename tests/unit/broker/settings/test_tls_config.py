@@ -38,7 +38,13 @@ def test_rocketmqs_spelling_is_understood_and_ours_counts_before(tmp_path: Path)
     )
     loaded = load_config(
         None,
-        {"ROCKHOPPER_TLS_SERVER_MODE": "permissive", "ROCKHOPPER_TLS_CA": "/a/client's"},
+        {
+            "ROCKHOPPER_TLS_SERVER_MODE": "permissive",
+            "ROCKHOPPER_TLS_CA": "/a/client's",
+            "ROCKHOPPER_ACCESS_KEY": "a client's",
+            "ROCKHOPPER_SECRET_KEY": "a client's",
+            "ROCKHOPPER_CREDENTIALS_FILE": "/a/client's",
+        },
         {"tls.config.file": str(file), "tls.server.keyPath": "/other.pem"},
     )
     tls = loaded.config.tls

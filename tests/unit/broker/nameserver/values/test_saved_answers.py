@@ -5,8 +5,8 @@ import errno
 
 import pytest
 
-from rockhopper.broker.nameserver import saved_answers
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.values import saved_answers
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header

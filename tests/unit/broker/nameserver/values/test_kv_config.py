@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 
 FILE = {"configTable": {"ORDER_TOPIC_CONFIG": {"orders": "broker-a:4"}, "N": {"k": "1"}}}
 

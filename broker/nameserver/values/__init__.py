@@ -1,0 +1,1 @@
+"""What operators keep at a name service, and answers that are kept by it."""
