@@ -123,7 +123,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             logical(following.query_consumer_offset, static.query_offset), *needs.LOOKED_AT
         ),
         Code.UPDATE_CONSUMER_OFFSET: serves(
-            logical(following.update_consumer_offset, static.commit_offset), *CONSUME
+            logical(following.update_consumer_offset, static.commit_offset), *needs.COMMITTED
         ),
         Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
             logical(following.search_by_time, static.search), on_topic(Action.GET)
@@ -142,7 +142,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         # Being there
         Code.HEART_BEAT: serves(clients.heartbeat, *needs.BEATING),
         Code.UNREGISTER_CLIENT: serves(clients.unregister, needs.LEAVING),
-        Code.GET_CONSUMER_LIST_BY_GROUP: serves(clients.consumer_list, on_group(Action.SUB)),
+        Code.GET_CONSUMER_LIST_BY_GROUP: serves(
+            clients.consumer_list, on_group(Action.SUB, Action.GET)
+        ),
         Code.CHECK_CLIENT_CONFIG: serves(clients.check_config, *needs.CHECKED),
         # Looking messages up
         Code.QUERY_MESSAGE: serves(queries.by_key, on_topic(Action.SUB, Action.GET)),
@@ -253,7 +255,7 @@ def _pop(pop: PopProcessors) -> dict[int, Row]:
         Code.PEEK_MESSAGE: serves(pop.peek, *CONSUME),
         Code.CHANGE_MESSAGE_INVISIBLETIME: serves(pop.change_invisible, *CONSUME),
         Code.NOTIFICATION: serves(pop.notification, *CONSUME),
-        Code.POLLING_INFO: serves(pop.polling_info, *CONSUME),
+        Code.POLLING_INFO: serves(pop.polling_info, *needs.AWAITED),
     }
     return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
@@ -262,9 +264,11 @@ def _of_store(store: StoreAdminProcessors) -> dict[int, Row]:
     return {
         Code.GET_TIMER_CHECK_POINT: administers(store.timer_check_point, SEE),
         Code.GET_TIMER_METRICS: administers(store.timer_metrics, SEE),
-        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, on_topic(Action.GET)),
+        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, *needs.QUEUE_SEEN),
         Code.DELETE_EXPIRED_COMMITLOG: administers(store.delete_expired, CHANGE),
-        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(store.rocksdb_progress, SEE),
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
+            store.rocksdb_progress, on_topic(Action.GET)
+        ),
         Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(store.export_config, SEE),
         Code.GET_BROKER_HA_STATUS: administers(store.ha_status, SEE),
         Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: administers(store.update_cold_control, CHANGE),
