@@ -4,7 +4,7 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.access.access import Action
+from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.assignment import AssignmentProcessors
@@ -32,7 +32,7 @@ from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
 from rockhopper.broker.remoting.dispatcher import Row, administers, serves
-from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
+from rockhopper.broker.remoting.needs import Need, on_cluster, on_group, on_topic
 from rockhopper.protocol.codes import RequestCode as Code
 
 SEE = on_cluster(Action.GET)
@@ -112,7 +112,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.SEND_BATCH_MESSAGE: serves(send, needs.SENT),
         Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
         Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *needs.SENT_BACK),
-        Code.END_TRANSACTION: serves(transactions.end, on_topic(Action.PUB)),
+        Code.END_TRANSACTION: serves(
+            transactions.end, Need((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
+        ),
         Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
         Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),
         Code.SEND_REPLY_MESSAGE_V2: serves(replies.process, needs.SENT),
