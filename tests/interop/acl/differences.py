@@ -106,6 +106,7 @@ OF_NAME_SERVICE = (
         },
     ),
 )
+OF_GRPC: tuple[Difference, ...] = ()
 
 
 def unexplained(

@@ -32,19 +32,20 @@ GRANTS: dict[str, tuple[Entry, ...]] = {
 NOBODY, SUPER = "nobody", "super"
 
 
-def _name(grant: str) -> str:
+def user_name(grant: str) -> str:
+    """Who has it."""
     return grant.replace(" ", "-")
 
 
 async def make_users(broker: Caller) -> None:
     """Make one for each grant."""
     for grant, entries in GRANTS.items():
-        await broker.add_user(_name(grant), entries)
+        await broker.add_user(user_name(grant), entries)
 
 
 async def sufficient(address: str, acts: Mapping[str, Act]) -> dict[str, str]:
     """The least grants with which each request is allowed, beside the Super user's."""
-    users = {grant: Credentials(_name(grant), SECRET) for grant in GRANTS}
+    users = {grant: Credentials(user_name(grant), SECRET) for grant in GRANTS}
     found: dict[str, set[str]] = {name: set() for name in acts}
     async with calling(address) as caller:
         for grant, user in {NOBODY: None, **users, SUPER: ROOT}.items():
@@ -52,10 +53,10 @@ async def sufficient(address: str, acts: Mapping[str, Act]) -> dict[str, str]:
             for name, verdict in verdicts.items():
                 if verdict == ALLOWED:
                     found[name].add(grant)
-    return {name: _least(grants) for name, grants in found.items()}
+    return {name: least(grants) for name, grants in found.items()}
 
 
-def _least(grants: set[str]) -> str:
+def least(grants: set[str]) -> str:
     """Without those who have more rights than one of the others needs; a text."""
     for everybody in (NOBODY, "nothing"):
         if everybody in grants:
