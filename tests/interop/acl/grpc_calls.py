@@ -11,6 +11,7 @@ import grpc
 from rockhopper.protocol.grpc_v2 import messages
 from rockhopper.protocol.signing import Credentials
 from tests.interop.acl.requests import DEAD_LETTERS, GROUP, TOPIC
+from tests.support.hang import HANG_S
 
 Request = Mapping[str, Any]
 _DATE = "20260101T000000Z"
@@ -109,7 +110,8 @@ class GrpcCaller:
         """Whether whoever asks got past the permissions, whatever came of the call then."""
         rpc, request = CALLS[name]
         try:
-            code = await asyncio.wait_for(self._code(rpc, request, user), 20)
+            async with asyncio.timeout(HANG_S):
+                code = await self._code(rpc, request, user)
         except grpc.aio.AioRpcError as error:
             return error.code() not in (
                 grpc.StatusCode.UNAUTHENTICATED,
