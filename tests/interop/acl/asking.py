@@ -103,8 +103,12 @@ class Caller:
         if "userStatus" in info:  # which Apache's broker reads in updates alone
             await self._done(RequestCode.AUTH_UPDATE_USER, {"username": name}, user)
         for entry in entries:
-            rules = {"subject": f"User:{name}", "policies": [entry.document()]}
-            await self._done(RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, rules)
+            await self.add_rules(name, entry)
+
+    async def add_rules(self, name: str, *entries: Entry) -> None:
+        """Give a user rules by one request, which may contend at one resource."""
+        rules = {"subject": f"User:{name}", "policies": [each.document() for each in entries]}
+        await self._done(RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, rules)
 
     async def _done(self, code: RequestCode, ext: dict[str, str], document: object) -> None:
         answer = await self.ask(Act(code, ext, json.dumps(document).encode()))

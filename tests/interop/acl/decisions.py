@@ -99,13 +99,19 @@ async def make_users(broker: Caller) -> None:
     """Make all but the unknown one."""
     for name, entries in USERS.items():
         await broker.add_user(name, entries)
+    allow, deny = Entry("Topic:orders", "Pub"), Entry("Topic:orders", "Pub,Sub", "Deny")
+    for name, entries in {"allow-first": (allow, deny), "deny-first": (deny, allow)}.items():
+        await broker.add_user(name)
+        await broker.add_rules(name, *entries)
     await broker.add_user("disabled", [Entry("*", "All")], userStatus="disable")
     await broker.add_user("super", userType="Super")
 
 
 async def decided(address: str, own_address: str) -> dict[Cell, str]:
     """What a broker decides in each cell."""
-    known = {name: Credentials(name, SECRET) for name in (*USERS, "super")} | {"root": ROOT}
+    known = {
+        name: Credentials(name, SECRET) for name in (*USERS, "allow-first", "deny-first", "super")
+    } | {"root": ROOT}
     found: dict[Cell, str] = {}
     for source in (HERE, THERE, own_address):
         async with calling(address, source) as caller:
