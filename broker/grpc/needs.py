@@ -1,7 +1,7 @@
 """What callers of each RPC must be allowed, as in RocketMQ's DefaultAuthorizationContextBuilder.
 
-Names are taken as they come; whether they can be names at all the activities say. A retry or dead
-letter topic stands for its group, as for remoting.
+Names are taken as they come; whether they can be names at all the activities say. A retry topic
+stands for its group, and one of dead letters for itself, as for remoting.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.grpc.call import Demands
 from rockhopper.broker.grpc.resources import full_name
-from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from rockhopper.protocol.names import RETRY_PREFIX
 
 _PUB, _SUB, _ANY = (Action.PUB,), (Action.SUB,), (Action.PUB, Action.SUB)
 _LOOK = (Action.SUB, Action.GET)
@@ -19,10 +19,9 @@ _Demand = tuple[tuple[Action, ...], Resource]
 
 def _topic(resource: Any, actions: tuple[Action, ...]) -> _Demand:
     name = full_name(resource)
-    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-        if name.startswith(prefix):
-            actions = tuple(Action.SUB if each is Action.PUB else each for each in actions)
-            return actions, Resource(Kind.GROUP, name.removeprefix(prefix))
+    if name.startswith(RETRY_PREFIX):
+        actions = tuple(Action.SUB if each is Action.PUB else each for each in actions)
+        return actions, Resource(Kind.GROUP, name.removeprefix(RETRY_PREFIX))
     return actions, Resource(Kind.TOPIC, name)
 
 

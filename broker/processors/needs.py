@@ -57,6 +57,11 @@ def _in_objects(list_name: str | None, field: str) -> Names:
     return find
 
 
+def _in_list(field: str) -> Names:
+    """The names in a field, with commas between them, if it is there."""
+    return lambda request: filter(None, request.ext.get(field, "").split(","))
+
+
 def _subscribed(beat: HeartbeatData) -> Iterable[str]:
     for consumer in beat.consumer_data_set:
         for subscription in consumer.subscription_data_set:
@@ -124,11 +129,17 @@ MODE_SET = Need(
     _in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
 )
 ACKNOWLEDGED = _both(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
+COMMITTED = _on_both(Action.SUB, Action.UPDATE, group_field="consumerGroup")
+AWAITED = _on_both(Action.GET, group_field="consumerGroup")
+QUEUE_SEEN = _both(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
 LOOKED_AT = _on_both(Action.SUB, Action.GET, group_field="consumerGroup")
 LOOKED_INTO = _on_both(Action.GET, group_field="group")
 MEASURED = _both(Action.GET, _OPTIONAL_TOPIC, in_field("consumerGroup"))
 MOVED = _on_both(Action.UPDATE, group_field="group")
-CORRECTED = _both(Action.GET, in_field("topic"), in_optional_field("compareGroup"))
+CORRECTED = (
+    *_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
+    Need((Action.GET,), Kind.GROUP, _in_list("filterGroups")),
+)
 CLONED = (
     Need((Action.UPDATE,), Kind.TOPIC, _OPTIONAL_TOPIC),
     on_group(Action.GET, field="srcGroup"),

@@ -4,7 +4,7 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.access.access import Action
+from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.assignment import AssignmentProcessors
@@ -32,7 +32,7 @@ from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
 from rockhopper.broker.remoting.dispatcher import Row, administers, serves
-from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
+from rockhopper.broker.remoting.needs import Need, on_cluster, on_group, on_topic
 from rockhopper.protocol.codes import RequestCode as Code
 
 SEE = on_cluster(Action.GET)
@@ -112,7 +112,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.SEND_BATCH_MESSAGE: serves(send, needs.SENT),
         Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
         Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *needs.SENT_BACK),
-        Code.END_TRANSACTION: serves(transactions.end, on_topic(Action.PUB)),
+        Code.END_TRANSACTION: serves(
+            transactions.end, Need((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
+        ),
         Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
         Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),
         Code.SEND_REPLY_MESSAGE_V2: serves(replies.process, needs.SENT),
@@ -123,7 +125,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             logical(following.query_consumer_offset, static.query_offset), *needs.LOOKED_AT
         ),
         Code.UPDATE_CONSUMER_OFFSET: serves(
-            logical(following.update_consumer_offset, static.commit_offset), *CONSUME
+            logical(following.update_consumer_offset, static.commit_offset), *needs.COMMITTED
         ),
         Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
             logical(following.search_by_time, static.search), on_topic(Action.GET)
@@ -142,7 +144,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         # Being there
         Code.HEART_BEAT: serves(clients.heartbeat, *needs.BEATING),
         Code.UNREGISTER_CLIENT: serves(clients.unregister, needs.LEAVING),
-        Code.GET_CONSUMER_LIST_BY_GROUP: serves(clients.consumer_list, on_group(Action.SUB)),
+        Code.GET_CONSUMER_LIST_BY_GROUP: serves(
+            clients.consumer_list, on_group(Action.SUB, Action.GET)
+        ),
         Code.CHECK_CLIENT_CONFIG: serves(clients.check_config, *needs.CHECKED),
         # Looking messages up
         Code.QUERY_MESSAGE: serves(queries.by_key, on_topic(Action.SUB, Action.GET)),
@@ -253,7 +257,7 @@ def _pop(pop: PopProcessors) -> dict[int, Row]:
         Code.PEEK_MESSAGE: serves(pop.peek, *CONSUME),
         Code.CHANGE_MESSAGE_INVISIBLETIME: serves(pop.change_invisible, *CONSUME),
         Code.NOTIFICATION: serves(pop.notification, *CONSUME),
-        Code.POLLING_INFO: serves(pop.polling_info, *CONSUME),
+        Code.POLLING_INFO: serves(pop.polling_info, *needs.AWAITED),
     }
     return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
@@ -262,9 +266,11 @@ def _of_store(store: StoreAdminProcessors) -> dict[int, Row]:
     return {
         Code.GET_TIMER_CHECK_POINT: administers(store.timer_check_point, SEE),
         Code.GET_TIMER_METRICS: administers(store.timer_metrics, SEE),
-        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, on_topic(Action.GET)),
+        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, *needs.QUEUE_SEEN),
         Code.DELETE_EXPIRED_COMMITLOG: administers(store.delete_expired, CHANGE),
-        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(store.rocksdb_progress, SEE),
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
+            store.rocksdb_progress, on_topic(Action.GET)
+        ),
         Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(store.export_config, SEE),
         Code.GET_BROKER_HA_STATUS: administers(store.ha_status, SEE),
         Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: administers(store.update_cold_control, CHANGE),

@@ -1,9 +1,11 @@
 """END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) for what is held."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.remoting.needs import Asked
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
@@ -15,6 +17,7 @@ from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
 from rockhopper.protocol.requests import EndTransactionRequest, ResumeCheckHalfMessageRequest
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.sys_flags import (
@@ -32,6 +35,16 @@ class TransactionProcessors:
 
     _store: MessageStore
     _transactions: Transactions
+
+    def topics_of_end(self, request: Asked) -> Iterable[str]:
+        """The topics that an end is about: the one that it names, and that of its half message.
+
+        Clients before 5.0 name none, and whoever names one may name another's half message.
+        """
+        offset = request.ext.get("commitLogOffset", "")
+        half = self._transactions.ledger.half_at(int(offset)) if offset.isdecimal() else None
+        real = "" if half is None else half.properties.get(PROPERTY_REAL_TOPIC, "")
+        return {request.ext.get("topic", ""), real} - {""} or {""}
 
     def end(self, request: Request) -> Response | None:
         """37: commit or roll back. Who does not know yet is not answered, as in RocketMQ."""

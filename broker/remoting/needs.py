@@ -2,8 +2,9 @@
 
 A row of a processor table names them, as RocketMQ's annotations do (RocketMQAction, and
 DefaultAuthorizationContextBuilder): one topic in a field of the header, say, or all topics of a
-heartbeat's body. All needs of a row must be met; of a need's actions any one is enough. A retry or
-dead letter topic stands for its group, and whoever publishes there does what a consumer does.
+heartbeat's body. All needs of a row must be met; of a need's actions any one is enough. A retry
+topic stands for its group, and whoever publishes there does what a consumer does. A topic of dead
+letters stands for itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,7 @@ from typing import NamedTuple, Protocol
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
-from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from rockhopper.protocol.names import RETRY_PREFIX
 
 
 class Asked(Protocol):
@@ -103,9 +104,8 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
 
 def _demands(need: Need, request: Asked) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in need.names(request):
-        if need.kind is Kind.TOPIC and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            prefix = RETRY_PREFIX if name.startswith(RETRY_PREFIX) else DLQ_PREFIX
-            group = Resource(Kind.GROUP, name.removeprefix(prefix))
+        if need.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
+            group = Resource(Kind.GROUP, name.removeprefix(RETRY_PREFIX))
             yield tuple(map(_on_group_of_retries, need.actions)), group
         else:
             yield need.actions, Resource(need.kind, name)

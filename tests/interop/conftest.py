@@ -59,7 +59,8 @@ class Launcher:
 
 
 @contextlib.contextmanager
-def _launcher(directory: Path) -> Iterator[Launcher]:
+def launching(directory: Path) -> Iterator[Launcher]:
+    """A launcher whose servers end with the block."""
     launcher = Launcher(directory)
     try:
         yield launcher
@@ -103,7 +104,7 @@ def java(jdk: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaCl
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launcher]:
     """Start servers for one test."""
-    with _launcher(tmp_path) as launcher:
+    with launching(tmp_path) as launcher:
         yield launcher
 
 
@@ -114,7 +115,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     INTEROP_AGAINST=apache puts Apache's broker in its place, which shows whether a test asks for
     what the reference does.
     """
-    with _launcher(tmp_path_factory.mktemp("broker")) as launcher:
+    with launching(tmp_path_factory.mktemp("broker")) as launcher:
         if os.environ.get("INTEROP_AGAINST") == "apache":
             yield launcher.apache(apache.SMALL_FILES)
         else:
@@ -124,7 +125,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def apache_server(jdk: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
     """Apache's name service and broker, one for all tests of a module."""
-    with _launcher(tmp_path_factory.mktemp("apache")) as launcher:
+    with launching(tmp_path_factory.mktemp("apache")) as launcher:
         yield launcher.apache(apache.SMALL_FILES)
 
 

@@ -9,7 +9,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from tests.interop.apache import QUICK_JVM, jvm_command
+from tests.interop import maven
+from tests.interop.apache import PROJECT
+from tests.interop.maven import QUICK_JVM
 from tests.interop.processes import LineProcess, ProcessError
 
 ANSWER_TIMEOUT_S = 150.0
@@ -22,10 +24,20 @@ class JavaClientError(Exception):
 class JavaClient:
     """Runs operations of interop.JavaClient, side by side if need be."""
 
-    def __init__(self, directory: Path, heap_mb: int = 256, options: Sequence[str] = ()) -> None:
-        """*options* are the JVM's."""
+    def __init__(
+        self,
+        directory: Path,
+        heap_mb: int = 256,
+        options: Sequence[str] = (),
+        *,
+        project: Path = PROJECT,
+        main: str = "JavaClient",
+    ) -> None:
+        """*options* are the JVM's; *main*, of a Maven *project*, talks as JavaClient does."""
         directory.mkdir(parents=True, exist_ok=True)
-        command = jvm_command("JavaClient", directory / "home", heap_mb, (*QUICK_JVM, *options))
+        options = (*QUICK_JVM, *options)
+        home = directory / "home"
+        command = maven.command(project, main, home, heap_mb=heap_mb, options=options)
         self.process = LineProcess(command, directory / "client.log")
         self._ids = itertools.count(1)
         self._waiting: dict[int, Future[Any]] = {}

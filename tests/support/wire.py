@@ -12,15 +12,19 @@ from tests.support.hang import HANG_S
 class WireClient:
     """One connection: ask and wait for the answer, or wait for what the broker sends by itself."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, source: str = "") -> None:
+        """From *source*, an address of this host, if it matters."""
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
+        self._source = (source, 0) if source else None
         self._opaque = 0
         self._answers: dict[int, asyncio.Future[Command]] = {}
         self.pushed: asyncio.Queue[Command] = asyncio.Queue()
 
     async def __aenter__(self) -> "WireClient":
-        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        self._reader, self._writer = await asyncio.open_connection(
+            self._host, self._port, local_addr=self._source
+        )
         self.task = asyncio.create_task(self._read())
         return self
 

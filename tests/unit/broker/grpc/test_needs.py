@@ -57,7 +57,12 @@ def two_topics() -> Any:
             {(SUB, TOPIC), (SUB, GROUP)},
         ),
         (needs.of_queue, receiving("t"), {(SUB, TOPIC), (SUB, GROUP)}),
-        (needs.of_queue, receiving("%DLQ%g2"), {(SUB, Resource(Kind.GROUP, "g2")), (SUB, GROUP)}),
+        (needs.of_queue, receiving("%RETRY%g2"), {(SUB, Resource(Kind.GROUP, "g2")), (SUB, GROUP)}),
+        (
+            needs.of_queue,
+            receiving("%DLQ%g2"),
+            {(SUB, Resource(Kind.TOPIC, "%DLQ%g2")), (SUB, GROUP)},
+        ),
         (needs.of_being_there, request("Heartbeat", group="g"), {(SUB, GROUP)}),
         (needs.of_being_there, request("Heartbeat"), set()),
         (needs.of_telling, settings_of_producer("t"), {(PUB, TOPIC)}),

@@ -111,7 +111,30 @@ async def test_every_row_names_an_action_and_what_it_is_about(
         (Code.SEND_BATCH_MESSAGE, [("Pub", "Topic:orders")]),
         (Code.PULL_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
         (Code.POP_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
-        (Code.UPDATE_CONSUMER_OFFSET, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (
+            Code.UPDATE_CONSUMER_OFFSET,
+            [("Sub or Update", "Topic:orders"), ("Sub or Update", "Group:billing")],
+        ),
+        (Code.GET_CONSUMER_LIST_BY_GROUP, [("Sub or Get", "Group:billing")]),
+        (Code.POLLING_INFO, [("Get", "Topic:orders"), ("Get", "Group:billing")]),
+        (
+            Code.QUERY_CONSUME_QUEUE,
+            [("Administer", "Cluster:*"), ("Get", "Topic:orders"), ("Get", "Group:billing")],
+        ),
+        (
+            Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+            [("Administer", "Cluster:*"), ("Get", "Topic:orders")],
+        ),
+        (
+            Code.QUERY_CORRECTION_OFFSET,
+            [
+                ("Administer", "Cluster:*"),
+                ("Get", "Topic:orders"),
+                ("Get", "Group:billing"),
+                ("Get", "Group:audit"),
+                ("Get", "Group:refunds"),
+            ],
+        ),
         (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing"), ("Sub", "Topic:orders")]),
         (Code.END_TRANSACTION, [("Pub", "Topic:orders")]),
         (Code.GET_MAX_OFFSET, [("Get", "Topic:orders")]),
@@ -130,16 +153,23 @@ async def test_what_is_asked_for_a_request(
     rules = AllowingRules()
     broker = ServedBroker(tmp_path, Clock(), {}, rules)
     ext = dict.fromkeys(("topic", "b", "originTopic"), "orders")
-    ext |= dict.fromkeys(("consumerGroup", "group", "groupName"), "billing")
+    ext |= dict.fromkeys(("consumerGroup", "group", "groupName", "compareGroup"), "billing")
+    ext["filterGroups"] = "audit,refunds"
     await broker.ask(code, ext)
     assert [
-        (action.value, f"{resource.kind.value}:{resource.name}")
-        for _, action, resource in rules.asked
+        (" or ".join(action.value for action in actions), f"{resource.kind.value}:{resource.name}")
+        for actions, resource in rules.questions
     ] == asked
     await broker.close()
 
 
 class AllowingRules(Rules):
-    def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        super().may(principal, action, resource)
+    def __init__(self) -> None:
+        super().__init__()
+        self.questions: list[tuple[tuple[Action, ...], Resource]] = []
+
+    def may_any(
+        self, principal: Principal, actions: tuple[Action, ...], resource: Resource
+    ) -> bool:
+        self.questions.append((actions, resource))
         return True

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.access.access import Action
+from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.remoting.dispatcher import Request
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreBusyError,
@@ -12,6 +15,8 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from tests.support.peers import Peer
 from tests.support.transaction_rig import TransactionRig
 from tests.support.transactions import COMMIT, ROLLBACK, end_fields
 
@@ -40,6 +45,24 @@ def test_an_end_that_is_none_is_refused(rig: TransactionRig, how: int) -> None:
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert f"it is {how}, not 8 (commit), 12 (roll back)" in str(answer.remark)
     assert rig.open_count == 1
+
+
+def test_an_end_needs_the_right_to_the_topic_of_its_half_message_whatever_it_names(
+    rig: TransactionRig,
+) -> None:
+    half = rig.send(topic="orders")
+    [need] = build_table(rig.broker)[RequestCode.END_TRANSACTION].needs
+
+    def topics(fields: dict[str, str]) -> set[str]:
+        command = Command(RequestCode.END_TRANSACTION, ext=fields)
+        return set(need.names(Request(Peer().connection, command)))
+
+    assert need.actions == (Action.PUB,)
+    assert topics(end_fields(half, COMMIT)) == {"orders"}  # as clients before 5.0 send it
+    assert topics(end_fields(half, COMMIT, topic="orders")) == {"orders"}
+    assert topics(end_fields(half, COMMIT, topic="mine")) == {"mine", "orders"}
+    assert topics(end_fields(half, COMMIT, commitLogOffset=1 << 50)) == {""}
+    assert topics(end_fields(half, COMMIT, commitLogOffset="nonsense")) == {""}
 
 
 @pytest.mark.parametrize("id_", ["7F00000100002A9F00000000000FFFFF", "nonsense", ""])

@@ -54,12 +54,19 @@ def test_a_name_that_may_be_missing_is_asked_for_where_it_is_there() -> None:
         check_access(Rules(), request(consumerGroup="billing"), [need])
 
 
-@pytest.mark.parametrize("topic", ["%RETRY%billing", "%DLQ%billing"])
 @pytest.mark.parametrize("action", [Action.PUB, Action.SUB])
-def test_a_retry_topic_stands_for_its_group(topic: str, action: Action) -> None:
+def test_a_retry_topic_stands_for_its_group(action: Action) -> None:
     rules = Rules((Action.SUB, BILLING))
-    check_access(rules, request(topic=topic), [on_topic(action)])
+    check_access(rules, request(topic="%RETRY%billing"), [on_topic(action)])
     assert [resource for _, _, resource in rules.asked] == [BILLING]
+
+
+@pytest.mark.parametrize("action", [Action.PUB, Action.SUB])
+def test_who_may_consume_in_a_group_may_not_touch_its_dead_letters(action: Action) -> None:
+    asked = request(topic="%DLQ%billing")
+    with pytest.raises(NoPermission, match=f"may not {action.value} Topic:%DLQ%billing"):
+        check_access(Rules((Action.SUB, BILLING)), asked, [on_topic(action)])
+    check_access(Rules((action, Resource(Kind.TOPIC, "%DLQ%billing"))), asked, [on_topic(action)])
 
 
 def test_a_refusal_of_administration_names_the_setting() -> None:

@@ -6,6 +6,7 @@ import java.io.Reader;
 import java.nio.file.Path;
 import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.ControllerConfig;
@@ -116,10 +117,14 @@ public final class ApacheServer {
         NettyServerConfig netty = new NettyServerConfig();
         NettyClientConfig client = new NettyClientConfig();
         MessageStoreConfig store = new MessageStoreConfig();
-        for (Object config : new Object[] {brokerConfig, netty, client, store}) {
+        AuthConfig auth = new AuthConfig();
+        for (Object config : new Object[] {brokerConfig, netty, client, store, auth}) {
             MixAll.properties2Object(settings, config);
         }
-        broker = new BrokerController(brokerConfig, netty, client, store);
+        auth.setConfigName(brokerConfig.getBrokerName());
+        auth.setClusterName(brokerConfig.getBrokerClusterName());
+        auth.setAuthConfigPath(Path.of(store.getStorePathRootDir(), "config").toString());
+        broker = new BrokerController(brokerConfig, netty, client, store, auth);
         broker.getConfiguration().registerConfig(settings);
         require(broker.initialize(), "the broker did not initialise (does the store fit?)");
         broker.start();
