@@ -27,6 +27,7 @@ from rockhopper.protocol.sys_flags import (
 )
 
 ENDS = (SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_ROLLBACK)
+_OFFSET_DIGITS_MAX = 19
 
 
 @dataclass(eq=False, repr=False)
@@ -42,7 +43,8 @@ class TransactionProcessors:
         Clients before 5.0 name none, and whoever names one may name another's half message.
         """
         offset = request.ext.get("commitLogOffset", "")
-        half = self._transactions.ledger.half_at(int(offset)) if offset.isdecimal() else None
+        is_offset = offset.isdecimal() and len(offset) <= _OFFSET_DIGITS_MAX
+        half = self._transactions.ledger.half_at(int(offset)) if is_offset else None
         real = "" if half is None else half.properties.get(PROPERTY_REAL_TOPIC, "")
         return {request.ext.get("topic", ""), real} - {""} or {""}
 

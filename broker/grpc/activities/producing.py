@@ -37,7 +37,7 @@ from rockhopper.protocol.grpc_v2.messages import (
 )
 from rockhopper.protocol.grpc_v2.transaction_id import TransactionId, parse_transaction_id
 from rockhopper.protocol.java_hash import java_string_hash
-from rockhopper.protocol.properties import PROPERTY_SHARDING_KEY
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC, PROPERTY_SHARDING_KEY
 from rockhopper.protocol.requests import EndTransactionRequest
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_COMMIT,
@@ -174,6 +174,12 @@ class Producing:
             transaction = parse_transaction_id(request.transaction_id)
         except ValueError as error:
             raise StatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
+        half = self._transactions.ledger.half_at(transaction.log_offset)
+        if half is not None and half.properties.get(PROPERTY_REAL_TOPIC) != topic:
+            # Whoever may publish to one topic does not end what was begun in another.
+            raise StatusError(
+                Code.INVALID_TRANSACTION_ID, f"the transaction is none of the topic {topic}"
+            )
         if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):
             # Who does not know yet is asked again.
             return _EndReply(status=OK)

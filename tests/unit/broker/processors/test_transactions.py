@@ -63,6 +63,7 @@ def test_an_end_needs_the_right_to_the_topic_of_its_half_message_whatever_it_nam
     assert topics(end_fields(half, COMMIT, topic="mine")) == {"mine", "orders"}
     assert topics(end_fields(half, COMMIT, commitLogOffset=1 << 50)) == {""}
     assert topics(end_fields(half, COMMIT, commitLogOffset="nonsense")) == {""}
+    assert topics(end_fields(half, COMMIT, commitLogOffset="9" * 5000)) == {""}
 
 
 @pytest.mark.parametrize("id_", ["7F00000100002A9F00000000000FFFFF", "nonsense", ""])

@@ -162,6 +162,21 @@ async def test_a_transaction_ends_as_its_producer_says(
     assert len(stored(served, "tx")) == count
 
 
+async def test_who_names_another_topic_ends_nothing(served: GrpcBroker, client: GrpcClient) -> None:
+    sent = await client.ask("SendMessage", sending("tx", message_type=4))
+    ended = request(
+        "EndTransaction",
+        topic="t",
+        message_id="ID1",
+        transaction_id=sent.entries[0].transaction_id,
+        resolution=1,
+    )
+    reply = await client.ask("EndTransaction", ended)
+    assert reply.status.code == Code.INVALID_TRANSACTION_ID
+    assert "none of the topic t" in reply.status.message
+    assert stored(served, "tx") == []
+
+
 async def test_a_lost_end_is_asked_for_by_the_producers_stream(
     served: GrpcBroker, client: GrpcClient, clock: Clock
 ) -> None:
