@@ -29,6 +29,7 @@ from rockhopper.client.network.connection import (
 from rockhopper.client.network.credentials import CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.signing import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +238,7 @@ class ConnectionPool:
         except ValueError as error:
             raise BrokerUnreachableError(str(error), address=address) from None
         loop = asyncio.get_running_loop()
-        credentials = self._credentials()
+        credentials = self._read_credentials(address)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
@@ -264,6 +265,15 @@ class ConnectionPool:
         if self._on_connect is not None:
             self._on_connect(connection)
         return connection
+
+    def _read_credentials(self, address: str) -> Credentials | None:
+        try:
+            return self._credentials()
+        except ClientStateError as error:
+            # It may be that the file is being replaced: who tries again finds the new one.
+            raise BrokerUnreachableError(
+                f"{address} was not connected to, for {error}", address=address
+            ) from error
 
     def _connection_ended(self, connection: Connection) -> None:
         self._alive.discard(connection)
