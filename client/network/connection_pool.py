@@ -16,6 +16,7 @@ from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
+    RequestRefusedError,
     RequestTimeoutError,
     another,
 )
@@ -26,7 +27,7 @@ from rockhopper.client.network.connection import (
     RequestHandler,
     fork_count,
 )
-from rockhopper.client.network.credentials import CredentialsSource
+from rockhopper.client.network.credentials import NOBODYS, CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
@@ -49,7 +50,7 @@ class ConnectionPool:
         *,
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
-        credentials: CredentialsSource = lambda: None,
+        credentials: CredentialsSource = NOBODYS,
         on_connect: Callable[[Connection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
         tls: TlsOptions | None = None,
@@ -58,6 +59,7 @@ class ConnectionPool:
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
         self._credentials = credentials
+        self._asked_as: str | None = None
         self._on_connect = on_connect
         self._on_unreachable = on_unreachable
         self._tls = tls
@@ -268,12 +270,23 @@ class ConnectionPool:
 
     def _read_credentials(self, address: str) -> Credentials | None:
         try:
-            return self._credentials()
+            credentials = self._credentials()
         except ClientStateError as error:
             # It may be that the file is being replaced: who tries again finds the new one.
             raise BrokerUnreachableError(
                 f"{address} was not connected to, for {error}", address=address
             ) from error
+        self._asked_as = ""
+        if credentials is not None:
+            user, origin = credentials.access_key, self._credentials.origin
+            self._asked_as = f"{user!r} with the secret of {origin}"
+        return credentials
+
+    def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
+        """What an answer that is no success is raised as; says in whose name was asked."""
+        return RequestRefusedError(
+            code, answer.code, answer.remark, address, asked_as=self._asked_as
+        )
 
     def _connection_ended(self, connection: Connection) -> None:
         self._alive.discard(connection)

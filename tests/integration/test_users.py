@@ -1,9 +1,11 @@
 """A broker with users, and our client as each of them."""
 
+from pathlib import Path
+
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.client import Admin, Producer
+from rockhopper.client import Admin, Credentials, Producer
 from rockhopper.client.errors import ClientError
 
 SECRET = "the secret of root"
@@ -34,6 +36,34 @@ async def test_users_are_served_and_nobody_else(
                 assert "orders" in await admin.topics()
         else:
             async with Admin(broker.nameserver) as admin:
-                with pytest.raises(ClientError, match=r"sign"):
+                who = "in nobody's name" if user is None else f"asked as {user[0]!r}"
+                with pytest.raises(ClientError, match=rf"sign.*{who}"):
                     await admin.topics()
     assert SECRET not in capsys.readouterr().out
+
+
+async def test_a_secret_is_changed_under_a_client_that_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "credentials"
+
+    def write(secret: str) -> None:
+        path.touch(0o600)
+        path.write_text(f"accessKey: al\nsecretKey: {secret}\n")
+
+    write("the old secret of al")
+    async with (
+        Broker.temporary(SETTINGS) as broker,
+        Admin(broker.nameserver, credentials=Credentials("root", SECRET)) as admin,
+    ):
+        await admin.accounts.add_user("al", "the old secret of al", is_super=True)
+        async with Producer(broker.nameserver, credentials=path) as producer:
+            await producer.send("orders", b"before")
+            connection = producer.session.pool.existing(broker.address)
+            assert connection is not None
+            write("the new secret of al")
+            await admin.accounts.change_secret("al", "the new secret of al")
+            await connection.closed
+            await producer.send("orders", b"after")
+            write("no secret of al")
+            await admin.accounts.change_secret("al", "the newest secret of al")
+            with pytest.raises(ClientError, match=f"'al' with the secret of .*{path}"):
+                await producer.send("orders", b"late")
