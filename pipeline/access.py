@@ -14,6 +14,7 @@ its own.
 """
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,6 +37,20 @@ class Access(NamedTuple):
     tls: TlsOptions | bool = False
     credentials: CredentialsFile | None = None
     """None for what the environment of each process says."""
+
+    def check(self) -> None:
+        """See that the files are here. Raises PipelineError, which names this host."""
+        try:
+            if isinstance(self.tls, TlsOptions):
+                self.tls.context()
+            if self.credentials is not None:
+                self.credentials()
+        except (ClientStateError, OSError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise PipelineError(
+                f"{said}, on the host {socket.gethostname()}: the file must be there on the driver "
+                "and on every worker"
+            ) from None
 
 
 _of_job: ContextVar[Access | None] = ContextVar("access of the job that runs", default=None)
@@ -91,10 +106,7 @@ def _read_credentials(options: Options) -> CredentialsFile | None:
     if not path:
         return access_here().credentials
     file = CredentialsFile(path)
-    try:
-        file()
-    except ClientStateError as error:
-        raise PipelineError(f"{error}: correct the option credentialsFile") from None
+    Access(credentials=file).check()
     return file
 
 

@@ -59,6 +59,7 @@ class Remote:
     ) -> None:
         self.nameserver = nameserver
         self._access = access_here() if access is None else access
+        self._access.check()
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
         self.without_many: set[str] = set()

@@ -1,6 +1,7 @@
 """TLS and users as options of Spark name them."""
 
 import pickle
+import socket
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_credentials_are_a_files_and_their_path_alone_travels(
 
 
 def test_a_file_that_cannot_be_used_is_refused_on_the_driver(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="correct the option credentialsFile"):
+    with pytest.raises(PipelineError, match=r"gone cannot be read .*on the driver"):
         read_credentials(credentialsFile=str(tmp_path / "gone"))
 
 
@@ -97,3 +98,12 @@ def test_a_job_goes_before_the_environment_and_only_while_it_runs(
     with coming_in(False, None):
         assert access_here().tls is False
     assert access_here() == outside
+
+
+def test_a_file_that_is_not_here_is_named_with_the_host(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    for access in (Access(TlsOptions(gone)), Access(credentials=CredentialsFile(gone))):
+        with pytest.raises(PipelineError, match=f"{gone} cannot be read") as raised:
+            access.check()
+        assert f"on the host {socket.gethostname()}" in str(raised.value)
+    Access().check()
