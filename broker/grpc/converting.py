@@ -112,7 +112,7 @@ def send_of(
         0,
         queue_id,
         sys_flag,
-        system.born_timestamp.ToMilliseconds(),
+        int(properties[PROPERTY_BORN_TIMESTAMP]),
         0,
         "",
         system.delivery_attempt and max(system.delivery_attempt - 1, 0),

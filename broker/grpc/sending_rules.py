@@ -12,6 +12,7 @@ No text may hold a control character.
 """
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 from rockhopper.broker.grpc.statuses import StatusError
@@ -42,11 +43,14 @@ PROPERTIES_SIZE_BYTES_MAX = 16 << 10
 MESSAGE_GROUP_SIZE_BYTES_MAX = 64
 RECOVERY_MS_MAX = 3_600_000
 
-_DELAYING = (
-    PROPERTY_DELAY_LEVEL,
-    PROPERTY_TIMER_DELIVER_MS,
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELAY_MS,
+_UTF_8_BYTES_MAX = 4
+_DELAYING = frozenset(
+    {
+        PROPERTY_DELAY_LEVEL,
+        PROPERTY_TIMER_DELIVER_MS,
+        PROPERTY_TIMER_DELAY_SEC,
+        PROPERTY_TIMER_DELAY_MS,
+    }
 )
 _TYPE_NAMES = {
     MessageType.NORMAL: MESSAGE_TYPE_NORMAL,
@@ -64,7 +68,7 @@ def type_of(properties: dict[str, str]) -> int:
     """What a message with these properties is."""
     if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
         return MessageType.TRANSACTION
-    if any(name in properties for name in _DELAYING):
+    if not _DELAYING.isdisjoint(properties):
         return MessageType.DELAY
     if PROPERTY_SHARDING_KEY in properties:
         return MessageType.FIFO
@@ -112,38 +116,48 @@ def check_properties(user: dict[str, str], system: Any) -> None:
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{len(user)} user properties; {USER_PROPERTIES_MAX} are allowed",
         )
-    size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in user.items())
+    tag, keys = system.tag, system.keys
+    length = len(tag)
     for name, value in user.items():
+        length += len(name) + len(value)
         if not name or name in SYSTEM_PROPERTIES:
             raise StatusError(
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"{name!r} is no name of a user property"
             )
         _check_text(name, Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "the name of a property")
         _check_text(value, Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name}")
-    size_bytes += len(system.tag.encode()) + sum(len(key.encode()) for key in system.keys)
+    for key in keys:
+        length += len(key)
+    if length * _UTF_8_BYTES_MAX > PROPERTIES_SIZE_BYTES_MAX:
+        _check_size([*user, *user.values(), tag, *keys])
+    _check_labels(system, tag, keys)
+
+
+def _check_size(texts: Iterable[str]) -> None:
+    size_bytes = sum(len(text.encode()) for text in texts)
     if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
         raise StatusError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{size_bytes} bytes of properties; {PROPERTIES_SIZE_BYTES_MAX} are allowed",
         )
-    _check_labels(system)
 
 
-def _check_labels(system: Any) -> None:
+def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
     # RocketMQ takes what is there and empty for not there.
-    if system.tag:
-        if not system.tag.strip() or "|" in system.tag:
+    if tag:
+        if not tag.strip() or "|" in tag:
             raise StatusError(
-                Code.ILLEGAL_MESSAGE_TAG, f"{system.tag[:100]!r} is no tag: it is blank, or has a |"
+                Code.ILLEGAL_MESSAGE_TAG, f"{tag[:100]!r} is no tag: it is blank, or has a |"
             )
-        _check_text(system.tag, Code.ILLEGAL_MESSAGE_TAG, "the tag")
-    for key in system.keys:
+        _check_text(tag, Code.ILLEGAL_MESSAGE_TAG, "the tag")
+    for key in keys:
         if key and not key.strip():
             raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
         _check_text(key, Code.ILLEGAL_MESSAGE_KEY, "a key")
-    if not system.message_id.strip():
+    message_id = system.message_id
+    if not message_id.strip():
         raise StatusError(Code.ILLEGAL_MESSAGE_ID, "the message id is blank")
-    _check_text(system.message_id, Code.ILLEGAL_MESSAGE_ID, "the message id")
+    _check_text(message_id, Code.ILLEGAL_MESSAGE_ID, "the message id")
     if system.HasField("message_group"):
         group = system.message_group
         if not group.strip() or len(group.encode()) >= MESSAGE_GROUP_SIZE_BYTES_MAX:
