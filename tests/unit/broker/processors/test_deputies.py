@@ -1,4 +1,24 @@
-"""A user gets nothing of topics that are not his by naming another place than he says."""
+"""A user gets nothing of topics that are not his by naming another place than he says.
+
+The broker may read everything, and is asked to do it for who may not. Below tests/unit/broker are
+
+- a place in the log (33, 36, 309), notes of a replica set: here, sending/test_looking_up
+- the half message of another topic (37): processors/test_transactions,
+  test_an_end_needs_the_right_to_the_topic_of_its_half_message_whatever_it_names
+- a handle of another topic (370): processors/test_recall, test_another_handle_is_refused
+- a forged receipt handle (5.x): grpc/activities/test_settling,
+  test_a_forged_handle_reads_no_other_topic
+- another's client id (5.x): grpc/test_sessions, test_nobody_takes_over_another_users_client
+- a retry topic of another group: remoting/test_needs, test_a_retry_topic_stands_for_its_group
+- a code without a need: remoting/test_gate, test_a_row_without_needs_serves_nobody, and
+  processors/test_table, test_every_row_names_an_action_and_what_it_is_about
+- white lists that would change the cluster: remoting/test_gate,
+  test_unsigned_requests_are_served_where_listed_but_never_change_the_cluster
+- a page for who claims to be this host: remoting/test_http,
+  test_this_host_is_who_connects_from_it_whatever_he_says
+- Super users from a broker's mouth: nameserver/test_shared_accounts,
+  test_a_super_user_alone_shares
+"""
 
 from typing import NamedTuple
 
