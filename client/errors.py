@@ -38,12 +38,21 @@ _REMEDIES: dict[int, str] = {
     "autoCreateSubscriptionGroup on the broker",
 }
 
+_UNSIGNED_REMEDY = (
+    "asked in nobody's name: say in whose by credentials=, --credentials FILE or "
+    "$ROCKHOPPER_CREDENTIALS_FILE"
+)
+
 # What a broker says that follows, or leads and may not store; by code, with what its remark holds.
 _NOT_WRITABLE: dict[int, str] = {
     ResponseCode.SYSTEM_ERROR: "in-sync replicas",
     ResponseCode.SYSTEM_BUSY: "[REJECTREQUEST]",
     ResponseCode.SERVICE_NOT_AVAILABLE: "",
 }
+
+# In the words of brokers that could not tell who asks; of RocketMQ 4 with SYSTEM_ERROR.
+_UNPROVEN_CODES = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR})
+_UNPROVEN = ("signature", "not signed", "accesskey", "username")
 
 # Brokers say themselves why they answer so: a guess behind it would only blur that.
 _SAID_BY_BROKERS = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE})
@@ -90,7 +99,16 @@ class ClientError(Exception):
 class RequestRefusedError(ClientError):
     """The other side answered, and its answer is an error code."""
 
-    def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
+    def __init__(
+        self,
+        request_code: int,
+        code: int,
+        remark: str | None,
+        address: str,
+        *,
+        asked_as: str | None = None,
+    ) -> None:
+        """`asked_as` says which user asked, and who named him; "" is nobody, None is not known."""
         said = f": {remark.strip()}" if remark and remark.strip() else ""
         super().__init__(
             f"{address} refused {request_name(request_code)} "
@@ -98,7 +116,7 @@ class RequestRefusedError(ClientError):
             code=code,
             remark=remark,
             address=address,
-            remedy=None if said and code in _SAID_BY_BROKERS else _REMEDIES.get(code),
+            remedy=_remedy(code, said, asked_as),
         )
         self.request_code = request_code
 
@@ -112,6 +130,19 @@ class RequestRefusedError(ClientError):
         """Whether this broker takes nothing now, and stored nothing: another replica may lead."""
         hint = _NOT_WRITABLE.get(self.code or 0)
         return hint is not None and hint in (self.remark or "")
+
+
+def _remedy(code: int, said: str, asked_as: str | None) -> str | None:
+    if said and code in _SAID_BY_BROKERS:
+        return None
+    remedy = _REMEDIES.get(code)
+    if asked_as is None:
+        return remedy
+    if code in _UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN):
+        return f"asked as {asked_as}: check both there" if asked_as else _UNSIGNED_REMEDY
+    if code == ResponseCode.NO_PERMISSION and asked_as:
+        return f"{remedy}; asked as {asked_as}"
+    return remedy
 
 
 class BrokerUnreachableError(ClientError):

@@ -7,17 +7,23 @@
     tlsVerify         false: take any certificate
     credentialsFile   a file that names a user and his secret, on the driver and on every worker
 
-They name files, whose contents never come into a plan. Without any of TLS's the driver's
-environment decides, for the workers as well; so it does where it names a credentials file. A user
-and secret that stand in the environment itself are read by each process in its own.
+They name files, whose contents never come into a plan. Without any of TLS's the job that runs
+decides by its arguments, else the driver's environment, for the workers as well; so it is with
+credentialsFile. A user and secret that stand in the environment itself are read by each process in
+its own.
 """
 
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.credentials import CredentialsFile, environment_file
-from rockhopper.client.network.tls import TlsOptions, chosen
+from rockhopper.client.network.tls import Tls, TlsOptions, chosen
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
 
@@ -32,6 +38,23 @@ class Access(NamedTuple):
     credentials: CredentialsFile | None = None
     """None for what the environment of each process says."""
 
+    def check(self) -> None:
+        """See that the files are here. Raises PipelineError, which names this host."""
+        try:
+            if isinstance(self.tls, TlsOptions):
+                self.tls.context()
+            if self.credentials is not None:
+                self.credentials()
+        except (ClientStateError, OSError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise PipelineError(
+                f"{said}, on the host {socket.gethostname()}: the file must be there on the driver "
+                "and on every worker"
+            ) from None
+
+
+_of_job: ContextVar[Access | None] = ContextVar("access of the job that runs", default=None)
+
 
 def read_access(options: Options) -> Access:
     """What *options* ask for. Raises PipelineError."""
@@ -39,9 +62,28 @@ def read_access(options: Options) -> Access:
 
 
 def access_here() -> Access:
-    """What the environment of this process says. Raises PipelineError."""
+    """What the job that runs was told, else the environment. Raises PipelineError."""
+    of_job = _of_job.get()
+    return _access(None, None) if of_job is None else of_job
+
+
+@contextmanager
+def coming_in(tls: Tls, credentials: str | Path | None) -> Iterator[None]:
+    """Have all that is asked within, in this thread, come in so; None is the environment's."""
+    if tls is None and credentials is None:
+        yield
+        return
+    token = _of_job.set(_access(tls, credentials))
     try:
-        return Access(chosen(None) or False, environment_file())
+        yield
+    finally:
+        _of_job.reset(token)
+
+
+def _access(tls: Tls, credentials: str | Path | None) -> Access:
+    file = CredentialsFile(os.path.abspath(credentials)) if credentials else environment_file()
+    try:
+        return Access(chosen(tls) or False, file)
     except ValueError as error:
         raise PipelineError(str(error)) from None
 
@@ -62,17 +104,14 @@ def _read_tls(options: Options) -> TlsOptions | bool:
 def _read_credentials(options: Options) -> CredentialsFile | None:
     path = options.text("credentialsFile")
     if not path:
-        return environment_file()
+        return access_here().credentials
     file = CredentialsFile(path)
-    try:
-        file()
-    except ClientStateError as error:
-        raise PipelineError(f"{error}: correct the option credentialsFile") from None
+    Access(credentials=file).check()
     return file
 
 
 def options_here() -> dict[str, str]:
-    """The options that say what the environment of this process says: the plan is made elsewhere.
+    """The options that say what ``access_here`` says: the plan is made elsewhere.
 
     Raises PipelineError.
     """

@@ -59,6 +59,7 @@ class Remote:
     ) -> None:
         self.nameserver = nameserver
         self._access = access_here() if access is None else access
+        self._access.check()
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
         self.without_many: set[str] = set()
@@ -431,7 +432,7 @@ _remotes: dict[tuple[int, str, float, Access], Remote] = {}
 def connect(nameserver: str, *, timeout_s: float = 30.0, access: Access | None = None) -> Remote:
     """The Remote of this process for some name services. Raises PipelineError.
 
-    Without *access* the environment says how to come in.
+    Without *access* the job that runs, or the environment, says how to come in.
     """
     access = access_here() if access is None else access
     key = (os.getpid(), nameserver, timeout_s, access)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.access.errors import InvalidParameter
 
-"""Of new secrets; mqadmin may set shorter ones, which is warned of."""
 NAME_LENGTH_MAX = 255
 ANY = "*"
 _KINDS = {kind.value.lower(): kind for kind in Kind}

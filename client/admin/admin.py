@@ -175,7 +175,7 @@ class Admin:
         for address, answer in await self.session.name_services.tell_all(code, {"topic": topic}):
             # A name service that a broker embeds learns of it from the broker.
             if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
-                raise RequestRefusedError(code, answer.code, answer.remark, address)
+                raise self.session.pool.refusal(address, code, answer)
         self.session.routes.forget(topic)
         return targets
 
@@ -329,7 +329,7 @@ class Admin:
         self.session.check_open()
         answer = await self.session.name_services.ask(code)
         if answer.code != ResponseCode.SUCCESS:
-            raise RequestRefusedError(int(code), answer.code, answer.remark, self._name_service)
+            raise self.session.pool.refusal(self._name_service, code, answer)
         return answer
 
     @property

@@ -50,6 +50,12 @@ def nameserver_option(command: _Command) -> _Command:
     )(access_options(command))
 
 
+broker_option = click.option(
+    "--broker", "-b", help="Only on this broker, by name or address; default: on all."
+)
+"""What may be done on all brokers, or on one."""
+
+
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
         from rockhopper.client.network.addresses import parse_nameservers

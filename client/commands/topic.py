@@ -14,7 +14,14 @@ from rockhopper.client.commands.output import (
     write_line,
 )
 from rockhopper.client.commands.parameters import TOPIC
-from rockhopper.client.commands.running import Failure, confirm, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import (
+    Failure,
+    broker_option,
+    confirm,
+    nameserver,
+    nameserver_option,
+    run,
+)
 from rockhopper.client.network.addresses import BrokerAddress
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
@@ -85,7 +92,7 @@ def _is_systems(name: str, brokers: Sequence[BrokerAddress]) -> bool:
     metavar="NAME=VALUE",
     help="For example message.type=DELAY or queue.type=BatchCQ; repeatable.",
 )
-@click.option("--broker", "-b", help="Only on this broker, by name or address; default: on all.")
+@broker_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @nameserver_option
 def create(

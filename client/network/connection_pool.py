@@ -16,6 +16,7 @@ from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
+    RequestRefusedError,
     RequestTimeoutError,
     another,
 )
@@ -26,9 +27,10 @@ from rockhopper.client.network.connection import (
     RequestHandler,
     fork_count,
 )
-from rockhopper.client.network.credentials import CredentialsSource
+from rockhopper.client.network.credentials import NOBODYS, CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.signing import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class ConnectionPool:
         *,
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
-        credentials: CredentialsSource = lambda: None,
+        credentials: CredentialsSource = NOBODYS,
         on_connect: Callable[[Connection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
         tls: TlsOptions | None = None,
@@ -57,6 +59,7 @@ class ConnectionPool:
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
         self._credentials = credentials
+        self._asked_as: str | None = None
         self._on_connect = on_connect
         self._on_unreachable = on_unreachable
         self._tls = tls
@@ -237,7 +240,7 @@ class ConnectionPool:
         except ValueError as error:
             raise BrokerUnreachableError(str(error), address=address) from None
         loop = asyncio.get_running_loop()
-        credentials = self._credentials()
+        credentials = self._read_credentials(address)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
@@ -264,6 +267,26 @@ class ConnectionPool:
         if self._on_connect is not None:
             self._on_connect(connection)
         return connection
+
+    def _read_credentials(self, address: str) -> Credentials | None:
+        try:
+            credentials = self._credentials()
+        except ClientStateError as error:
+            # It may be that the file is being replaced: who tries again finds the new one.
+            raise BrokerUnreachableError(
+                f"{address} was not connected to, for {error}", address=address
+            ) from error
+        self._asked_as = ""
+        if credentials is not None:
+            user, origin = credentials.access_key, self._credentials.origin
+            self._asked_as = f"{user!r} with the secret of {origin}"
+        return credentials
+
+    def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
+        """What an answer that is no success is raised as; says in whose name was asked."""
+        return RequestRefusedError(
+            code, answer.code, answer.remark, address, asked_as=self._asked_as
+        )
 
     def _connection_ended(self, connection: Connection) -> None:
         self._alive.discard(connection)

@@ -18,9 +18,10 @@ for each connection: brokers end those of a user whose secret was changed.
 import logging
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.protocol.signing import Credentials
@@ -43,6 +44,11 @@ class CredentialsFile:
     """A file that names a user and his secret; called, it is read."""
 
     path: str
+
+    @property
+    def origin(self) -> str:
+        """Its name."""
+        return f"the credentials file {self.path}"
 
     def __call__(self) -> Credentials:
         """What the file says now. Raises ClientStateError, without a word of its contents."""
@@ -91,8 +97,29 @@ def _unquoted(value: str) -> str:
 
 CredentialsChoice = Credentials | CredentialsFile | str | Path | None
 """What clients take: a user and his secret, a file of them, None for the environment's."""
-CredentialsSource = Callable[[], Credentials | None]
-"""Says for a new connection in whose name it asks; None: in nobody's."""
+
+
+class CredentialsSource(Protocol):
+    """Says for a new connection in whose name it asks; None: in nobody's."""
+
+    def __call__(self) -> Credentials | None:
+        """Raises ClientStateError."""
+
+    @property
+    def origin(self) -> str:
+        """Where they are from, in words for errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    credentials: Credentials | None
+    origin: str
+
+    def __call__(self) -> Credentials | None:
+        return self.credentials
+
+
+NOBODYS: CredentialsSource = _Fixed(None, "")
 
 
 def chosen_credentials(
@@ -106,7 +133,7 @@ def chosen_credentials(
     if credentials is None:
         return _of(environment)
     if isinstance(credentials, Credentials):
-        return lambda: credentials
+        return _Fixed(credentials, "credentials=")
     file = credentials
     if not isinstance(file, CredentialsFile):
         file = CredentialsFile(os.path.abspath(file))
@@ -136,5 +163,6 @@ def _of(environment: Mapping[str, str]) -> CredentialsSource:
         raise ClientStateError(
             f"of {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} only one is set: set both or none"
         )
-    found = Credentials(access_key, secret) if access_key else None
-    return lambda: found
+    if not access_key:
+        return NOBODYS
+    return _Fixed(Credentials(access_key, secret), f"${SECRET_KEY_VARIABLE}")

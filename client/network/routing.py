@@ -25,7 +25,6 @@ from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     MalformedAnswerError,
-    RequestRefusedError,
     RequestTimeoutError,
     RouteNotFoundError,
 )
@@ -236,7 +235,7 @@ class NameServices:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
-            raise RequestRefusedError(code, answer.code, answer.remark, address)
+            raise self._pool.refusal(address, code, answer)
         try:
             return TopicRouteData.decode(answer.body)
         except ProtocolError as error:

@@ -163,7 +163,7 @@ class Session:
         """Return what an answer that is no success is raised as."""
         if answer.code == ResponseCode.GO_AWAY:
             self.pool.retire(address)
-        refused = RequestRefusedError(code, answer.code, answer.remark, address)
+        refused = self.pool.refusal(address, code, answer)
         if refused.is_not_writable:
             self._doubt(address)
         return refused

@@ -17,10 +17,14 @@ A field has a name and a default for who calls the job as a function, and, made 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from rockhopper.client.network.tls import Tls
+from rockhopper.pipeline.access import coming_in
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import naming_disk_problems
 from rockhopper.pipeline.jobs.progress import Progress
@@ -31,7 +35,7 @@ from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Asked = TypeVar("Asked")
+Asked = TypeVar("Asked", bound="JobOptions")
 Result = TypeVar("Result")
 Fields = ParamSpec("Fields")
 Parse = Callable[[str, Any], Any]
@@ -109,6 +113,20 @@ class JobOptions:
     progress: Progress = field(default_factory=Progress)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BrokersOptions(JobOptions):
+    """What jobs are asked for that may ask brokers.
+
+    Both name files, which are there on the driver and on every worker; None is what the
+    environment says, and so what the command line does.
+    """
+
+    tls: Tls = None
+    """True, or TlsOptions."""
+    credentials: str | Path | None = None
+    """A file of a user and his secret."""
+
+
 @dataclass(frozen=True)
 class StoreOptions(JobOptions):
     """What jobs are asked for that compare or make index and queues of the store at *path*."""
@@ -151,6 +169,12 @@ class StoreOptions(JobOptions):
     )
 
 
+def _access_of(asked: JobOptions) -> AbstractContextManager[None]:
+    if isinstance(asked, BrokersOptions):
+        return coming_in(asked.tls, asked.credentials)
+    return nullcontext()
+
+
 def job(
     options: Callable[Fields, Asked],
 ) -> Callable[[Callable[[Asked], Result]], Callable[Fields, Result]]:
@@ -164,7 +188,9 @@ def job(
         @wraps(function)
         def call(*args: Fields.args, **kwargs: Fields.kwargs) -> Result:
             with naming_disk_problems():
-                return function(options(*args, **kwargs))
+                asked = options(*args, **kwargs)
+                with _access_of(asked):
+                    return function(asked)
 
         return call
 

@@ -1,5 +1,7 @@
 """A broker with users, and our client as each of them."""
 
+from pathlib import Path
+
 import pytest
 
 from rockhopper.broker.broker import Broker
@@ -36,7 +38,8 @@ async def test_users_are_served_and_nobody_else(
                 assert "orders" in await admin.topics()
         else:
             async with Admin(broker.nameserver) as admin:
-                with pytest.raises(ClientError, match=r"sign"):
+                who = "in nobody's name" if user is None else f"asked as {user[0]!r}"
+                with pytest.raises(ClientError, match=rf"sign.*{who}"):
                     await admin.topics()
     assert SECRET not in capsys.readouterr().out
 
@@ -56,3 +59,30 @@ async def test_a_follower_asks_its_master_as_a_user(capsys: pytest.CaptureFixtur
         async with Broker.temporary(follower) as following:
             await until(lambda: following.store.max_commit_log_offset == end)
     assert SECRET not in capsys.readouterr().out
+
+
+async def test_a_secret_is_changed_under_a_client_that_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "credentials"
+
+    def write(secret: str) -> None:
+        path.touch(0o600)
+        path.write_text(f"accessKey: al\nsecretKey: {secret}\n")
+
+    write("the old secret of al")
+    async with (
+        Broker.temporary(SETTINGS) as broker,
+        Admin(broker.nameserver, credentials=Credentials("root", SECRET)) as admin,
+    ):
+        await admin.accounts.add_user("al", "the old secret of al", is_super=True)
+        async with Producer(broker.nameserver, credentials=path) as producer:
+            await producer.send("orders", b"before")
+            connection = producer.session.pool.existing(broker.address)
+            assert connection is not None
+            write("the new secret of al")
+            await admin.accounts.change_secret("al", "the new secret of al")
+            await connection.closed
+            await producer.send("orders", b"after")
+            write("no secret of al")
+            await admin.accounts.change_secret("al", "the newest secret of al")
+            with pytest.raises(ClientError, match=f"'al' with the secret of .*{path}"):
+                await producer.send("orders", b"late")

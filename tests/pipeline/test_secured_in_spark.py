@@ -1,6 +1,9 @@
 """A broker that asks everybody who he is, over TLS alone, and Spark as a user of few rights."""
 
+import re
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +70,31 @@ def access(authority: Authority, tmp_path: Path) -> dict[str, str]:
     return {"tlsCa": str(authority.ca), "credentialsFile": str(path)}
 
 
+@contextmanager
+def events_logged(spark: "SparkSession", directory: Path) -> Iterator[None]:
+    """Have what happens within in the event log below *directory*, whole once it is over."""
+    directory.mkdir()
+    jvm, context = spark._jvm, spark.sparkContext._jsc.sc()
+    assert jvm is not None
+    settings = context.conf().clone().set("spark.eventLog.compress", "false")
+    log = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        "secured", jvm.scala.Option.empty(), jvm.java.net.URI(directory.as_uri()), settings
+    )
+    log.start()
+    context.addSparkListener(log)
+    try:
+        yield
+        context.listenerBus().waitUntilEmpty()
+    finally:
+        context.removeSparkListener(log)
+        log.stop()
+
+
+def below(directory: Path) -> bytes:
+    """What all files there hold."""
+    return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+
+
 def test_what_spark_reads_and_writes_as_a_user(
     spark: "SparkSession",
     broker: PipelineBroker,
@@ -75,43 +103,78 @@ def test_what_spark_reads_and_writes_as_a_user(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = {"nameServer": broker.nameserver, **access}
-    frame = spark.read.format("rocketmq").options(subscribe="in", **given).load()
-    assert sorted(row.body.decode() for row in frame.collect()) == BODIES
-    frame.explain(extended=True)
+    events, checkpoint = tmp_path / "events", tmp_path / "checkpoint"
+    with events_logged(spark, events):
+        frame = spark.read.format("rocketmq").options(subscribe="in", **given).load()
+        assert sorted(row.body.decode() for row in frame.collect()) == BODIES
+        frame.explain(extended=True)
+        source = spark.readStream.format("rocketmq").options(
+            subscribe="in", startingOffsets="earliest", groupId="copying", **given
+        )
+        writer = source.load().select("body").writeStream.format("rocketmq")
+        run_to_end(
+            writer.options(
+                topic="out",
+                delivery="exactly-once",
+                checkpointLocation=str(checkpoint),
+                **given,
+            )
+            .trigger(availableNow=True)
+            .start
+        )
+    assert sorted(broker.bodies("out")) == BODIES
     plan = capsys.readouterr().out
     assert "rocketmq" in plan
-    assert SECRET not in plan
-
-    checkpoint = tmp_path / "checkpoint"
-    source = spark.readStream.format("rocketmq").options(
-        subscribe="in", startingOffsets="earliest", groupId="copying", **given
-    )
-    writer = source.load().select("body").writeStream.format("rocketmq")
-    run_to_end(
-        writer.options(
-            topic="out",
-            delivery="exactly-once",
-            checkpointLocation=str(checkpoint),
-            **given,
-        )
-        .trigger(availableNow=True)
-        .start
-    )
-    assert sorted(broker.bodies("out")) == BODIES
-    kept = b"".join(path.read_bytes() for path in checkpoint.rglob("*") if path.is_file())
+    kept, logged = below(checkpoint), below(events)
     assert kept
-    assert SECRET.encode() not in kept
+    assert b"SparkListenerSQLExecutionStart" in logged
+    for shown in (plan.encode(), kept, logged):
+        assert SECRET.encode() not in shown
 
 
+def test_rows_are_written_as_a_user(
+    spark: "SparkSession", broker: PipelineBroker, access: dict[str, str]
+) -> None:
+    broker.create("rows", 1)
+    broker.run(
+        broker.admin.accounts.add_rule("spark", "Topic:rows", ("Pub", "Get"), is_allowed=True)
+    )
+    writer = spark.createDataFrame([("x",)], "body string").write.format("rocketmq")
+    given = {"nameServer": broker.nameserver, **access}
+    writer.options(topic="rows", **given).mode("append").save()
+    assert broker.bodies("rows") == ["x"]
+
+
+def test_a_file_that_a_worker_lacks_is_named_with_its_host(
+    spark: "SparkSession", broker: PipelineBroker, access: dict[str, str]
+) -> None:
+    given = {"nameServer": broker.nameserver, **access}
+    frame = spark.read.format("rocketmq").options(subscribe="in", **given).load()
+    Path(access["credentialsFile"]).unlink()
+    named = f"{re.escape(access['credentialsFile'])} cannot be read.*{socket.gethostname()}"
+    with pytest.raises(Exception, match=named):
+        frame.collect()
+
+
+@pytest.mark.parametrize("by", ["arguments", "environment"])
 def test_jobs_archive_as_a_user(
     spark: "SparkSession",
     broker: PipelineBroker,
     access: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    by: str,
 ) -> None:
-    monkeypatch.setenv("ROCKHOPPER_TLS_CA", access["tlsCa"])
-    monkeypatch.setenv("ROCKHOPPER_CREDENTIALS_FILE", access["credentialsFile"])
-    root = str(tmp_path / "history")
-    jobs.archive(root, nameserver=broker.nameserver, topics=["in"], spark=spark)
-    assert sorted(row.body.decode() for row in read_archive(spark, root).collect()) == BODIES
+    tls, credentials = None, None
+    if by == "arguments":
+        tls, credentials = TlsOptions(access["tlsCa"]), access["credentialsFile"]
+    else:
+        monkeypatch.setenv("ROCKHOPPER_TLS_CA", access["tlsCa"])
+        monkeypatch.setenv("ROCKHOPPER_CREDENTIALS_FILE", access["credentialsFile"])
+    root, names = tmp_path / "history", broker.nameserver
+    jobs.archive(
+        root, nameserver=names, topics=["in"], spark=spark, tls=tls, credentials=credentials
+    )
+    rows = read_archive(spark, str(root)).collect()
+    assert sorted(row.body.decode() for row in rows) == BODIES
+    assert SECRET.encode() not in below(root)

@@ -5,11 +5,14 @@ from typing import Any
 import click
 
 from rockhopper.client.commands.output import print_table, write_json, write_line
-from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, run
-
-_broker = click.option(
-    "--broker", "-b", help="Only on this broker, by name or address; default: on all."
+from rockhopper.client.commands.running import (
+    Failure,
+    broker_option,
+    nameserver,
+    nameserver_option,
+    run,
 )
+
 _sources = click.option(
     "--from",
     "sources",
@@ -29,32 +32,26 @@ def acl() -> None:
     """
 
 
-@acl.command()
-@click.argument("user")
-@click.argument("resource")
-@click.argument("actions", nargs=-1, required=True)
-@_sources
-@_broker
-@nameserver_option
-def allow(
-    user: str, resource: str, actions: tuple[str, ...], sources: tuple[str, ...], broker: str | None
-) -> None:
-    """Allow USER the ACTIONS on RESOURCE."""
-    run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=True))
+def _deciding(name: str, text: str, *, is_allowed: bool) -> None:
+    @acl.command(name, help=text)
+    @click.argument("user")
+    @click.argument("resource")
+    @click.argument("actions", nargs=-1, required=True)
+    @_sources
+    @broker_option
+    @nameserver_option
+    def put(
+        user: str,
+        resource: str,
+        actions: tuple[str, ...],
+        sources: tuple[str, ...],
+        broker: str | None,
+    ) -> None:
+        run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=is_allowed))
 
 
-@acl.command()
-@click.argument("user")
-@click.argument("resource")
-@click.argument("actions", nargs=-1, required=True)
-@_sources
-@_broker
-@nameserver_option
-def deny(
-    user: str, resource: str, actions: tuple[str, ...], sources: tuple[str, ...], broker: str | None
-) -> None:
-    """Deny USER the ACTIONS on RESOURCE."""
-    run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=False))
+_deciding("allow", "Allow USER the ACTIONS on RESOURCE.", is_allowed=True)
+_deciding("deny", "Deny USER the ACTIONS on RESOURCE.", is_allowed=False)
 
 
 async def _put(
@@ -81,7 +78,7 @@ async def _put(
 @acl.command()
 @click.argument("user", required=False, default="")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per user.")
-@_broker
+@broker_option
 @nameserver_option
 def show(user: str, as_json: bool, broker: str | None) -> None:
     """Show the rules of USER, or of all."""
@@ -120,7 +117,7 @@ def _rows(broker: str, info: dict[str, Any]) -> list[tuple[str, ...]]:
 @acl.command()
 @click.argument("user")
 @click.argument("resource", required=False, default="")
-@_broker
+@broker_option
 @nameserver_option
 def remove(user: str, resource: str, broker: str | None) -> None:
     """Remove the rules of USER about RESOURCE, or all of his."""
@@ -142,7 +139,7 @@ async def _remove(user: str, resource: str, broker: str | None, names: str | Non
 @click.argument("resource")
 @click.option("--from", "host", default="127.0.0.1", show_default=True, help="As if from there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
-@_broker
+@broker_option
 @nameserver_option
 def test(
     user: str, action: str, resource: str, host: str, as_json: bool, broker: str | None

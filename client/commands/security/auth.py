@@ -5,7 +5,13 @@ from pathlib import Path
 import click
 
 from rockhopper.client.commands.output import counted, write_line
-from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import (
+    Failure,
+    broker_option,
+    nameserver,
+    nameserver_option,
+    run,
+)
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 
@@ -17,7 +23,7 @@ def auth() -> None:
 @auth.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--broker", "-b", help="Only on this broker, by name or address; default: on all.")
+@broker_option
 @nameserver_option
 def import_file(file: Path, dry_run: bool, broker: str | None) -> None:
     """Make the accounts of FILE, a plain_acl.yml, users, and say what cannot be carried over.

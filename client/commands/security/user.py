@@ -6,12 +6,15 @@ from typing import TextIO
 import click
 
 from rockhopper.client.commands.output import print_table, write_json, write_line
-from rockhopper.client.commands.running import confirm, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import (
+    broker_option,
+    confirm,
+    nameserver,
+    nameserver_option,
+    run,
+)
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
-_broker = click.option(
-    "--broker", "-b", help="Only on this broker, by name or address; default: on all."
-)
 _secret_file = click.option(
     "--secret-file",
     type=click.File(),
@@ -23,13 +26,13 @@ _secret_file = click.option(
 def user() -> None:
     """List, add and remove users, and change their secrets.
 
-    As whom you ask is in $ROCKHOPPER_ACCESS_KEY and $ROCKHOPPER_SECRET_KEY.
+    As whom you ask is in the file that --credentials or $ROCKHOPPER_CREDENTIALS_FILE names.
     """
 
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per user.")
-@_broker
+@broker_option
 @nameserver_option
 def list_users(as_json: bool, broker: str | None) -> None:
     """List the users of each broker."""
@@ -57,7 +60,7 @@ async def _list(as_json: bool, broker: str | None, names: str | None) -> None:
 @click.argument("name")
 @click.option("--super", "is_super", is_flag=True, help="He may do everything, and give rights.")
 @_secret_file
-@_broker
+@broker_option
 @nameserver_option
 def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | None) -> None:
     """Add a user NAME; a secret of 12 characters or more is asked for."""
@@ -77,7 +80,7 @@ async def _add(
 @user.command()
 @click.argument("name")
 @_secret_file
-@_broker
+@broker_option
 @nameserver_option
 def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
     """Give the user NAME another secret.
@@ -98,7 +101,7 @@ async def _passwd(name: str, secret: str, broker: str | None, names: str | None)
 @user.command()
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@_broker
+@broker_option
 @nameserver_option
 def remove(name: str, yes: bool, broker: str | None) -> None:
     """Remove the user NAME and his rules."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.jobs.archiving.selection import Selection
 from rockhopper.pipeline.jobs.options import (
-    JobOptions,
+    BrokersOptions,
     argument,
     option,
     size,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ArchiveOptions(JobOptions):
+class ArchiveOptions(BrokersOptions):
     """From the files of the store at *path*, or from the brokers behind *nameserver*."""
 
     directory: str | os.PathLike[str] = argument()

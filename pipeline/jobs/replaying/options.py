@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from rockhopper.pipeline.jobs.options import (
-    JobOptions,
+    BrokersOptions,
     argument,
     option,
     time_ms,
@@ -31,7 +31,7 @@ def _mapping(_flag: str, targets: Sequence[str]) -> str | dict[str, str] | None:
 
 
 @dataclass(frozen=True)
-class ReplayOptions(JobOptions):
+class ReplayOptions(BrokersOptions):
     """From the files of *source* to the brokers behind *nameserver*."""
 
     source: str | os.PathLike[str] = argument()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from rockhopper.pipeline.jobs.options import (
-    JobOptions,
+    BrokersOptions,
     argument,
     option,
     time_ms,
@@ -27,7 +27,7 @@ def _now_ms() -> int:
 
 
 @dataclass(frozen=True)
-class ReportOptions(JobOptions):
+class ReportOptions(BrokersOptions):
     """Of the store at *path*, of *archive*, or of the brokers behind *nameserver*."""
 
     output: str | os.PathLike[str] = argument(is_directory=True)

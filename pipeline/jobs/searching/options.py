@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 
 from rockhopper.pipeline.jobs.options import (
-    JobOptions,
+    BrokersOptions,
     RunTasks,
     option,
     time_ms,
@@ -14,7 +14,7 @@ from rockhopper.pipeline.jobs.options import (
 
 
 @dataclass(frozen=True)
-class SearchOptions(JobOptions):
+class SearchOptions(BrokersOptions):
     """In the store at *path* or at the brokers behind *nameserver*, and in *archive*."""
 
     path: str | None = option("--path", metavar="STORE", help="Search the files of this store.")

@@ -1,11 +1,16 @@
 """What the client's errors say."""
 
+import pytest
+
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 
 
-def refusal(code: ResponseCode, remark: str | None) -> str:
-    return str(RequestRefusedError(RequestCode.SEND_MESSAGE_V2, code, remark, "a:1"))
+def refusal(code: ResponseCode, remark: str | None, asked_as: str | None = None) -> str:
+    refused = RequestRefusedError(
+        RequestCode.SEND_MESSAGE_V2, code, remark, "a:1", asked_as=asked_as
+    )
+    return str(refused)
 
 
 def test_a_refusal_without_a_word_says_where_to_look() -> None:
@@ -26,3 +31,26 @@ def test_a_broker_that_says_why_it_takes_nothing_is_left_to_it() -> None:
 def test_an_unknown_request_may_mean_that_the_address_is_another_servers() -> None:
     said = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "request type 106 not supported")
     assert "a broker's where a name service's belongs" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.NO_PERMISSION, "check signature failed: the secret is another"),
+        (ResponseCode.NO_PERMISSION, "request code 105 is not signed"),
+        (ResponseCode.NO_PERMISSION, "username cannot be null."),
+        (ResponseCode.SYSTEM_ERROR, "No accessKey is configured"),
+    ],
+)
+def test_who_is_not_believed_hears_who_he_said_he_is(code: ResponseCode, remark: str) -> None:
+    said = refusal(code, remark, "'al' with the secret of /al")
+    assert said.endswith(f"{remark}; asked as 'al' with the secret of /al: check both there")
+    assert "in nobody's name: say in whose by credentials=" in refusal(code, remark, "")
+
+
+def test_who_may_not_hears_who_he_is() -> None:
+    remark = "User:al has no permission to access Topic:orders"
+    said = refusal(ResponseCode.NO_PERMISSION, remark, "'al' with the secret of /al")
+    assert said.endswith("from another host; asked as 'al' with the secret of /al")
+    assert "name" not in refusal(ResponseCode.NO_PERMISSION, "the topic is read-only", "")
+    assert "asked as" not in refusal(ResponseCode.SYSTEM_ERROR, "the store is closed", "'al'")

@@ -1,13 +1,21 @@
 """TLS and users as options of Spark name them."""
 
 import pickle
+import socket
 from pathlib import Path
 
 import pytest
 
 from rockhopper.client.network.credentials import CredentialsFile
 from rockhopper.client.network.tls import TlsOptions
-from rockhopper.pipeline.access import ACCESS_OPTIONS, options_here, read_access
+from rockhopper.pipeline.access import (
+    ACCESS_OPTIONS,
+    Access,
+    access_here,
+    coming_in,
+    options_here,
+    read_access,
+)
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
 
@@ -68,5 +76,34 @@ def test_credentials_are_a_files_and_their_path_alone_travels(
 
 
 def test_a_file_that_cannot_be_used_is_refused_on_the_driver(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="correct the option credentialsFile"):
+    with pytest.raises(PipelineError, match=r"gone cannot be read .*on the driver"):
         read_credentials(credentialsFile=str(tmp_path / "gone"))
+
+
+def test_a_job_goes_before_the_environment_and_only_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROCKHOPPER_TLS_CA", "other.pem")
+    outside = access_here()
+    file = CredentialsFile(str(tmp_path / "al"))
+    with coming_in(TlsOptions("ca.pem"), "al"):
+        assert access_here() == Access(TlsOptions("ca.pem"), file)
+        assert read() == TlsOptions("ca.pem")
+        assert read_credentials() == file
+        assert options_here()["tlsCa"] == str(tmp_path / "ca.pem")
+        assert options_here()["credentialsFile"] == file.path
+        with coming_in(None, None):
+            assert access_here().credentials == file
+    with coming_in(False, None):
+        assert access_here().tls is False
+    assert access_here() == outside
+
+
+def test_a_file_that_is_not_here_is_named_with_the_host(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    for access in (Access(TlsOptions(gone)), Access(credentials=CredentialsFile(gone))):
+        with pytest.raises(PipelineError, match=f"{gone} cannot be read") as raised:
+            access.check()
+        assert f"on the host {socket.gethostname()}" in str(raised.value)
+    Access().check()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rockhopper.client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
 from rockhopper.client.errors import BrokerUnreachableError
 from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.credentials import chosen_credentials
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer
@@ -241,3 +243,21 @@ async def test_who_owes_an_answer_or_a_connection_for_a_second_is_silent(
         await dialing
         assert pool.silent == []
     await pool.close()
+
+
+async def test_a_credentials_file_that_is_being_replaced_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "credentials"
+    path.write_text("accessKey: al\nsecretKey: old\n")
+    path.chmod(0o600)
+    async with FakeServer() as server:
+        server.on(28, lambda _: Command(0))
+        pool = ConnectionPool(credentials=chosen_credentials(path))
+        path.write_text("accessKey: al\n")
+        with pytest.raises(BrokerUnreachableError, match=f"{path} has no secretKey"):
+            await pool.request(server.address, Command(28), HANG_S)
+        path.write_text("accessKey: al\nsecretKey: new\n")
+        await pool.request(server.address, Command(28), HANG_S)
+        (asked,) = server.requests
+        assert asked.ext is not None
+        assert asked.ext["AccessKey"] == "al"
+        await pool.close()

@@ -26,6 +26,12 @@ def test_the_environment_names_both_or_none() -> None:
     assert chosen_credentials(None, NAME | SECRET)() == Credentials("al", "secret")
 
 
+def test_each_says_where_it_is_from(path: Path) -> None:
+    assert chosen_credentials(Credentials("al", "secret"), {}).origin == "credentials="
+    assert chosen_credentials(None, NAME | SECRET).origin == "$ROCKHOPPER_SECRET_KEY"
+    assert chosen_credentials(path, {}).origin == f"the credentials file {path}"
+
+
 @pytest.mark.parametrize("half", [NAME, SECRET])
 def test_one_alone_is_refused(half: dict[str, str]) -> None:
     with pytest.raises(ClientStateError, match="set both"):

@@ -8,10 +8,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from rockhopper.client.network.credentials import CredentialsFile
+from rockhopper.client.network.tls import TlsOptions
+from rockhopper.pipeline.access import Access, access_here
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs import JOBS
 from rockhopper.pipeline.jobs.command_line import main
 from rockhopper.pipeline.jobs.options import (
+    BrokersOptions,
     JobOptions,
     argument,
     job,
@@ -109,3 +113,18 @@ def test_fields_without_flags_are_for_callers_alone() -> None:
     alone = [each.name for each in fields(CountOptions) if not each.metadata]
     assert alone == ["spark", "progress"]
     assert not {each.name for each in count.params} & set(alone)
+
+
+@dataclass(frozen=True)
+class AskOptions(BrokersOptions):
+    place: str = argument()
+
+
+@job(AskOptions)
+def ask(asked: AskOptions) -> tuple[str, Access]:
+    return asked.place, access_here()
+
+
+def test_a_job_that_asks_brokers_does_so_as_it_is_told() -> None:
+    place, access = ask("here", tls=True, credentials="/al")
+    assert (place, access) == ("here", Access(TlsOptions(), CredentialsFile("/al")))

@@ -48,12 +48,16 @@ async def test_a_file_says_as_whom_to_ask(
     path.chmod(0o600)
     refused = await shell.run("user", "list")
     assert refused.code == 1
-    assert "sign" in refused.err
+    assert "asked as 'root' with the secret of $ROCKHOPPER_SECRET_KEY" in refused.err
     for arguments in (
         ("user", "list", "--credentials", str(path)),
         ("--credentials", str(path), "user", "list"),
     ):
         assert "root" in (await shell.run(*arguments)).out
     assert (await shell.run("user", "list")).code == 1
+    path.write_text("accessKey: root\nsecretKey: wrong-one-of-root\n")
+    refused = await shell.run("user", "list", "--credentials", str(path))
+    assert f"asked as 'root' with the secret of the credentials file {path}" in refused.err
+    assert "wrong-one" not in refused.err
     missing = await shell.run("user", "list", "--credentials", str(tmp_path / "gone"))
     assert missing.code == 2
