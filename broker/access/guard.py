@@ -12,9 +12,12 @@ from rockhopper.broker.access.accounts import Rule, User, decide
 from rockhopper.broker.access.authentication import Authenticator
 from rockhopper.broker.access.peer import Principal
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.names import STATE_TOPIC
 
 VERDICTS_MAX = 1024
 PRINCIPALS_MAX = 1024
+NOTES = Resource(Kind.TOPIC, STATE_TOPIC)
+"""Where a replica set keeps secrets, so that no rule allows it to anybody."""
 Question = tuple[tuple[Action, ...], Resource]
 
 
@@ -100,6 +103,8 @@ class Guard(Access):
             return False
         if user.is_super:
             return True
+        if resource == NOTES:
+            return False
         if Action.ADMINISTER in actions:
             # What the request does is another need of it.
             return self._authorizes or self._remote_admin or is_loopback(principal.host)

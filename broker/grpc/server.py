@@ -5,14 +5,10 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-import structlog
-
 from rockhopper.broker.grpc.connection import GrpcConnection
 from rockhopper.broker.grpc.service import GrpcService
+from rockhopper.broker.listening.connections import Connections
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
-
-log = structlog.get_logger("broker.grpc")
 
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 500
@@ -21,24 +17,19 @@ ALPN = "h2"
 REQUEST_OVERHEAD_BYTES = 1 << 20
 
 
-class GrpcServer:
+class GrpcServer(Connections[GrpcConnection]):
     """Listens, and keeps the connections."""
-
-    name = "grpc"
 
     def __init__(
         self, service: GrpcService, *, connections_max: int, message_size_bytes_max: int
     ) -> None:
+        super().__init__("grpc", connections_max)
         self.service = service
-        self.connections: set[GrpcConnection] = set()
-        self.connections_max = connections_max
         self.request_size_bytes_max = message_size_bytes_max + REQUEST_OVERHEAD_BYTES
-        self.refused_count = 0
         self._listeners: list[Listener] = []
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._all_closed: asyncio.Event | None = None
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a socket that is bound already, and is this server's from now on."""
@@ -74,14 +65,7 @@ class GrpcServer:
         await asyncio.sleep(0)
         for connection in list(self.connections):
             connection.close()
-        if self.connections:
-            self._all_closed = asyncio.Event()
-            try:
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await self._all_closed.wait()
-            except TimeoutError:
-                for connection in list(self.connections):
-                    connection.abort("the server stops")
+        await self.all_gone(CLOSE_TIMEOUT_S)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with *work* in turns of its own, until the server closes."""
@@ -89,38 +73,9 @@ class GrpcServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    @property
-    def tls_count(self) -> int:
-        """How many connections speak TLS."""
-        return sum(connection.caller.is_tls for connection in self.connections)
-
-    def has_room(self, arriving: int) -> bool:
-        """Whether one more connection may come while *arriving* others are on the way in."""
-        if len(self.connections) + arriving < self.connections_max:
-            return True
-        if self.refused_count == 0:
-            log.error(
-                f"connections refused: {RAISE_OPEN_FILES_MAX}",
-                server=self.name,
-                open=len(self.connections),
-            )
-        self.refused_count += 1
-        return False
-
     def admit(self, connection: GrpcConnection) -> bool:
-        """Count a new connection in, unless there are too many for the file descriptors left."""
-        if self._is_closing:
-            return False
-        if not self.has_room(0):
-            return False
-        self.connections.add(connection)
-        return True
-
-    def forget(self, connection: GrpcConnection) -> None:
-        """Count a closed connection out."""
-        self.connections.discard(connection)
-        if not self.connections and self._all_closed is not None:
-            self._all_closed.set()
+        """As Connections, and nobody while the server closes."""
+        return not self._is_closing and super().admit(connection)
 
     def _sweep(self) -> None:
         self._sweep_piece(list(self.connections), asyncio.get_running_loop().time())

@@ -77,7 +77,7 @@ def tell_about_guard(config: BrokerConfig) -> None:
             bind_address=config.bind_address,
             remote_admin=config.remote_admin,
         )
-    else:
+    elif not config.tls.is_enforced:
         log.warning(
             "without TLS whoever overhears a signed request may send it again, and reads the "
             "secret that somebody shows to httpPort",

@@ -28,6 +28,7 @@ from rockhopper.broker.access.accounts import (
     parse_actions,
 )
 from rockhopper.broker.access.errors import InvalidParameter, NoPermission
+from rockhopper.broker.access.guard import NOTES
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
 from rockhopper.broker.settings.auth_config import AuthConfig
@@ -162,6 +163,8 @@ class AuthAdminProcessors:
             is_allowed, why = False, "the user is unknown" if user is None else "he is disabled"
         elif user.is_super:
             is_allowed, why = True, "he is a Super user"
+        elif (pattern.kind, pattern.name) == NOTES:
+            is_allowed, why = False, "a replica set's notes are for Super users alone"
         elif not self._config.authorization_enabled:
             is_allowed, why = True, "authorizationEnabled=false: every user may do everything"
         else:

@@ -14,6 +14,7 @@ from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response
 from rockhopper.broker.remoting.server import connection_of
+from rockhopper.broker.sending.looking_up import record_at
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -61,7 +62,7 @@ class ClientCallProcessors:
         ext["topicSysFlag"] = str(topic.sys_flag if topic is not None else 0)
         group = self._groups.get(fields.consumer_group)
         ext["groupSysFlag"] = str(group.group_sys_flag if group is not None else 0)
-        body = self._record(fields.msg_id) if fields.msg_id else b""
+        body = self._record(request, fields.msg_id) if fields.msg_id else b""
         return await self._relay(request, member, ext, body)
 
     def _member(self, group: str, client_id: str) -> Member:
@@ -75,17 +76,16 @@ class ClientCallProcessors:
             )
         return member
 
-    def _record(self, message_id: str) -> bytes:
+    def _record(self, request: Request, message_id: str) -> bytes:
         try:
             _, _, offset = decode_offset_message_id(message_id)
         except FieldError as error:
             raise Refusal(str(error)) from None
-        store = self._store
-        if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
-            record = store.message_at(offset)
-            if record:
-                return record
-        raise Refusal(f"can not find the message by the id {message_id[:200]}")
+        of_topics = (request.ext.get("topic", ""),) if request.principal.user else None
+        found = record_at(self._store, offset, of_topics)
+        if found is None:
+            raise Refusal(f"can not find the message by the id {message_id[:200]}")
+        return found[0]
 
     async def _relay(
         self, request: Request, member: Member, ext: dict[str, str], body: bytes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.sending.looking_up import record_at
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.find_by_tag import TagSearch
@@ -17,7 +18,6 @@ from rockhopper.protocol.requests import (
     ViewMessageRequest,
     encode_fields,
 )
-from rockhopper.protocol.store.message_codec import decode_message
 
 INDEX_TYPE_TAG = "T"
 
@@ -77,14 +77,11 @@ class QueryProcessors:
     def by_offset(self, request: Request) -> Response:
         """33: the message at a commit log offset, as offset message ids name it."""
         fields = request.fields(ViewMessageRequest)
-        store = self._store
-        record: bytes | None = None
-        if store.min_commit_log_offset <= fields.offset < store.max_commit_log_offset:
-            record = store.message_at(fields.offset)
-        if record and request.principal.user:
+        of_topics = None
+        if request.principal.user:
             # The topic that the request names is the one that its sender may read.
-            is_other = decode_message(record).topic != request.ext.get("topic")
-            record = None if is_other else record
-        if not record:
+            of_topics = (request.ext.get("topic", ""),)
+        found = record_at(self._store, fields.offset, of_topics)
+        if found is None:
             raise Refusal(f"can not find message by the offset, {fields.offset}")
-        return Response(body=record)
+        return Response(body=found[0])

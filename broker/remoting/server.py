@@ -16,7 +16,6 @@ frames it took. The connection keeps the others for a later round, or until its 
 """
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -25,6 +24,7 @@ import structlog
 
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.listening.caller import DIRECT, Caller
+from rockhopper.broker.listening.connections import Connections
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.broker.loop.rounds import (
@@ -35,7 +35,6 @@ from rockhopper.broker.loop.rounds import (
 )
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.sweeping import sweep_connections
-from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command
@@ -390,22 +389,18 @@ class _Door:
         return self.server.has_room(arriving)
 
 
-class Server:
+class Server(Connections[Connection]):
     """One or more listening ports and their connections."""
 
     def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
-        self.name = name
+        super().__init__(name, connections_max)
         self.handler = handler
-        self.connections_max = connections_max
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
         self._doors: list[_Door] = []
         self._heir: Server | None = None
         self._is_closing = False
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unread_bytes_since_look = 0
-        self.connections: set[Connection] = set()
-        self._all_closed: asyncio.Event | None = None
-        self.refused_count = 0
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
@@ -485,14 +480,7 @@ class Server:
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
         self.begin_to_close()
-        if self.connections:
-            self._all_closed = asyncio.Event()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await self._all_closed.wait()
-        for connection in list(self.connections):
-            with contextlib.suppress(RuntimeError):
-                connection.abort("the server stops")
+        await self.all_gone(CLOSE_TIMEOUT_S)
 
     def let_in(self, connection: Connection) -> bool:
         """``admit`` a new connection, or have the server do so that this one gave way to."""
@@ -502,37 +490,6 @@ class Server:
         # It was made a moment ago, and may have been for what the server did before.
         connection.server, connection.handler = server, server.handler
         return not server._is_closing and server.admit(connection)
-
-    @property
-    def tls_count(self) -> int:
-        """How many connections speak TLS."""
-        return sum(connection.caller.is_tls for connection in self.connections)
-
-    def has_room(self, arriving: int) -> bool:
-        """Whether one more may come, while so many are on the way in; says once if not."""
-        if len(self.connections) + arriving < self.connections_max:
-            return True
-        if self.refused_count == 0:
-            log.error(
-                f"connections refused: {RAISE_OPEN_FILES_MAX}",
-                server=self.name,
-                open=len(self.connections),
-            )
-        self.refused_count += 1
-        return False
-
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, unless there are too many for the file descriptors left."""
-        if not self.has_room(0):
-            return False
-        self.connections.add(connection)
-        return True
-
-    def forget(self, connection: Connection) -> None:
-        """Count a closed connection out."""
-        self.connections.discard(connection)
-        if not self.connections and self._all_closed is not None:
-            self._all_closed.set()
 
     def count_unread(self, connection: Connection, size_bytes: int) -> None:
         """Note what was written to a peer that does not read; close it, or others, if need be.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rockhopper.broker.access.errors import GroupNotFound, NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.sending.looking_up import record_at
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
@@ -27,7 +28,6 @@ from rockhopper.protocol.properties import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
 )
-from rockhopper.protocol.store.message_codec import decode_message
 
 FIRST_RETRY_LEVEL = 3
 
@@ -72,22 +72,14 @@ class SendBack:
             group.name, group.retry_queue_nums, unit_mode=unit_mode
         )
         _check_writable(retry_topic)
-        message = self._message_at(log_offset)
-        if of_topics is not None and message.topic not in of_topics:
-            raise _not_found(log_offset)
+        found = record_at(self._store, log_offset, of_topics)
+        if found is None:
+            raise Refusal(f"look message by offset failed, {log_offset}")
+        message = found[1]
         most = times_max if times_max is not None and times_max >= 0 else group.retry_max_times
         if message.reconsume_times >= most or delay_level < 0:
             return self._bury(message, group.name)
         return self._retry(message, group.name, retry_topic, delay_level)
-
-    def _message_at(self, offset: int) -> StoredMessage:
-        store = self._store
-        record: bytes | None = None
-        if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
-            record = store.message_at(offset)
-        if not record:
-            raise _not_found(offset)
-        return decode_message(record)
 
     def _retry(
         self, message: StoredMessage, group: str, retry_topic: TopicConfig, delay_level: int
@@ -134,10 +126,6 @@ def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     properties[PROPERTY_WAIT] = "false"
     return properties
-
-
-def _not_found(offset: int) -> Refusal:
-    return Refusal(f"look message by offset failed, {offset}")
 
 
 def _check_writable(topic: TopicConfig) -> None:

@@ -7,6 +7,7 @@ from rockhopper.broker.access.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.access.guard import VERDICTS_MAX, Guard
 from rockhopper.broker.access.peer import Principal
 
+NOTES = Resource(Kind.TOPIC, "rmq_sys_rockhopper_state")
 ORDERS, MINE = Resource(Kind.TOPIC, "orders"), Resource(Kind.CLUSTER, "mine")
 USERS = {
     "root": User("root", "a secret of root", is_super=True),
@@ -72,3 +73,11 @@ def test_without_authentication_all_is_as_it_was() -> None:
     assert made.is_open
     assert may(made, "", Action.SUB)
     assert not may(made, "", Action.ADMINISTER, CLUSTER)
+
+
+@pytest.mark.parametrize("authorizes", [True, False])
+@pytest.mark.parametrize("action", list(Action))
+def test_notes_with_secrets_are_super_users_alone(action: Action, authorizes: bool) -> None:
+    made = guard(rule("*", "All"), rule(f"Topic:{NOTES.name}", "All"), authorizes=authorizes)
+    assert not made.may(Principal("127.0.0.1", "alice"), action, NOTES)
+    assert may(made, "root", action, NOTES)

@@ -116,3 +116,15 @@ async def test_a_user_who_is_changed_is_let_go(served: GrpcBroker, client: GrpcC
     assert client.pipe.is_closed
     assert not other.pipe.is_closed
     assert len(served.door.sessions) == 0
+
+
+@pytest.mark.parametrize("users", [{}, {"alice": User("alice", "another secret")}])
+async def test_a_replay_is_refused_once_its_user_has_changed(
+    served: GrpcBroker, client: GrpcClient, guard: Guard, users: dict[str, User]
+) -> None:
+    recorded = signed("alice")
+    assert (await client.ask("SendMessage", sending("t"), **recorded)).status.code == Code.OK
+    guard.use(users, {})
+    other = GrpcClient(served.door)
+    reply = await other.ask("SendMessage", sending("t"), **recorded)
+    assert reply.status.code == Code.UNAUTHORIZED

@@ -47,6 +47,8 @@ def test_changes_of_users_count_at_once_and_end_their_connections(tmp_path: Path
         ({}, ""),
         ({"bindAddress": "0.0.0.0"}, "OPEN TO EVERYBODY"),
         (ON | ROOT | {"bindAddress": "0.0.0.0"}, "without TLS"),
+        (ON | ROOT | {"bindAddress": "0.0.0.0", "tlsServerMode": "permissive"}, "without TLS"),
+        (ON | ROOT | {"bindAddress": "0.0.0.0", "tlsServerMode": "enforcing"}, ""),
     ],
 )
 def test_an_open_port_is_told_of(

@@ -12,6 +12,7 @@ from rockhopper.broker.access.accounts import User
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.names import STATE_TOPIC
 from tests.support.peers import Clock, UsersPeer
 from tests.support.served_broker import ServedBroker
 
@@ -180,3 +181,11 @@ async def test_secrets_are_shown_to_super_users_on_this_host(
 ) -> None:
     answer = await Admin(strict, user, host).ask(Code.AUTH_GET_USER, username="clerk")
     assert ("password" in json.loads(answer.body)) is is_shown
+
+
+async def test_what_no_rule_opens_is_explained_as_it_is_decided(admin: Admin) -> None:
+    await create(admin)
+    asked = {"username": "alice", "action": "Sub", "host": "10.0.0.1"}
+    for topic, is_allowed in (("orders", True), (STATE_TOPIC, False)):
+        answer = await admin.ask(Code.EXPLAIN_ACCESS, resource=f"Topic:{topic}", **asked)
+        assert json.loads(answer.body)["isAllowed"] is is_allowed

@@ -1,11 +1,26 @@
-"""The gate: signed requests are served in their user's name, all others are nobody's."""
+"""The gate: signed requests are served in their user's name, all others are nobody's.
+
+A signature covers the fields and the body, and neither code nor time, that of gRPC a date alone.
+What a replay is good for:
+
+- with another code, what the user may do by that one:
+  test_a_replay_with_another_code_is_what_its_user_may_do_by_that_code
+- once the user has changed or is gone, nothing:
+  test_a_replay_is_refused_once_its_user_has_changed, here and in grpc/test_identity
+- in another user's name, with other fields or another body, nothing:
+  test_what_was_altered_after_signing_is_refused, test_another_body_is_refused
+- for what follows on its connection, nothing:
+  test_each_request_is_signed_whoever_signed_others_on_its_connection, and in grpc/test_identity
+  test_what_one_proved_is_not_anothers
+- past the gate, nothing: hot/test_hot_pass, test_a_signed_request_takes_no_short_cut
+"""
 
 from dataclasses import dataclass, field
 
 import pytest
 
 from rockhopper.broker.access.access import Access, Action
-from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
@@ -94,3 +109,42 @@ def test_one_connection_is_not_everybodys() -> None:
 def test_without_users_nobody_needs_a_signature() -> None:
     admit(Access(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
     admit(Guard(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
+
+
+def test_a_replay_with_another_code_is_what_its_user_may_do_by_that_code() -> None:
+    recorded = signed("al", code=12)
+    replayed = Asking(dict(recorded.ext), code=13)
+    rule = Rule(Pattern.parse("Topic:orders"), parse_actions(["Get"]), (), is_allowed=True)
+    made = Guard(remote_admin=False, authenticates=True, authorizes=True)
+    made.use({"al": User("al", SECRET)}, {"al": [rule]})
+    admit(made, recorded, (on_topic(Action.GET),))
+    for need in (on_topic(Action.DELETE), CHANGE):
+        with pytest.raises(NoPermission):
+            admit(made, replayed, (need,))
+
+
+@pytest.mark.parametrize(
+    "changed", [User("al", "another secret"), User("al", SECRET, is_enabled=False), None]
+)
+def test_a_replay_is_refused_once_its_user_has_changed(changed: User | None) -> None:
+    made, users = Guard(remote_admin=False, authenticates=True), {"al": User("al", SECRET)}
+    made.use(users, {})
+    recorded = signed("al")
+    admit(made, Asking(dict(recorded.ext)), (SEND,))
+    if changed is None:
+        del users["al"]
+    else:
+        users["al"] = changed
+    with pytest.raises(NotAuthenticated):
+        admit(made, Asking(dict(recorded.ext)), (SEND,))
+
+
+def test_each_request_is_signed_whoever_signed_others_on_its_connection() -> None:
+    made, first = guard(), signed()
+    admit(made, first, (SEND,))
+    forged = signed()
+    forged.ext["Signature"] = "AAAA"
+    for follower in (Asking({"topic": "orders"}, code=12), forged):
+        follower.attributes = first.attributes
+        with pytest.raises(NotAuthenticated):
+            admit(made, follower, (SEND,))

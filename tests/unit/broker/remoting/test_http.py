@@ -171,3 +171,12 @@ async def test_who_says_nothing_gets_states_without_reasons(guarded: Ask, line: 
 
 async def test_this_host_reads_as_before(guarded: Ask) -> None:
     assert (await guarded(b"GET /fine HTTP/1.1\r\n\r\n")).endswith(b"fine\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1", "Host: localhost"]
+)
+async def test_this_host_is_who_connects_from_it_whatever_he_says(guarded: Ask, line: str) -> None:
+    asked = f"GET /fine HTTP/1.1\r\n{line}\r\n\r\n".encode()
+    assert (await guarded(ELSEWHERE + asked)).startswith(b"HTTP/1.1 401 ")
+    assert (await guarded(asked)).endswith(b"fine\n")
