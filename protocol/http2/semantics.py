@@ -25,6 +25,28 @@ def check_fields(fields: Fields) -> dict[str, str]:
     if not found.keys() <= _sound_names:
         for name in found.keys() - _sound_names:
             _check_name(name)
+    if len(found) != len(fields) or not _has_all_pseudo_in_front(fields) or not found[":path"]:
+        _check_pseudo(fields, found)
+    if found.get("te", "trailers") != "trailers":
+        raise _malformed("the field te asks for more than trailers")
+    return found
+
+
+def _has_all_pseudo_in_front(fields: Fields) -> bool:
+    """Whether the first fields are the pseudo fields, as nearly all clients send them.
+
+    No other can follow then, if none is repeated.
+    """
+    return (
+        len(fields) > 3
+        and fields[0][0] in _KNOWN
+        and fields[1][0] in _KNOWN
+        and fields[2][0] in _KNOWN
+        and fields[3][0] in _KNOWN
+    )
+
+
+def _check_pseudo(fields: Fields, found: dict[str, str]) -> None:
     pseudo = found.keys() & _KNOWN
     if len(pseudo) < 3 or not found.keys() >= _NEEDED or not found[":path"]:
         raise _malformed("a request without method, scheme or path")
@@ -35,9 +57,6 @@ def check_fields(fields: Fields) -> dict[str, str]:
         pseudo.discard(name)
     if pseudo or is_repeated:
         raise _malformed("a pseudo field is repeated, or behind others")
-    if found.get("te", "trailers") != "trailers":
-        raise _malformed("the field te asks for more than trailers")
-    return found
 
 
 def check_trailers(fields: Fields) -> None:

@@ -84,14 +84,18 @@ class Producing:
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "there is no message to send")
         topic = sendable_topic_of(messages[0].topic)
-        if len(messages) > 1 and any(full_name(each.topic) != topic for each in messages):
-            raise StatusError(Code.MESSAGE_CORRUPTED, "the messages are for different topics")
         live = self._live_store
         limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
-        sends = [self._checked(call, message, topic, limits) for message in messages]
         reply = _SendReply(status=OK)
-        staged = [self._stage(send, message_id, reply) for send, message_id in sends]
-        placed = [each for each in staged if each is not None]
+        if len(messages) == 1:
+            staged = self._stage(*self._checked(call, messages[0], topic, limits), reply)
+            placed = [] if staged is None else [staged]
+        else:
+            if any(full_name(each.topic) != topic for each in messages):
+                raise StatusError(Code.MESSAGE_CORRUPTED, "the messages are for different topics")
+            sends = [self._checked(call, message, topic, limits) for message in messages]
+            tried = [self._stage(send, message_id, reply) for send, message_id in sends]
+            placed = [each for each in tried if each is not None]
         if not placed:
             _sum_up(reply)
             return reply
