@@ -44,6 +44,7 @@ from rockhopper.broker.members.guarding import (
     accounts_of,
     guard_of,
     guard_with,
+    may_publish,
     tell_about_guard,
 )
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
@@ -324,6 +325,9 @@ class Broker(ServingParts):
             levels,
             name_service=self.name_service,
             call_later=asyncio.get_running_loop().call_later,
+        )
+        self.transactions.check_back.may_be_asked = lambda client, topic: may_publish(
+            self.access, client, topic
         )
 
     async def _follow(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> bool:

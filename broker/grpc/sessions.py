@@ -65,7 +65,7 @@ class Session:
     def client(self) -> Client:
         """How it is registered."""
         language = _LANGUAGES.get(self.language, LanguageCode.OTHER)
-        return Client(self, self.client_id, language.value, MQ_VERSION)
+        return Client(self, self.client_id, language.value, MQ_VERSION, self.principal.user)
 
     def talk_by(self, telemetry: Call) -> None:
         """Tell the client what there is to tell by this stream from now on."""

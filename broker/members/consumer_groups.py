@@ -38,13 +38,17 @@ PULLING = "CONSUME_ACTIVELY"
 class Client:
     """One side of a registration: a connection, and what its heartbeats say about it."""
 
-    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version")
+    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "user", "version")
 
-    def __init__(self, connection: Peer, client_id: str, language: int, version: int) -> None:
+    def __init__(
+        self, connection: Peer, client_id: str, language: int, version: int, user: str = ""
+    ) -> None:
         self.connection = connection
         self.client_id = client_id
         self.language = language
         self.version = version
+        self.user = user
+        """Who said so; empty where there are no users."""
         self.last_seen_ms = 0
 
 

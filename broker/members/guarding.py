@@ -2,9 +2,12 @@
 
 import structlog
 
+from rockhopper.broker.access.access import Access, Action, Kind, Resource
 from rockhopper.broker.access.accounts import User, check_name
 from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.setting_fields import SettingError
@@ -54,6 +57,12 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
     guard.use(users.users, acls.rules)
     users.on_changed = lambda name: _user_changed(guard, name)
     acls.on_changed = lambda _name: guard.rules_changed()
+
+
+def may_publish(access: Access, client: Client, topic: str) -> bool:
+    """Whether who speaks for a client may send to a topic, and so see what was sent there."""
+    principal = Principal(client.connection.principal.host, client.user)
+    return access.is_open or access.may(principal, Action.PUB, Resource(Kind.TOPIC, topic))
 
 
 def accounts_of(users: UserTable, acls: AclTable) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
@@ -38,10 +39,15 @@ class ProducerTable(Part):
         return next(reversed(clients.values())) if clients else None
 
     def register(self, group: str, client: Client) -> None:
-        """Take a heartbeat."""
+        """Take a heartbeat. Raises NoPermission: the client id is that of another user."""
         connection = client.connection
         if connection.closed:
             return
+        for holder in self._connections.get(client.client_id, {}).values():
+            if holder.user != client.user:
+                raise NoPermission(
+                    f"the client id {client.client_id[:200]} is that of another user's client"
+                )
         clients = self._groups.setdefault(group, {})
         known = clients.get(connection)
         if known is None or known.client_id != client.client_id:

@@ -193,7 +193,8 @@ class ClientProcessors:
 
 
 def _client(request: Request, client_id: str) -> Client:
-    return Client(request.connection, client_id, request.command.language, request.command.version)
+    command, user = request.command, request.principal.user
+    return Client(request.connection, client_id, command.language, command.version, user)
 
 
 def _subscriptions(data_set: Iterable[SubscriptionData]) -> dict[str, Subscription]:

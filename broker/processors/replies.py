@@ -70,7 +70,13 @@ class ReplyProcessor:
         producers = self._producers
         if client_id and len(client_id) <= CLIENT_ID_LENGTH_MAX and not producers.find(client_id):
             command = request.command
-            client = Client(request.connection, client_id, command.language, command.version)
+            client = Client(
+                request.connection,
+                client_id,
+                command.language,
+                command.version,
+                request.principal.user,
+            )
             producers.register(send.group, client)
 
     async def process(self, request: Request) -> Response:

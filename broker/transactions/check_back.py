@@ -6,14 +6,18 @@ on. Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its p
 round robin. After transactionCheckMax checks, or when the log is about to delete it
 (fileReservedTime), it is held for an operator.
 
+Where there are users, those alone are asked who may publish to the topic: anybody may say that he
+is a producer of a group.
+
 While no producer of the group is there nothing is counted: RocketMQ counts, and discards a
 transaction 8 minutes after its producers went away. The look is made as soon as one comes back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rockhopper.broker.access.peer import Peer, TransactionCheck
 from rockhopper.broker.loop.wall_waits import WallTimer
+from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.transactions.check_counts import CheckCounts
@@ -22,6 +26,7 @@ from rockhopper.broker.transactions.half_messages import message_to_check
 from rockhopper.broker.transactions.ledger import Ledger
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
 
 RETRY_MS = 1000
 LOOKS_PER_TURN = 200
@@ -58,6 +63,8 @@ class CheckBack:
         self._is_running = False
         self._turns: dict[str, int] = {}
         self.check_count = 0
+        self.may_be_asked: Callable[[Client, str], bool] = lambda client, topic: True
+        """Whether a producer may see a message of a topic."""
 
     def start(self) -> None:
         """Begin; needs a running loop."""
@@ -110,8 +117,8 @@ class CheckBack:
             self._ends.finish_committed(half)
             return 0
         is_expired = self._is_expired(half, now_ms)
-        connection = None if is_expired else self._connection(half.group)
-        if not is_expired and connection is None:
+        producers = [] if is_expired else self._producers.clients(half.group)
+        if not is_expired and not any(not each.connection.closed for each in producers):
             halves.await_producer(half)
             self._schedule(half, now_ms)
             return 0
@@ -122,8 +129,16 @@ class CheckBack:
         if self._ends.find_final(half, message):
             self._ends.finish_committed(half)
             return 0
-        if is_expired or connection is None:
+        if is_expired:
             self._hold(half, message)
+            return 0
+        topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
+        connection = self._connection(
+            half.group, [each for each in producers if self.may_be_asked(each, topic)]
+        )
+        if connection is None:
+            halves.await_producer(half)
+            self._schedule(half, now_ms)
             return 0
         if connection.writing_paused:
             return 0
@@ -151,10 +166,9 @@ class CheckBack:
     def _reserved_ms(self) -> int:
         return max(self._config.store.file_reserved_hours, 1) * HOUR_MS
 
-    def _connection(self, group: str) -> Peer | None:
+    def _connection(self, group: str, producers: Iterable[Client]) -> Peer | None:
         """The connection whose turn it is, of those that read what they are sent if any does."""
-        live = [client.connection for client in self._producers.clients(group)]
-        live = [connection for connection in live if not connection.closed]
+        live = [client.connection for client in producers if not client.connection.closed]
         reading = [connection for connection in live if not connection.writing_paused] or live
         if not reading:
             self._turns.pop(group, None)

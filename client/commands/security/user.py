@@ -7,6 +7,7 @@ import click
 
 from rockhopper.client.commands.output import print_table, write_json, write_line
 from rockhopper.client.commands.running import (
+    Failure,
     broker_option,
     confirm,
     nameserver,
@@ -113,8 +114,11 @@ async def _remove(name: str, broker: str | None, names: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
 
     async with Admin(names) as admin:
+        known = {info["username"] for _, info in await admin.accounts.users(broker=broker)}
+        if name not in known:
+            raise Failure(f"there is no user {name}: nobody was removed")
         for master in await admin.accounts.remove_user(name, broker=broker):
-            write_line(f"{name} is no user of {master.name}")
+            write_line(f"{name} is no user of {master.name} any more")
 
 
 def _secret(file: TextIO | None) -> str:

@@ -8,10 +8,17 @@ from rockhopper.broker.access.access import CLUSTER, Action
 from rockhopper.broker.access.accounts import User
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
-from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
+from rockhopper.broker.members.consumer_groups import Client
+from rockhopper.broker.members.guarding import (
+    guard_of,
+    guard_with,
+    may_publish,
+    tell_about_guard,
+)
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
+from tests.support.peers import Peer
 
 ON = {"authenticationEnabled": "true"}
 ROOT = {"initAuthenticationUser": '{"username": "root", "password": "a secret of root"}'}
@@ -39,6 +46,16 @@ def test_changes_of_users_count_at_once_and_end_their_connections(tmp_path: Path
     users.put(User("root", "another secret", is_super=True, is_enabled=False))
     assert not guard.may(root, Action.UPDATE, CLUSTER)
     assert heard == ["root"]
+
+
+def test_who_may_publish_is_who_speaks_for_the_client(tmp_path: Path) -> None:
+    client = Client(Peer("10.0.0.7").connection, "c", 0, 479, "root")
+    stranger = Client(Peer("10.0.0.7").connection, "c", 0, 479, "al")
+    guard, users = guarded(tmp_path, ON | {"authorizationEnabled": "true"} | ROOT)
+    users.put(User("al", "a secret of al"))
+    assert may_publish(guard, client, "orders")
+    assert not may_publish(guard, stranger, "orders")
+    assert may_publish(guard_of(build_config({})), stranger, "orders")
 
 
 @pytest.mark.parametrize(

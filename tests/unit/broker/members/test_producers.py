@@ -2,6 +2,7 @@
 
 import pytest
 
+from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.members.producers import ProducerTable
 from tests.support.peers import Clock, Peer
@@ -14,8 +15,8 @@ class Producers:
         self.joined: list[str] = []
         self.table.on_joined = self.joined.append
 
-    def beat(self, group: str, client_id: str, peer: Peer) -> None:
-        self.table.register(group, Client(peer.connection, client_id, 0, 479))
+    def beat(self, group: str, client_id: str, peer: Peer, user: str = "") -> None:
+        self.table.register(group, Client(peer.connection, client_id, 0, 479, user))
 
     def ids(self, group: str) -> list[str]:
         return [client.client_id for client in self.table.clients(group)]
@@ -54,6 +55,20 @@ def test_of_two_connections_with_one_id_the_newest_is_found(producers: Producers
     assert (found := producers.table.find("a")) is not None
     assert found.connection is new.connection
     assert producers.table.find("b") is None
+
+
+def test_an_id_belongs_to_the_user_who_came_with_it_first(producers: Producers) -> None:
+    al, other = Peer(port=1), Peer(port=2)
+    producers.beat("g", "a", al, "al")
+    with pytest.raises(NoPermission, match="another user"):
+        producers.beat("h", "a", other, "mallory")
+    assert (found := producers.table.find("a")) is not None
+    assert found.connection is al.connection
+    producers.beat("g", "a", other, "al")
+    al.hang_up()
+    other.hang_up()
+    producers.beat("h", "a", Peer(port=3), "mallory")
+    assert producers.ids("h") == ["a"]
 
 
 def test_an_id_is_known_while_it_is_in_any_group(producers: Producers) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.members.consumer_groups import Client
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
 
@@ -91,6 +92,29 @@ def test_while_no_producer_is_there_nothing_is_counted(make_rig: MakeRig) -> Non
     assert rig.end(half, COMMIT, fromTransactionCheck="true") == 0
     assert rig.bodies() == [b"pay K1"]
     assert checks(other) == []
+
+
+def test_who_may_not_see_the_topic_is_not_asked_and_not_counted(make_rig: MakeRig) -> None:
+    rig = make_rig(transactionCheckMax="2")
+    topics: set[str] = set()
+
+    def may_be_asked(client: Client, topic: str) -> bool:
+        topics.add(topic)
+        return client.client_id != "stranger"
+
+    rig.broker.transactions.check_back.may_be_asked = may_be_asked
+    stranger = rig.producer("stranger")
+    half = rig.send()
+    rig.pass_time(3600, step_s=30)
+    assert checks(stranger) == []
+    assert topics == {"orders"}
+    assert rig.open_count == 1
+    producer = rig.producer()
+    rig.pass_time(0.001)
+    assert checks(producer) == [half.offset]
+    rig.pass_time(30)
+    assert checks(producer) == [half.offset]
+    assert checks(stranger) == []
 
 
 def test_a_producer_that_leaves_is_not_counted_on(make_rig: MakeRig) -> None:

@@ -61,3 +61,9 @@ async def test_a_file_says_as_whom_to_ask(
     assert "wrong-one" not in refused.err
     missing = await shell.run("user", "list", "--credentials", str(tmp_path / "gone"))
     assert missing.code == 2
+
+
+async def test_who_was_never_there_is_not_removed(broker: Broker, shell: CommandLine) -> None:
+    gone = await shell.run("user", "remove", "bililng", "--yes")
+    assert gone.code == 1
+    assert "there is no user bililng" in gone.err
