@@ -9,7 +9,7 @@ import zlib
 from typing import Any
 
 from rockhopper.broker.grpc.sending_rules import check_body, check_properties, check_times, type_of
-from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.broker.grpc.statuses import StatusError, millis_of
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import MQ_VERSION
@@ -90,7 +90,8 @@ def checked_properties(
     if system.trace_context:
         properties[PROPERTY_TRACE_CONTEXT] = system.trace_context
     properties[PROPERTY_BORN_HOST] = system.born_host or born_host
-    properties[PROPERTY_BORN_TIMESTAMP] = str(system.born_timestamp.ToMilliseconds())
+    born_ms = millis_of(system.born_timestamp, Code.BAD_REQUEST, "the time of the message")
+    properties[PROPERTY_BORN_TIMESTAMP] = str(born_ms)
     properties[PROPERTY_PRODUCER_GROUP] = topic
     return properties
 

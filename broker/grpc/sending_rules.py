@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.broker.grpc.statuses import StatusError, millis_of
 from rockhopper.broker.tables.topic_attributes import (
     MESSAGE_TYPE_DELAY,
     MESSAGE_TYPE_FIFO,
@@ -174,14 +174,16 @@ def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
 def check_times(system: Any, now_ms: int, delay_ms_max: int) -> None:
     """Whether the times that a message names can be. Raises StatusError."""
     if system.HasField("delivery_timestamp"):
-        delay_ms = system.delivery_timestamp.ToMilliseconds() - now_ms
+        delivery = system.delivery_timestamp
+        delay_ms = millis_of(delivery, Code.ILLEGAL_DELIVERY_TIME, "the delivery time") - now_ms
         if delay_ms > delay_ms_max:
             raise StatusError(
                 Code.ILLEGAL_DELIVERY_TIME,
                 f"the delivery is {delay_ms} ms ahead; {delay_ms_max} are allowed",
             )
     if system.HasField("orphaned_transaction_recovery_duration"):
-        recovery_ms = system.orphaned_transaction_recovery_duration.ToMilliseconds()
+        recovery = system.orphaned_transaction_recovery_duration
+        recovery_ms = millis_of(recovery, Code.BAD_REQUEST, "the recovery of the transaction")
         if recovery_ms > RECOVERY_MS_MAX:
             raise StatusError(
                 Code.BAD_REQUEST,

@@ -9,6 +9,8 @@ that its broker refuses.
     anything else                   50001, and one line in the log, because it is our mistake
 """
 
+from typing import Any
+
 import structlog
 
 from rockhopper.broker.access import errors
@@ -84,3 +86,11 @@ def unconfirmed_status(error: StoreError) -> Status:
     if isinstance(error, NotReplicatedError):
         return status(Code.SLAVE_PERSISTENCE_TIMEOUT, str(error))
     return status(Code.MASTER_PERSISTENCE_TIMEOUT, str(error))
+
+
+def millis_of(time: Any, code: Code, what: str) -> int:
+    """A time or a duration of protobuf's in ms. Raises StatusError where it is none."""
+    try:
+        return int(time.ToMilliseconds())
+    except ValueError as error:
+        raise StatusError(code, f"{what} is none: {error}") from None

@@ -12,6 +12,7 @@ from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError, 
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import ResetOffsetBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
@@ -71,6 +72,26 @@ class GroupAdmin:
     async def lag(self, group: str) -> list[QueueLag]:
         """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
         return await self._reader.lag(group)
+
+    async def create(
+        self, group: str, *, orderly: bool | None = None, retries_max: int | None = None
+    ) -> list[BrokerAddress]:
+        """Create a group on every broker, or change what is given of one that there is.
+
+        Members of an `orderly` group get each queue's messages one after the other, also by gRPC.
+        After `retries_max` retries a message is a dead letter. Raises RequestRefusedError.
+        """
+        masters = await self._masters()
+        settings = (await self._reader.settings()).get(group, {})
+        wanted = {"consumeMessageOrderly": orderly, "retryMaxTimes": retries_max}
+        changes = {name: value for name, value in wanted.items() if value is not None}
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        for master in masters:
+            document = {**settings.get(master.name, {}), "groupName": group, **changes}
+            await self._session.request(
+                master.address, code, body=fastjson.dumps(document).encode()
+            )
+        return masters
 
     async def plan_reset(
         self, group: str, topic: str, to: Target, *, queues: Sequence[MessageQueue] | None = None

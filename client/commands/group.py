@@ -31,7 +31,36 @@ _LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONS
 
 @click.group()
 def group() -> None:
-    """List, show, reset and delete consumer groups."""
+    """Create, list, show, reset and delete consumer groups."""
+
+
+@group.command()
+@click.argument("name", type=GROUP, metavar="GROUP")
+@click.option(
+    "--orderly/--concurrent",
+    default=None,
+    help="Whether each queue's messages are consumed one after the other.",
+)
+@click.option(
+    "--retries", type=click.IntRange(0), metavar="N", help="After how many a message is given up."
+)
+@nameserver_option
+def create(name: str, orderly: bool | None, retries: int | None) -> None:
+    """Create GROUP on every broker, or change what the options name of it.
+
+    A group needs no creating where brokers make groups on first use.
+    """
+    run(_create(name, orderly, retries, nameserver()))
+
+
+async def _create(
+    name: str, orderly: bool | None, retries: int | None, nameserver: str | None
+) -> None:
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        for master in await admin.groups.create(name, orderly=orderly, retries_max=retries):
+            write_line(f"{name} is a group of {master.name} ({master.address})")
 
 
 @group.command("list")

@@ -9,7 +9,7 @@ from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, Top
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.converting import delivered
 from rockhopper.broker.grpc.resources import group_of, topic_of
-from rockhopper.broker.grpc.statuses import OK, StatusError, status
+from rockhopper.broker.grpc.statuses import OK, StatusError, millis_of, status
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult
@@ -59,7 +59,8 @@ class Pulling:
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         if request.offset < 0:
             raise StatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
-        wait_ms = min(int(request.long_polling_timeout.ToMilliseconds()), POLLING_MS_MAX)
+        polling = millis_of(request.long_polling_timeout, Code.BAD_REQUEST, "the polling time")
+        wait_ms = min(polling, POLLING_MS_MAX)
         expression = request.filter_expression
         namespace = request.message_queue.topic.resource_namespace
 
@@ -125,7 +126,7 @@ class Pulling:
         elif request.query_offset_policy == OFFSET_END:
             offset = high
         else:
-            time_ms = request.timestamp.ToMilliseconds()
+            time_ms = millis_of(request.timestamp, Code.BAD_REQUEST, "the time that is asked for")
             found = self._store.offset_by_time(topic, queue_id, time_ms, upper=False)
             offset = min(max(found, low), high)
         return _QueryReply(status=OK, offset=offset)

@@ -13,7 +13,7 @@ from rockhopper.broker.grpc.converting import delivered
 from rockhopper.broker.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
 from rockhopper.broker.grpc.resources import group_of, topic_of
 from rockhopper.broker.grpc.sessions import Session, Sessions
-from rockhopper.broker.grpc.statuses import OK, StatusError, status
+from rockhopper.broker.grpc.statuses import OK, StatusError, millis_of, status
 from rockhopper.broker.loop.slices import Work
 from rockhopper.broker.pop.extra_info import real_topic
 from rockhopper.broker.pop.reading import Found, PopAnswer, Wanted
@@ -212,7 +212,10 @@ def _polling_s(call: Call, request: Any, session: Session | None) -> float:
     """How long the client waits for messages. Raises StatusError."""
     remaining_s, wait_s = call.remaining_s(), POLLING_S_MAX
     if request.HasField("long_polling_timeout"):
-        wait_s = request.long_polling_timeout.ToMilliseconds() / 1000
+        wait_s = (
+            millis_of(request.long_polling_timeout, Code.ILLEGAL_POLLING_TIME, "the polling time")
+            / 1000
+        )
     elif remaining_s is not None:
         timeout_s = REQUEST_TIMEOUT_S
         if session is not None and session.settings is not None:
@@ -236,7 +239,9 @@ def _invisible_ms(request: Any) -> int:
     """How long the messages stay invisible. Raises StatusError."""
     if request.auto_renew:
         return RENEWED_INVISIBLE_MS
-    invisible_ms = int(request.invisible_duration.ToMilliseconds())
+    invisible_ms = millis_of(
+        request.invisible_duration, Code.ILLEGAL_INVISIBLE_TIME, "the invisible time"
+    )
     if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
         raise StatusError(
             Code.ILLEGAL_INVISIBLE_TIME,

@@ -7,7 +7,14 @@ from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.handles import Handles
 from rockhopper.broker.grpc.resources import group_of, topic_of
-from rockhopper.broker.grpc.statuses import OK, StatusError, status, status_of, unconfirmed_status
+from rockhopper.broker.grpc.statuses import (
+    OK,
+    StatusError,
+    millis_of,
+    status,
+    status_of,
+    unconfirmed_status,
+)
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -57,7 +64,9 @@ class Settling:
         """ChangeInvisibleDuration: a message is to come back at another time."""
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
-        invisible_ms = int(request.invisible_duration.ToMilliseconds())
+        invisible_ms = millis_of(
+            request.invisible_duration, Code.ILLEGAL_INVISIBLE_TIME, "the invisible time"
+        )
         if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
             raise StatusError(
                 Code.ILLEGAL_INVISIBLE_TIME,

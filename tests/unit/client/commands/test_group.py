@@ -27,6 +27,20 @@ async def test_nobody_consumes_yet(shell: CommandLine) -> None:
     assert "TOOLS_CONSUMER" in (await shell.run("group", "list", "--all")).out
 
 
+async def test_a_group_is_created_and_changed(broker: Broker, shell: CommandLine) -> None:
+    created = await shell.run("group", "create", "billing", "--orderly")
+    assert created.out == f"billing is a group of broker-a ({broker.address})\n"
+    await shell.run("group", "create", "billing", "--retries", "5")
+    settings = broker.groups.get("billing")
+    assert settings is not None
+    assert (settings.consume_message_orderly, settings.retry_max_times) == (True, 5)
+    await shell.run("group", "create", "billing", "--concurrent")
+    settings = broker.groups.get("billing")
+    assert settings is not None
+    assert (settings.consume_message_orderly, settings.retry_max_times) == (False, 5)
+    assert (await shell.run("group", "create", "bad name")).code == 2
+
+
 async def test_groups_are_listed_with_members_and_lag(broker: Broker, shell: CommandLine) -> None:
     await send(broker, 5)
     await consume(broker, 2)

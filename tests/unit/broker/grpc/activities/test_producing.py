@@ -217,3 +217,20 @@ async def test_nobody_looks_further_ahead_than_a_day(client: GrpcClient, clock: 
     made = sending("later", delivery_timestamp_ms=clock() + 86_400_001)
     reply = await client.ask("SendMessage", made)
     assert reply.status.code == Code.ILLEGAL_DELIVERY_TIME
+
+
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        ("born_timestamp", Code.BAD_REQUEST),
+        ("delivery_timestamp", Code.ILLEGAL_DELIVERY_TIME),
+    ],
+)
+@pytest.mark.parametrize(("seconds", "nanos"), [(0, 1_000_000_000), (1 << 62, 0)])
+async def test_what_is_no_time_is_refused(
+    client: GrpcClient, field: str, code: Code, seconds: int, nanos: int
+) -> None:
+    asked = sending("t")
+    time = getattr(asked.messages[0].system_properties, field)
+    time.seconds, time.nanos = seconds, nanos
+    assert (await client.ask("SendMessage", asked)).status.code == code

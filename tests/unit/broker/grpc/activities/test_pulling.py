@@ -84,3 +84,12 @@ async def test_a_negative_offset_is_no_place_to_pull_from(client: GrpcClient) ->
     answer = client.ask_for("PullMessage", of_queue("PullMessage", offset=-1))
     (reply,) = (await answer.ended()).messages
     assert reply.status.code == Code.ILLEGAL_OFFSET
+
+
+async def test_what_is_no_time_is_refused(served: GrpcBroker, client: GrpcClient) -> None:
+    served.put("t")
+    made = of_queue("QueryOffset", group=None, query_offset_policy=2)
+    made.timestamp.nanos = -1
+    reply = await client.ask("QueryOffset", made)
+    assert reply.status.code == Code.BAD_REQUEST
+    assert "the time that is asked for" in reply.status.message
