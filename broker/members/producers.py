@@ -39,12 +39,12 @@ class ProducerTable(Part):
         return next(reversed(clients.values())) if clients else None
 
     def register(self, group: str, client: Client) -> None:
-        """Take a heartbeat. Raises NoPermission: the client id is that of another user."""
+        """Take a heartbeat. Raises NoPermission: another connection of another user has the id."""
         connection = client.connection
         if connection.closed:
             return
         for holder in self._connections.get(client.client_id, {}).values():
-            if holder.user != client.user:
+            if holder.user != client.user and holder.connection is not connection:
                 raise NoPermission(
                     f"the client id {client.client_id[:200]} is that of another user's client"
                 )
@@ -55,6 +55,7 @@ class ProducerTable(Part):
                 self._forget_id(known)
             known = clients[connection] = client
         known.last_seen_ms = self._now_ms()
+        known.user = client.user
         same_id = self._connections.setdefault(client.client_id, {})
         same_id.pop(connection, None)
         same_id[connection] = known

@@ -35,6 +35,9 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
         "gzip that is none": {"status": 40016},
         "bytes that are no request": {"grpc": "INTERNAL"},
     },
+    "a transaction is ended by the topic in which it was begun": {
+        "end of another topic": {"status": 40008},
+    },
     "every message of a request gets its entry": {
         "two messages": {"status": 20000, "entries": [20000, 20000]},
     },

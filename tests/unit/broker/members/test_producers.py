@@ -65,6 +65,10 @@ def test_an_id_belongs_to_the_user_who_came_with_it_first(producers: Producers) 
     assert (found := producers.table.find("a")) is not None
     assert found.connection is al.connection
     producers.beat("g", "a", other, "al")
+    producers.beat("g", "b", other, "mallory")
+    assert [client.user for client in producers.table.clients("g")] == ["al", "mallory"]
+    producers.beat("g", "b", other, "al")
+    assert [client.user for client in producers.table.clients("g")] == ["al", "al"]
     al.hang_up()
     other.hang_up()
     producers.beat("h", "a", Peer(port=3), "mallory")
