@@ -87,7 +87,7 @@ _KNOWN_KEYS = (
 )
 HIDDEN = "(set)"
 """Shown in place of what must not be seen."""
-# What this machine's clients read, see client/network/tls.py.
+# What this machine's clients read, see tls.py and credentials.py in client/network/.
 _CLIENTS_OWN = frozenset(
     {
         *("TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"),
