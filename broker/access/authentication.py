@@ -47,19 +47,20 @@ class Authenticator:
 
     def verify(self, access_key: str, signed: bytes, signature: bytes, host: str) -> Principal:
         """Who has signed *signed*; *signature* is its bytes, not text. Raises NotAuthenticated."""
-        if self._buckets and self._left(host) < 1:
-            raise self._refusal(host)
-        user = self.users.get(access_key, _NOBODY)
+        user = self._claimed(access_key, host)
         is_right = hmac.compare_digest(sign(user.secret, signed), signature)
         return self._proved(user, host, is_right=is_right)
 
     def prove(self, access_key: str, secret: str, host: str) -> Principal:
         """Who knows this user's secret. Raises NotAuthenticated."""
-        if self._buckets and self._left(host) < 1:
-            raise self._refusal(host)
-        user = self.users.get(access_key, _NOBODY)
+        user = self._claimed(access_key, host)
         is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
         return self._proved(user, host, is_right=is_right)
+
+    def _claimed(self, access_key: str, host: str) -> User:
+        if self._buckets and self._left(host) < 1:
+            raise self._refusal(host)
+        return self.users.get(access_key, _NOBODY)
 
     def _proved(self, user: User, host: str, *, is_right: bool) -> Principal:
         if not (is_right and user.is_enabled):
