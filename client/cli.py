@@ -11,6 +11,7 @@ from rockhopper.client.commands.group import group
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
+from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.security.acl import acl
 from rockhopper.client.commands.security.auth import auth
 from rockhopper.client.commands.security.user import user
@@ -36,14 +37,7 @@ _COMMANDS: tuple[click.Command, ...] = (
 )
 
 
-class _InOrder(click.Group):
-    """Lists the subcommands as they were added: what is used most comes first."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Family, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rockhopper-mq", prog_name="rockhopper")
 @nameserver_option
 def main() -> None:

@@ -9,6 +9,8 @@ import click
 
 from rockhopper.client.commands.output import print_table, time_text, write_json, write_line
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
+from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
 
@@ -20,7 +22,7 @@ _broker_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Family)
 def broker() -> None:
     """Ask brokers how they are, and change their settings."""
 
@@ -29,10 +31,12 @@ def broker() -> None:
 @_broker_option
 @click.option("--all", "-a", "is_all", is_flag=True, help="Everything that the broker says.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@watch_options
 @nameserver_option
 def status(broker: str | None, is_all: bool, as_json: bool) -> None:
     """Show rates, offsets and disk use."""
-    run(_status(broker, is_all, as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _status(broker, is_all, as_json, names))
 
 
 async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str | None) -> None:
@@ -153,10 +157,12 @@ async def _config(
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@watch_options
 @nameserver_option
 def cluster(as_json: bool) -> None:
     """List the brokers, and whether they answer."""
-    run(_cluster(as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _cluster(as_json, names))
 
 
 async def _cluster(as_json: bool, nameserver: str | None) -> None:
@@ -217,3 +223,6 @@ async def _ask(admin: "Admin", broker: BrokerAddress) -> tuple[dict[str, str], s
 def _first_rate(facts: dict[str, str], key: str) -> float | None:
     numbers = _numbers(facts.get(key))
     return numbers[0] if numbers else None
+
+
+broker.add_command(cluster, "list")

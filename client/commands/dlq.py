@@ -25,13 +25,15 @@ from rockhopper.client.commands.running import (
     report,
     run,
 )
+from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.dead_letters import DeadLetter, Requeued
 
 
-@click.group()
+@click.group(cls=Family)
 def dlq() -> None:
     """List and show dead letters, and send them back.
 
@@ -41,10 +43,12 @@ def dlq() -> None:
 
 @dlq.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
+@watch_options
 @nameserver_option
 def list_groups(as_json: bool) -> None:
     """List the groups that have dead letters."""
-    run(_list(as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _list(as_json, names))
 
 
 async def _list(as_json: bool, nameserver: str | None) -> None:

@@ -20,6 +20,8 @@ from rockhopper.client.commands.parameters import (
     select_queues,
 )
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
+from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.watching import run_shown, watch_options
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin_groups import OffsetMove, Target
@@ -29,7 +31,7 @@ _MODELS = {"CLUSTERING": "shared", "BROADCASTING": "broadcast"}
 _LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED")
 
 
-@click.group()
+@click.group(cls=Family)
 def group() -> None:
     """Create, list, show, reset and delete consumer groups."""
 
@@ -66,10 +68,12 @@ async def _create(
 @group.command("list")
 @click.option("--all", "-a", "is_all", is_flag=True, help="Those of tools and brokers, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
+@watch_options
 @nameserver_option
 def list_groups(is_all: bool, as_json: bool) -> None:
     """List the consumer groups with their members and their lag."""
-    run(_list(is_all, as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _list(is_all, as_json, names))
 
 
 async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
@@ -124,10 +128,12 @@ def _lag(state: "GroupState") -> int | None:
 @group.command()
 @click.argument("name", type=GROUP, metavar="GROUP")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@watch_options
 @nameserver_option
 def show(name: str, as_json: bool) -> None:
     """Show the settings, members, subscriptions and queues of GROUP."""
-    run(_show(name, as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _show(name, as_json, names))
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
@@ -209,10 +215,12 @@ def _state_json(state: "GroupState") -> dict[str, Any]:
 @group.command()
 @click.argument("name", type=GROUP, metavar="GROUP")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
+@watch_options
 @nameserver_option
 def lag(name: str, as_json: bool) -> None:
     """Show how far GROUP is in each queue of its topics."""
-    run(_show_lag(name, as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _show_lag(name, as_json, names))
 
 
 async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:

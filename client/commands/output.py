@@ -2,20 +2,17 @@
 
 import base64
 import json
-import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rockhopper.client.commands.screen.fitting import table_lines
 from rockhopper.client.printable import body_text, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
-
-_WIDTH_MAX = 10_000
-_LAST_COLUMN_WIDTH_MIN = 20
-_NUMBER = re.compile(r"-|[\d.,]+")
 
 
 def write_json(value: dict[str, Any]) -> None:
@@ -86,59 +83,15 @@ def time_text(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
-def cells(text: str) -> int:
-    """Return how many columns of a terminal `text` takes: letters of East Asia take two."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def pad(text: str, width: int) -> str:
-    """Return `text` with blanks up to `width` columns of a terminal."""
-    return text + " " * (width - cells(text))
-
-
-def cut(text: str, width: int) -> str:
-    """Return what fits of `text` into `width` columns of a terminal, "…" for the rest."""
-    if cells(text) <= width:
-        return text
-    if text.isascii():
-        return text[: width - 1] + "…"
-    from rich.cells import set_cell_size
-
-    return set_cell_size(text, width - 1) + "…"
-
-
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, figures to the right; on a terminal the last column is cut to fit."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+    """Print a table, figures to the right; on a terminal it is fitted to that."""
     texts = [[_cell(value) for value in row] for row in rows]
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for index, name in enumerate(columns):
-        is_number = all(_NUMBER.fullmatch(row[index]) for row in texts)
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
-    if sys.stdout.isatty():
-        _cut_last_column(columns, texts, Console().width)
-    for row in texts:
-        table.add_row(*(Text(text) for text in row))
-    console = Console(highlight=False, width=_WIDTH_MAX)
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        write_line(line.rstrip())
-
-
-def _cut_last_column(columns: Sequence[str], rows: list[list[str]], width: int) -> None:
-    for index, name in enumerate(columns[:-1]):
-        width -= 2 + max([len(name), *(cells(row[index]) for row in rows)])
-    width = max(width, _LAST_COLUMN_WIDTH_MIN)
-    for row in rows:
-        row[-1] = cut(row[-1], width)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    head, lines = table_lines(columns, texts, width)
+    for line in head:
+        write_line(line if width is None else f"\x1b[1m{line}\x1b[0m")
+    for line in lines:
+        write_line(line)
 
 
 def _cell(value: object) -> str:

@@ -5,22 +5,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from rockhopper.client.commands.output import (
-    cells,
-    cut,
     message_json,
-    pad,
     read_body,
     time_text,
     write_json,
     write_line,
 )
+from rockhopper.client.commands.screen.fitting import cells, cut, pad, shorten
 from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
 
-# On a narrow terminal a line is wrapped rather than leave less of a body to see.
+# On a narrow terminal a body has a line of its own rather than less room than this.
 _BODY_WIDTH_MIN = 40
+_FOLDED_WIDTH_MIN = 60
 
 
 class MessageRows:
@@ -37,7 +36,7 @@ class MessageRows:
         """Print the head now, where there is one; the first message does so otherwise."""
         if not self._has_head:
             self._has_head = True
-            write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
+            write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY", width=self._width))
 
     def print(self, message: "ReceivedMessage") -> None:
         """Print a message; flushing is left to the caller."""
@@ -72,8 +71,17 @@ def row(
     *,
     width: int | None = None,
 ) -> str:
-    """Return a line of the table; with `width`, the terminal's, the body is cut to fit."""
+    """Return a line of the table; with `width`, the terminal's, it is fitted to that.
+
+    Where little of the body would be seen it stands in a second line, as the word in the head does.
+    """
     start = f"{queue:<14} {offset:>8}  {stored:<23}  {pad(tag, 8)}  {pad(keys, 12)}  "
-    if width is not None:
-        body = cut(body, max(width - cells(start), _BODY_WIDTH_MIN))
-    return start + body
+    if width is None:
+        return start + body
+    if width - cells(start) >= _BODY_WIDTH_MIN or width < _FOLDED_WIDTH_MIN:
+        return start + cut(body, max(width - cells(start), _BODY_WIDTH_MIN))
+    start = start.rstrip()
+    if cells(start) > width:
+        names = "  ".join(each for each in (tag, keys) if each)
+        start = f"{queue:<14} {offset:>8}  {stored:<23}\n  {shorten(names, width - 2)}"
+    return f"{start}\n  {cut(body, width - 2)}"

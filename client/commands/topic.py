@@ -22,12 +22,14 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
+from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.network.addresses import BrokerAddress
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 
 
-@click.group()
+@click.group(cls=Family)
 def topic() -> None:
     """List, create, show, purge and delete topics."""
 
@@ -35,10 +37,12 @@ def topic() -> None:
 @topic.command("list")
 @click.option("--all", "-a", "is_all", is_flag=True, help="The system's own, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per topic.")
+@watch_options
 @nameserver_option
 def list_topics(is_all: bool, as_json: bool) -> None:
     """List the topics that the name service knows."""
-    run(_list(is_all, as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _list(is_all, as_json, names))
 
 
 async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
@@ -194,10 +198,12 @@ async def _purge(name: str, nameserver: str | None) -> None:
 @topic.command()
 @click.argument("name", type=TOPIC, metavar="TOPIC")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
+@watch_options
 @nameserver_option
 def show(name: str, as_json: bool) -> None:
     """Show where the queues of TOPIC are and what they hold."""
-    run(_show(name, as_json, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _show(name, as_json, names))
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:

@@ -12,6 +12,7 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
+from rockhopper.client.commands.screen.family import Family
 
 _sources = click.option(
     "--from",
@@ -22,7 +23,7 @@ _sources = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Family)
 def acl() -> None:
     """Allow and deny users what they do, and test what is decided.
 

@@ -14,6 +14,7 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
+from rockhopper.client.commands.screen.family import Family
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 _secret_file = click.option(
@@ -23,7 +24,7 @@ _secret_file = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Family)
 def user() -> None:
     """List, add and remove users, and change their secrets.
 

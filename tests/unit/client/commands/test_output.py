@@ -7,12 +7,11 @@ import pytest
 
 from rockhopper.client.commands.output import (
     counted,
-    cut,
     message_json,
-    pad,
     print_table,
     time_text,
 )
+from rockhopper.client.commands.screen.fitting import cut, pad
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage

@@ -1,7 +1,5 @@
 """The lines that `rockhopper pull` prints on a terminal."""
 
-import pytest
-
 from rockhopper.client.commands.rows import row
 
 FIRST = ("broker-a:1", "0", "2026-11-20 12:04:09.802")
@@ -16,9 +14,16 @@ def test_a_row_is_cut_to_the_terminal() -> None:
     assert row(*FIRST, "new", "o-1", "x" * 300, width=132) == START + "x" * 57 + "…"
 
 
-@pytest.mark.parametrize("width", [20, 80])
-def test_a_narrow_terminal_still_shows_something_of_the_body(width: int) -> None:
-    assert row(*FIRST, "new", "o-1", "x" * 300, width=width) == START + "x" * 39 + "…"
+def test_a_narrow_terminal_shows_the_body_in_a_line_of_its_own() -> None:
+    lines = row(*FIRST, "new", "o-1", "x" * 300, width=80).split("\n")
+    assert lines == [START.rstrip(), "  " + "x" * 77 + "…"]
+    long = row(*FIRST, "new", "k" * 100, "x", width=80).split("\n")
+    assert [len(line) <= 80 for line in long] == [True] * 3
+    assert long[1].startswith("  new  kkk")
+
+
+def test_a_terminal_too_narrow_for_lines_still_shows_something_of_the_body() -> None:
+    assert row(*FIRST, "new", "o-1", "x" * 300, width=20) == START + "x" * 39 + "…"
 
 
 def test_columns_stay_below_each_other_whatever_the_script() -> None:

@@ -1,0 +1,142 @@
+"""Tables that fit: on a narrow terminal long names lose their middle, and rows take more lines.
+
+No column is ever left out. Figures, times and ids stay whole; where even that does not fit, a row
+goes on in indented lines below. Without a terminal nothing is shortened.
+"""
+
+import re
+from collections.abc import Sequence
+
+NUMBER = re.compile(r"-|[+-]?[\d.,]+")
+_SEPARATION = 2
+_INDENTATION = 2
+_SHORTENED_WIDTH_MIN = 20
+_LAST_WIDTH_MIN = 20
+# What is copied into the next command is not shortened, and cut in no other way either.
+_WHOLE = frozenset({"ID", "HANDLE"})
+
+
+def cells(text: str) -> int:
+    """Return how many columns of a terminal `text` takes: letters of East Asia take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def pad(text: str, width: int) -> str:
+    """Return `text` with blanks up to `width` columns of a terminal."""
+    return text + " " * (width - cells(text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return what fits of `text` into `width` columns of a terminal, "…" for the rest."""
+    if cells(text) <= width:
+        return text
+    if text.isascii():
+        return text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1) + "…"
+
+
+def shorten(text: str, width: int) -> str:
+    """Return `text` with "…" in place of its middle if it takes more than `width` columns.
+
+    Names that begin alike often end differently: both ends stay.
+    """
+    if cells(text) <= width:
+        return text
+    head, tail = text[: width // 2], text[len(text) - (width - 1) // 2 :]
+    while cells(head) + 1 + cells(tail) > width:
+        if cells(head) > cells(tail):
+            head = head[:-1]
+        else:
+            tail = tail[1:]
+    return f"{head}…{tail}"
+
+
+def table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+) -> tuple[list[str], list[str]]:
+    """Return the lines of a table's head and of its rows; `width` is the terminal's, if any."""
+    numbers = [
+        bool(rows) and all(NUMBER.fullmatch(row[index]) for row in rows)
+        for index in range(len(columns))
+    ]
+    widths = [
+        max([cells(name), *(cells(row[index]) for row in rows)])
+        for index, name in enumerate(columns)
+    ]
+    folds = [range(len(columns))]
+    if width is not None:
+        widths, folds = _fit(columns, widths, numbers, width)
+    head, *others = (
+        [
+            (" " * _INDENTATION * (number > 0) + "  ".join(texts[i] for i in fold)).rstrip()
+            for number, fold in enumerate(folds)
+        ]
+        for texts in (_aligned(row, widths, numbers) for row in (columns, *rows))
+    )
+    return head, [line for lines in others for line in lines]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> list[str]:
+    return [
+        _shown(text, width, is_last=index == len(row) - 1, is_number=is_number)
+        for index, (text, width, is_number) in enumerate(zip(row, widths, numbers, strict=True))
+    ]
+
+
+def _shown(text: str, width: int, *, is_last: bool, is_number: bool) -> str:
+    if is_number:
+        return " " * (width - cells(text)) + text
+    return pad(cut(text, width) if is_last else shorten(text, width), width)
+
+
+def _fit(
+    columns: Sequence[str], natural: Sequence[int], numbers: Sequence[bool], width: int
+) -> tuple[list[int], list[range]]:
+    """Return how wide each column is, and which of them share a line."""
+    widths, last = list(natural), len(columns) - 1
+    least = [
+        _least(name, natural[index], is_last=index == last, is_number=numbers[index])
+        for index, name in enumerate(columns)
+    ]
+    if _total(least) > width:
+        # A line more costs less than names that nobody can read.
+        room = max(width - _INDENTATION, _LAST_WIDTH_MIN)
+        widths = [max(min(each, room), low) for each, low in zip(natural, least, strict=True)]
+        return widths, _folds(widths, width)
+    # The last column gives first: what it holds is text, of which the beginning says most.
+    spare = max(_total(widths) - width, 0)
+    taken = min(spare, widths[last] - least[last])
+    widths[last] -= taken
+    for _ in range(spare - taken):
+        can_give = (index for index in range(last) if widths[index] > least[index])
+        widths[max(can_give, key=widths.__getitem__)] -= 1
+    return widths, [range(len(columns))]
+
+
+def _least(name: str, natural: int, *, is_last: bool, is_number: bool) -> int:
+    if is_number or name in _WHOLE:
+        return natural
+    floor = _LAST_WIDTH_MIN if is_last else max(_SHORTENED_WIDTH_MIN, cells(name))
+    # Times are as wide as this, and mean nothing without their middle.
+    return natural if natural <= 23 and not is_last else min(natural, floor)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _SEPARATION * (len(widths) - 1)
+
+
+def _folds(widths: Sequence[int], width: int) -> list[range]:
+    folds: list[range] = []
+    begin = 0
+    for end in range(1, len(widths) + 1):
+        room = width - (_INDENTATION if folds else 0)
+        if end - 1 > begin and _total(widths[begin:end]) > room:
+            folds.append(range(begin, end - 1))
+            begin = end - 1
+    return [*folds, range(begin, len(widths))]

@@ -1,0 +1,130 @@
+"""`--watch`: the same list again and again, on a terminal in place."""
+
+import asyncio
+import io
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import redirect_stderr, redirect_stdout
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from rockhopper.client.commands.running import run
+from rockhopper.client.commands.screen.fitting import cut
+
+INTERVAL_S = 2.0
+INTERVAL_S_MIN = 0.2
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+Show = Callable[[], Awaitable[None]]
+
+
+def watch_options(command: _Command) -> _Command:
+    """Add --watch and --interval to a command that ends with ``run_shown``."""
+    for option in (interval_option, _watch_option):
+        command = option(command)
+    return command
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    context.meta[f"{__name__}.{parameter.name}"] = value
+
+
+_watch_option = click.option(
+    "--watch",
+    "-w",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep,
+    help="Show it again and again; end with Ctrl-C.",
+)
+interval_option = click.option(
+    "--interval",
+    type=click.FloatRange(min=INTERVAL_S_MIN),
+    default=INTERVAL_S,
+    metavar="SECONDS",
+    expose_value=False,
+    callback=_keep,
+    help="How often; every 2 seconds by default.",
+)
+
+
+def asked(name: str) -> Any:
+    """Return what the command line says of "watch" or "interval"."""
+    return click.get_current_context().meta.get(f"{__name__}.{name}")
+
+
+def run_shown(show: Show) -> None:
+    """Run what shows a list: once, or with --watch until Ctrl-C."""
+    title = click.get_current_context().command_path
+    run(again_and_again(show, asked("interval"), title) if asked("watch") else _once(show))
+
+
+async def _once(show: Show) -> None:
+    await show()
+
+
+class _Page(io.TextIOWrapper):
+    """Standard output for as long as one showing takes."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._is_terminal = sys.stdout.isatty()
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def lines(self) -> list[str]:
+        assert isinstance(self.buffer, io.BytesIO)
+        return self.buffer.getvalue().decode().splitlines()
+
+
+async def again_and_again(show: Show, interval_s: float, title: str = "") -> None:
+    """Call *show* for ever, on a terminal in place of what it showed before.
+
+    An error ends it only at the first time: a broker that is away for a while comes back. Where
+    *show* takes long, it rests as long.
+    """
+    from rockhopper.client.errors import ClientError
+
+    is_first = True
+    while True:
+        begun_s = time.monotonic()
+        page = _Page()
+        try:
+            with redirect_stdout(page), redirect_stderr(page):
+                await show()
+            lines = page.lines()
+        except ClientError as error:
+            if is_first:
+                raise
+            lines = [f"rockhopper: {error}"]
+        draw(lines, title, interval_s, is_first=is_first)
+        is_first = False
+        took_s = time.monotonic() - begun_s
+        await asyncio.sleep(max(interval_s - took_s, took_s))
+
+
+def draw(lines: list[str], title: str, interval_s: float, *, is_first: bool) -> None:
+    """Show *lines*: on a terminal from its upper edge on, as many as it has room for."""
+    out = sys.stdout.buffer
+    if not sys.stdout.isatty():
+        out.write("".join(f"{line}\n" for line in lines).encode())
+        out.flush()
+        return
+    size = shutil.get_terminal_size()
+    room = max(size.lines - 2, 1)
+    if len(lines) > room:
+        hidden = len(lines) - room + 1
+        lines = [*lines[: room - 1], f"… {hidden:,} more lines: make the terminal higher"]
+    head = f"every {interval_s:g} s   {title}   {datetime.now():%H:%M:%S}   Ctrl-C ends"
+    if is_first:
+        # What stood there moves up, out of the way, and can be scrolled back to.
+        out.write(b"\n" * size.lines)
+    shown = "\n".join(line + _REST_OF_LINE for line in (cut(head, size.columns), *lines))
+    out.write(f"{_HOME}{shown}\n{_REST_OF_SCREEN}".encode())
+    out.flush()

@@ -1,0 +1,45 @@
+"""Tables on terminals of any width."""
+
+import pytest
+
+from rockhopper.client.commands.screen.fitting import cells, shorten, table_lines
+
+COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED", "OWNER")
+TIME = "2026-11-20 12:04:09.802"
+
+
+def rows(topic: str) -> list[list[str]]:
+    return [[topic, "broker-a", "0", "1,000,000", "999,999", "1", TIME, "10.0.0.1@4711#5"]]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 132, 200])
+@pytest.mark.parametrize("topic", ["orders", "a." + "long-name-" * 12 + ".z", "注文" * 60])
+def test_no_column_is_lost_and_no_line_is_too_long(width: int, topic: str) -> None:
+    head, lines = table_lines(COLUMNS, rows(topic), width)
+    assert all(cells(line) <= width for line in head + lines)
+    assert " ".join(head).split() == " ".join(COLUMNS).split()
+    shown = "  ".join(lines)
+    for whole in ("1,000,000", "999,999", TIME, "broker-a"):
+        assert whole in shown
+    assert topic[0] in shown
+
+
+def test_a_name_loses_its_middle_and_keeps_both_ends() -> None:
+    assert shorten("orders.europe.invoices.v2", 11) == "order…es.v2"
+    assert shorten("orders", 6) == "orders"
+    assert cells(shorten("注文" * 20, 11)) <= 11
+
+
+def test_ids_stay_whole_however_narrow_it_is() -> None:
+    message_id = "C0000202585304E6B092652FA22F0002"
+    _, lines = table_lines(("ID", "TOPIC", "BODY"), [[message_id, "t" * 90, "b" * 90]], 50)
+    assert message_id in lines[0]
+
+
+def test_without_a_terminal_everything_is_there() -> None:
+    head, lines = table_lines(("A", "B"), [["x" * 300, "y" * 300]], None)
+    assert (head, lines) == (["A" + " " * 301 + "B"], ["x" * 300 + "  " + "y" * 300])
+
+
+def test_a_table_without_rows_has_a_head() -> None:
+    assert table_lines(("A", "B"), [], 80) == (["A  B"], [])
