@@ -20,7 +20,9 @@ from rockhopper.client.filters import Sql
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.producer import Producer
 from rockhopper.client.pull_consumer import PullConsumer
-from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.receipts import SendReceipt, SendStatus
+from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.lingering import Linger
 from rockhopper.client.transactions import Transaction, TransactionProducer, TransactionState
 from rockhopper.protocol.message import Message
@@ -43,15 +45,18 @@ __all__ = [
     "MalformedAnswerError",
     "Message",
     "MessageNotFoundError",
+    "MessageQueue",
     "MessageRejectedError",
     "Producer",
     "PullConsumer",
+    "ReceivedMessage",
     "ReplyTimeoutError",
     "RequestRefusedError",
     "RequestTimeoutError",
     "RetryLater",
     "RouteNotFoundError",
     "SendReceipt",
+    "SendStatus",
     "Sql",
     "TlsOptions",
     "Transaction",

@@ -26,22 +26,24 @@ if TYPE_CHECKING:
         MalformedAnswerError,
         Message,
         MessageNotFoundError,
+        MessageQueue,
         MessageRejectedError,
         Producer,
         PullConsumer,
+        ReceivedMessage,
         ReplyTimeoutError,
         RequestRefusedError,
         RequestTimeoutError,
         RetryLater,
         RouteNotFoundError,
         SendReceipt,
+        SendStatus,
         Sql,
         TlsOptions,
         Transaction,
         TransactionProducer,
         TransactionState,
     )
-    from rockhopper.client.received import ReceivedMessage
 
 __all__ = [
     "Admin",
@@ -56,6 +58,7 @@ __all__ = [
     "MalformedAnswerError",
     "Message",
     "MessageNotFoundError",
+    "MessageQueue",
     "MessageRejectedError",
     "Producer",
     "PullConsumer",
@@ -66,6 +69,7 @@ __all__ = [
     "RetryLater",
     "RouteNotFoundError",
     "SendReceipt",
+    "SendStatus",
     "Sql",
     "ThreadedBroker",
     "TlsOptions",
@@ -77,7 +81,6 @@ __all__ = [
 _PARTS = ("broker", "client", "pipeline", "protocol")
 _ELSEWHERE = {
     "Broker": "rockhopper.broker",
-    "ReceivedMessage": "rockhopper.client.received",
     "ThreadedBroker": "rockhopper.broker.testing.threaded",
 }
 
