@@ -8,6 +8,8 @@ When a message counts as consumed in `async for`:
     leaves `async with`                    asks for the last one again
     a new loop over an unfinished message  asks for it again
 
+A batch counts as a message does: asking for the next one acknowledges all of it.
+
 With a handler, returning acknowledges and raising asks for the message again. Messages that were
 fetched ahead and not handed out go back uncounted.
 """
@@ -15,14 +17,18 @@ fetched ahead and not handed out go back uncounted.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.consuming.allocation import Allocation, allocation_of
 from rockhopper.client.consuming.engine import Engine
+from rockhopper.client.consuming.face.batches import check_batches, collect
+from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
+from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.handout import Delivered
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
@@ -38,6 +44,7 @@ from rockhopper.protocol.names import TRACE_TOPIC
 log = logging.getLogger(__name__)
 
 Handler = Callable[[ReceivedMessage], Awaitable[object]]
+_Item = TypeVar("_Item")
 
 
 class Consumer:
@@ -80,6 +87,8 @@ class Consumer:
         close_timeout_s: float = 30.0,
         hand_over_s: float = 0.5,
         offsets_directory: Path | str | None = None,
+        on_assigned: QueuesCallback | None = None,
+        on_revoked: QueuesCallback | None = None,
         trace: bool | str = False,
         tls: Tls = None,
         credentials: CredentialsChoice = None,
@@ -101,10 +110,12 @@ class Consumer:
         `poll_s` is how long a broker may hold a request when there is nothing new; the four maxima
         bound what is fetched ahead. `close_timeout_s` is how long closing waits for handlers. A
         member that takes over a queue leaves it to the one before for `hand_over_s` seconds: what
-        that one has not finished after 60 % of them comes twice. `trace` records every delivery in
-        the brokers' trace topic, or in the topic that it names. `tls` is True, or TlsOptions;
-        `credentials` are Credentials, or the path of a file of them; without one of them the
-        environment decides.
+        that one has not finished after 60 % of them comes twice. The coroutine functions
+        `on_assigned` and `on_revoked` get lists of queues, before anything of them is handed out,
+        and before they are committed and given up; they get `close_timeout_s` too. `trace` records
+        every delivery in the brokers' trace topic, or in the topic that it names. `tls` is True, or
+        TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
+        them the environment decides.
         Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
         self.engine = Engine(
@@ -128,6 +139,7 @@ class Consumer:
                 close_timeout_s=close_timeout_s,
                 hand_over_s=hand_over_s,
                 offsets_directory=Path(offsets_directory) if offsets_directory else None,
+                callbacks=QueueCallbacks(on_assigned, on_revoked, close_timeout_s),
                 request_timeout_s=request_timeout_s,
                 tls=tls,
                 credentials=credentials,
@@ -142,8 +154,8 @@ class Consumer:
         self._concurrency = concurrency
         self._running: asyncio.Task[None] | None = None
         self._workers: set[asyncio.Task[None]] = set()
-        self._loop: _Messages | None = None
-        self._current: Delivered | None = None
+        self._loop: object = None
+        self._in_work: Sequence[Delivered] = ()
         self._is_closed = False
         if handler is not None:
             _check_handler(handler, concurrency)
@@ -196,9 +208,7 @@ class Consumer:
         try:
             await self._end_workers(timeout_s)
         finally:
-            current, self._current = self._current, None
-            if current is not None:
-                self._handout.acknowledge(*current)
+            self._acknowledge()
             try:
                 await self._close_trace()
             finally:
@@ -217,9 +227,8 @@ class Consumer:
         try:
             await self._end_workers(0.0)
         finally:
-            current, self._current = self._current, None
-            if current is not None:
-                self._handout.redeliver(*current, delay)
+            in_work, self._in_work = self._in_work, ()
+            self._handout.redeliver_all(in_work, delay)
             try:
                 await self._close_trace()
             finally:
@@ -248,6 +257,25 @@ class Consumer:
         """The queues that this member holds now, those of the group's retry topic among them."""
         return sorted(self.engine.assignment.held)
 
+    def pause(self, *what: Paused) -> None:
+        """Hand out and fetch nothing of these topics and queues; without one, nothing at all.
+
+        What was fetched stays here, what is in work goes on, and a queue that is given up and comes
+        back is paused still. Messages that come again count as those of their topic.
+        """
+        self._handout.pauses.pause(*what)
+        self.engine.pauses_changed()
+
+    def resume(self, *what: Paused) -> None:
+        """Go on with these topics and queues; without one, with all."""
+        self._handout.pauses.resume(*what)
+        self.engine.pauses_changed()
+
+    @property
+    def paused(self) -> list[Paused]:
+        """The topics and queues that are paused by name."""
+        return self._handout.pauses.listed
+
     async def commit(self) -> None:
         """Store now how far the group has come; that happens every few seconds anyway."""
         self.engine.session.check_open()
@@ -255,56 +283,81 @@ class Consumer:
             raise failure
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Let the message that a loop has in work wait again, as if it had not been handed out.
+        """Let a message that a loop has in work wait again, as if it had not been handed out.
 
         It comes again uncounted: next of its queue here, or to whoever has the queue by then.
         """
         self._handout.put_back(*self._give_up(message))
 
     async def retry_later(
-        self, message: ReceivedMessage, delay_level: int = 0, *, seconds: float | None = None
+        self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> None:
-        """Ask for the message that a loop has in work again, and go on with the next one.
+        """Ask for a message that a loop has in work again, and go on with the others.
 
-        See RetryLater for `delay_level` and `seconds`.
+        See RetryLater for `delay_level` and `delay_s`.
         """
-        delay = Delay(delay_level, seconds)
+        delay = Delay(delay_level, delay_s)
         await asyncio.shield(self._handout.redeliver(*self._give_up(message), delay))
 
     def _give_up(self, message: ReceivedMessage) -> Delivered:
         self.engine.session.check_open()
-        current = self._current
-        if current is None or current[1] is not message:
-            raise ClientStateError(
-                "only the message that the loop handed out last can be asked for again"
-            )
-        self._current = None
-        return current
+        for delivered in self._in_work:
+            if delivered[1] is message:
+                self._in_work = [each for each in self._in_work if each is not delivered]
+                return delivered
+        raise ClientStateError(
+            "only the message, or one of the batch, that the loop handed out last can be asked for "
+            "again"
+        )
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Hand out one message after the other, until `stop` or `close`."""
-        self.engine.session.check_open()
-        current, self._current = self._current, None
-        if current is not None:
-            self._handout.redeliver(*current)
-        self._loop = _Messages(self)
-        return self._loop
+        return self._begin_loop(self._next_message)
 
-    async def _next(self, loop: "_Messages") -> ReceivedMessage:
+    def batches(self, count_max: int, wait_s: float) -> AsyncIterator[list[ReceivedMessage]]:
+        """Hand out messages in groups, until `stop` or `close`.
+
+        A batch has `count_max` messages, or those that are there `wait_s` after its first: it is
+        never empty. In order it may hold several messages of a queue, one after the other. When it
+        fails, all of it comes again; retry_later and put_back take single messages out of it.
+        """
+        check_batches(count_max, wait_s)
+        return self._begin_loop(partial(self._next_batch, count_max, wait_s))
+
+    def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_Loop[_Item]":
+        self.engine.session.check_open()
+        in_work, self._in_work = self._in_work, ()
+        self._handout.redeliver_all(in_work)
+        loop = _Loop(self._check_loop, next_item)
+        self._loop = loop
+        return loop
+
+    def _check_loop(self, loop: object) -> None:
         if self._is_closed and loop is self._loop:
             raise StopAsyncIteration  # what the loop had in work was finished by closing
         self.engine.session.check_open()
         if loop is not self._loop:
             raise ClientStateError("another loop over this consumer has begun since")
-        current = self._current
-        if current is not None:
-            self._current = None
-            self._handout.acknowledge(*current)
+
+    def _acknowledge(self) -> None:
+        in_work, self._in_work = self._in_work, ()
+        for held, message in in_work:
+            self._handout.acknowledge(held, message)
+
+    async def _next_message(self) -> ReceivedMessage:
+        self._acknowledge()
         delivered = self._handout.take() or await self._handout.next()
         if delivered is None:
             raise StopAsyncIteration
-        self._current = delivered
+        self._in_work = (delivered,)
         return delivered[1]
+
+    async def _next_batch(self, count_max: int, wait_s: float) -> list[ReceivedMessage]:
+        self._acknowledge()
+        self._in_work = await collect(self._handout, count_max, wait_s)
+        if not self._in_work:
+            raise StopAsyncIteration
+        return [message for _, message in self._in_work]
 
     async def run(self, handler: Handler, *, concurrency: int = 16) -> None:
         """Give each message to `handler`, up to `concurrency` at once, until `stop` or `close`.
@@ -374,19 +427,23 @@ class Consumer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Messages:
+class _Loop(Generic[_Item]):
     """One `async for` over a consumer."""
 
-    __slots__ = ("_consumer",)
+    __slots__ = ("_check", "_next")
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(
+        self, check: Callable[[object], None], next_item: Callable[[], Awaitable[_Item]]
+    ) -> None:
+        self._check = check
+        self._next = next_item
 
-    def __aiter__(self) -> "_Messages":
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ReceivedMessage:
-        return await self._consumer._next(self)
+    async def __anext__(self) -> _Item:
+        self._check(self)
+        return await self._next()
 
 
 def _is_cancelled(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ unlocked.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -68,8 +68,18 @@ class Assignment:
         """Whether the queue was given up, but not everything in it is finished."""
         return queue in self._releasing
 
-    async def take_over(self, queue: MessageQueue, start: StartFrom, *, is_alone: bool) -> None:
-        """Read a queue from where its group stands, else from `start`. Raises ClientError."""
+    async def take_over(
+        self,
+        queue: MessageQueue,
+        start: StartFrom,
+        *,
+        is_alone: bool,
+        waits_for_word: bool = False,
+    ) -> None:
+        """Read a queue from where its group stands, else from `start`. Raises ClientError.
+
+        A queue that `waits_for_word` is handed out of after `suspend(…, False)`.
+        """
         offset = await self._progress.load(queue)
         is_new = offset is None
         if offset is None:
@@ -82,6 +92,8 @@ class Assignment:
             room=Room(self._settings.queue_count_max, self._settings.queue_bytes_max),
             shared_room=self._shared_room,
         )
+        held.pause(self._handout.pauses.cover(queue))
+        held.is_suspended = waits_for_word
         self.held[queue] = held
         waits = not (is_new or is_alone or self._settings.orderly or self._settings.broadcast)
         self._fetch(held, self._settings.hand_over_s if waits else 0.0)
@@ -112,6 +124,19 @@ class Assignment:
             held.reset(offset)
             self._fetch(held, 0.0)
             self.commit_soon(held)
+
+    def suspend(self, queues: Iterable[MessageQueue], is_suspended: bool) -> None:
+        """Hand out nothing of some queues, or go on, as far as they are held."""
+        for queue in queues:
+            if (held := self.held.get(queue)) is not None:
+                held.is_suspended = is_suspended
+                self._handout.offer(held)
+
+    def pauses_changed(self) -> None:
+        """Let every queue rest or go on as the application wants it now."""
+        for held in self.held.values():
+            held.pause(self._handout.pauses.cover(held.queue))
+            self._handout.offer(held)
 
     def offer_all(self) -> None:
         """Let every queue stand in line again that has something to hand out."""

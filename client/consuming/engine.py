@@ -121,6 +121,7 @@ class Engine:
             self.assignment.stop_fetching()
             await self.handout.settle(timeout_s)
             await end_tasks([self.committing])
+            await self.settings.callbacks.revoked(list(self.assignment.held))
             await self.assignment.close()
         finally:
             try:
@@ -132,6 +133,10 @@ class Engine:
             finally:
                 await self.progress.close()
                 await self.session.close()
+
+    def pauses_changed(self) -> None:
+        """Act on what `handout.pauses` says now."""
+        self.assignment.pauses_changed()
 
     def fetched(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""

@@ -93,6 +93,7 @@ class Fetcher:
                 await held.room.free.wait()
                 await self._shared_room.free.wait()
                 await held.span_free.wait()
+                await held.wanted.wait()
                 offset = held.fetch_offset
                 asked_at = loop.time()
                 # Not held after an outage: an answer at once says that it is over.

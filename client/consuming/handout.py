@@ -12,8 +12,9 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
+from rockhopper.client.consuming.face.pauses import Pauses
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
@@ -42,6 +43,7 @@ class Handout:
         self.finished = 0
         self.failed = 0
         self.trace: MessageTrace | None = None
+        self.pauses = Pauses(settings.retry_topic)
         self._traced: dict[int, Consumption] = {}
         self._settings = settings
         self._redelivery = redelivery
@@ -61,9 +63,9 @@ class Handout:
 
     def offer(self, held: ProcessQueue) -> None:
         """Let a queue stand in line, if it has something to hand out now."""
-        if held.is_ready or held.is_dropped or held.is_suspended or not held.waiting:
+        if held.is_ready or not self._is_open(held):
             return
-        if self._settings.orderly and held.in_flight:
+        if self._settings.orderly and held.in_flight and not held.is_collected:
             return
         held.is_ready = True
         self._ready.append(held)
@@ -82,22 +84,31 @@ class Handout:
         self._timers.clear()
         self._wake(len(self._waiters))
 
-    def take(self) -> Delivered | None:
-        """Return the next message, None when nothing waits."""
+    @staticmethod
+    def _is_open(held: ProcessQueue) -> bool:
+        """Whether something of a queue may be handed out, as far as the queue goes."""
+        return bool(held.waiting) and not (held.is_dropped or held.is_suspended or held.is_paused)
+
+    def take(self, *, collects: bool = False) -> Delivered | None:
+        """Return the next message, None when nothing waits.
+
+        Who `collects` may take more of a queue that it has marked as collected, also in order.
+        """
         ready = self._ready
         orderly = self._settings.orderly
         while ready and not self._is_stopped:
             held = ready.popleft()
-            if (
-                held.is_dropped
-                or held.is_suspended
-                or not held.waiting
-                or (orderly and not self._may_hand_out(held))
-            ):
+            if not self._is_open(held) or (orderly and not self._is_next(held, collects)):
                 held.is_ready = False
                 continue
-            message = held.take()
-            if orderly or not held.waiting:
+            if self.pauses.split(held.queue):
+                message = held.take_first(self.pauses.may_be)
+                if message is None:
+                    held.is_ready = False
+                    continue
+            else:
+                message = held.take()
+            if (orderly and not collects) or not held.waiting:
                 held.is_ready = False
             else:
                 ready.append(held)
@@ -106,7 +117,12 @@ class Handout:
             return held, message
         return None
 
-    async def next(self) -> Delivered | None:
+    def _is_next(self, held: ProcessQueue, collects: bool) -> bool:
+        """In order: whether nothing else of a queue is in work, and the queue surely ours."""
+        in_turn = not held.in_flight or (collects and held.is_collected)
+        return in_turn and self._may_hand_out(held)
+
+    async def next(self, *, collects: bool = False) -> Delivered | None:
         """Return the next message when there is one, None after `stop`.
 
         Raises what the brokers refuse for reasons that do not pass.
@@ -115,7 +131,7 @@ class Handout:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
-            delivered = self.take()
+            delivered = self.take(collects=collects)
             if delivered is not None or self._is_stopped:
                 return delivered
             waiter = asyncio.get_running_loop().create_future()
@@ -147,10 +163,27 @@ class Handout:
         self, held: ProcessQueue, message: ReceivedMessage, delay: Delay = BY_THE_LADDER
     ) -> asyncio.Task[None]:
         """Ask for a message again; goes on by itself, also when the caller is cancelled."""
-        self.failed += 1
+        return self._redeliver_run(held, [message], delay)
+
+    def redeliver_all(
+        self, deliveries: Iterable[Delivered], delay: Delay = BY_THE_LADDER
+    ) -> list[asyncio.Task[None]]:
+        """Ask for several messages again; in order, those of a queue have failed together."""
+        runs: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        for held, message in deliveries:
+            runs.setdefault(held, []).append(message)
+        if self._settings.orderly:
+            return [self._redeliver_run(held, run, delay) for held, run in runs.items()]
+        return [self.redeliver(held, each, delay) for held, run in runs.items() for each in run]
+
+    def _redeliver_run(
+        self, held: ProcessQueue, run: list[ReceivedMessage], delay: Delay
+    ) -> asyncio.Task[None]:
+        self.failed += len(run)
         if self._traced:
-            self._trace_end(message, ConsumeResult.FAILED)
-        outcome = self._redeliver(held, message, delay)
+            for message in run:
+                self._trace_end(message, ConsumeResult.FAILED)
+        outcome = self._redeliver(held, run, delay)
         task = asyncio.get_running_loop().create_task(outcome)
         self._outcomes.add(task)
         task.add_done_callback(self._outcomes.discard)
@@ -182,34 +215,52 @@ class Handout:
             held.last_finish_ms = time.time_ns() // 1_000_000
             self._on_idle(held)
 
-    async def _redeliver(self, held: ProcessQueue, message: ReceivedMessage, delay: Delay) -> None:
+    async def _redeliver(
+        self, held: ProcessQueue, run: list[ReceivedMessage], delay: Delay
+    ) -> None:
         if held.is_lost or (held.is_dropped and self._settings.orderly):
-            held.put_back(message)  # whoever has the queue now gets it again anyway
-        elif self._settings.broadcast:
+            for each in run:
+                held.put_back(each)  # whoever has the queue now gets it again anyway
+            return
+        if self._settings.orderly:
+            await self._keep_in_order(held, run, delay)
+            return
+        (message,) = run
+        if self._settings.broadcast:
             log.warning("%r is given up: in broadcast nothing is delivered again", message)
             self._finish(held, message)
-        elif self._settings.orderly:
-            await self._keep_in_order(held, message, delay)
         elif await self._redelivery.send_back(message, delay):
             self._finish(held, message)
         else:
             self._later(self._settings.local_retry_s, held, message)
 
     async def _keep_in_order(
-        self, held: ProcessQueue, message: ReceivedMessage, delay: Delay
+        self, held: ProcessQueue, run: list[ReceivedMessage], delay: Delay
     ) -> None:
         held.attempts += 1
-        message.stored.reconsume_times += 1
+        for message in run:
+            message.stored.reconsume_times += 1
         times_max = self._settings.max_reconsume_times
         if delay == DEAD_LETTER or (times_max is not None and held.attempts > times_max):
-            log.warning("%r goes to the dead letters after %d times", message, held.attempts)
-            if await self._redelivery.send_back(message, DEAD_LETTER):
-                self._finish(held, message)
+            run = await self._give_away(held, run)
+            if not run:
                 return
         held.is_suspended = True
-        held.put_back(message)
-        pause_s = self._settings.suspend_s if delay.seconds is None else delay.seconds
+        for message in run:
+            held.put_back(message)
+        pause_s = self._settings.suspend_s if delay.after_s is None else delay.after_s
         self._later(pause_s, held, None)
+
+    async def _give_away(
+        self, held: ProcessQueue, run: list[ReceivedMessage]
+    ) -> list[ReceivedMessage]:
+        """Send messages to the dead letters, in order; return those that could not be sent."""
+        for place, message in enumerate(run):
+            log.warning("%r goes to the dead letters after %d times", message, held.attempts)
+            if not await self._redelivery.send_back(message, DEAD_LETTER):
+                return run[place:]
+            self._finish(held, message)
+        return []
 
     def _later(self, delay_s: float, held: ProcessQueue, message: ReceivedMessage | None) -> None:
         """Hand out again after a while: a message that was sent back in vain, or a whole queue."""

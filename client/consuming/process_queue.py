@@ -7,7 +7,7 @@ whatever comes after it.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rockhopper.client.consuming.pulling import Space
 from rockhopper.client.queues import MessageQueue
@@ -53,8 +53,10 @@ class ProcessQueue:
         "attempts",
         "committed",
         "fetch_offset",
+        "is_collected",
         "is_dropped",
         "is_lost",
+        "is_paused",
         "is_ready",
         "is_suspended",
         "last_fetch_ms",
@@ -64,6 +66,7 @@ class ProcessQueue:
         "span_free",
         "span_max",
         "waiting",
+        "wanted",
     )
 
     def __init__(
@@ -82,6 +85,12 @@ class ProcessQueue:
         """Given up: nothing is handed out; what is in flight may still be finished."""
         self.is_lost = False
         """Another member may have it by now: outcomes do not count any more."""
+        self.is_paused = False
+        """The application wants nothing of it now: see face/pauses.py."""
+        self.wanted = asyncio.Event()
+        self.wanted.set()
+        self.is_collected = False
+        """Orderly: a batch that is being collected may take more of it."""
         self.is_ready = False
         """Whether it stands in line to hand out."""
         self.is_suspended = False
@@ -144,6 +153,19 @@ class ProcessQueue:
         self._in_flight[message.queue_offset] = message
         return message
 
+    def take_first(self, may: Callable[[ReceivedMessage], bool]) -> ReceivedMessage | None:
+        """Hand out the first waiting message that `may` be, past those that may not."""
+        for place, message in enumerate(self.waiting):
+            if not may(message):
+                continue
+            if place == 0:
+                return self.take()
+            del self.waiting[place]
+            self._is_out_of_order = True
+            self._in_flight[message.queue_offset] = message
+            return message
+        return None
+
     def finish(self, message: ReceivedMessage) -> bool:
         """Count a message as done; False if it is none of ours any more."""
         if self._in_flight.pop(message.queue_offset, None) is not message:
@@ -156,6 +178,14 @@ class ProcessQueue:
         if not self._in_flight and self._drained is not None:
             self._settle()
         return True
+
+    def pause(self, is_paused: bool) -> None:
+        """Hand out and fetch nothing, keeping what is here; or go on."""
+        self.is_paused = is_paused
+        if is_paused:
+            self.wanted.clear()
+        else:
+            self.wanted.set()
 
     def put_back(self, message: ReceivedMessage) -> bool:
         """Let a message wait again, in its place; False if it is none of ours any more."""

@@ -185,9 +185,8 @@ class Rebalancer:
                 lonely.add(topic)
         if self._now_s() < self._not_before_s:
             return False  # a broker came back meanwhile: what it knows of the group is not all
-        for queue in list(self._assignment.held):
-            if queue not in wanted and queue.topic not in undecided:
-                self._assignment.give_up(queue)
+        held = self._assignment.held
+        await self._give_up([q for q in held if q not in wanted and q.topic not in undecided])
         is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
         if not (is_taken and is_complete):
             return False
@@ -323,10 +322,14 @@ class Rebalancer:
             free = {queue for queue in free if self._locks.holds(queue)}
             is_complete = is_complete and all_answered and not refused
         ordered = sorted(free)
+        callbacks = self._settings.callbacks
         outcomes = await asyncio.gather(
             *(
                 self._assignment.take_over(
-                    queue, self._start_of(queue), is_alone=queue.topic in lonely
+                    queue,
+                    self._start_of(queue),
+                    is_alone=queue.topic in lonely,
+                    waits_for_word=callbacks.on_assigned is not None,
                 )
                 for queue in ordered
             ),
@@ -338,14 +341,29 @@ class Rebalancer:
                 self._problem(f"{queue} cannot be taken over yet: {outcome}")
             elif isinstance(outcome, BaseException):
                 raise outcome
+        if callbacks.on_assigned is not None:
+            taken = [queue for queue in ordered if queue in self._assignment.held]
+            await callbacks.assigned(taken)
+            self._assignment.suspend(taken, False)
         return is_complete
+
+    async def _give_up(self, queues: list[MessageQueue]) -> None:
+        callbacks = self._settings.callbacks
+        if queues and callbacks.on_revoked is not None:
+            self._assignment.suspend(queues, True)
+            await callbacks.revoked(queues)
+        for queue in queues:
+            if queue in self._assignment.held:
+                self._assignment.give_up(queue)
 
     async def _renew(self, locks: QueueLocks) -> None:
         refused, _ = await locks.lock(self._assignment.to_lock)
+        lost = refused & set(self._assignment.held)
         for queue in refused:
             log.warning("%s is locked by another member of the group now", queue)
             self._assignment.lose(queue)
         self._assignment.offer_all()
+        await self._settings.callbacks.revoked(list(lost))
 
     def _start_of(self, queue: MessageQueue) -> StartFrom:
         """Return where a group without an offset starts: a queue that is new, at its beginning."""

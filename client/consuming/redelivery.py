@@ -57,26 +57,26 @@ class Delay:
 
     level: int = 0
     """A level of the broker; 0 leaves it to the broker, -1 is the dead letters."""
-    seconds: float | None = None
+    after_s: float | None = None
     """Counts instead of a level."""
 
     def __post_init__(self) -> None:
-        if self.seconds is None:
+        if self.after_s is None:
             return
         if self.level:
-            raise ValueError("delay_level and seconds exclude each other: give one")
-        if not 0 <= self.seconds < math.inf:
-            raise ValueError(f"seconds is {self.seconds}: it must be 0 or above")
+            raise ValueError("delay_level and delay_s exclude each other: give one")
+        if not 0 <= self.after_s < math.inf:
+            raise ValueError(f"delay_s is {self.after_s}: it must be 0 or above")
 
     def __str__(self) -> str:
-        return f"level {self.level}" if self.seconds is None else f"{self.seconds:g} s"
+        return f"level {self.level}" if self.after_s is None else f"{self.after_s:g} s"
 
     @property
     def level_above(self) -> int:
         """The first of RocketMQ's levels that takes as long, else the last."""
-        if self.seconds is None:
+        if self.after_s is None:
             return self.level
-        return min(bisect_left(_LEVELS_S, self.seconds) + 1, len(_LEVELS_S))
+        return min(bisect_left(_LEVELS_S, self.after_s) + 1, len(_LEVELS_S))
 
 
 BY_THE_LADDER = Delay()
@@ -92,9 +92,9 @@ class RetryLater(Exception):
     """
 
     def __init__(
-        self, delay_level: int = 0, reason: str = "", *, seconds: float | None = None
+        self, delay_level: int = 0, reason: str = "", *, delay_s: float | None = None
     ) -> None:
-        self.delay = Delay(delay_level, seconds)
+        self.delay = Delay(delay_level, delay_s)
         super().__init__(reason or f"delivery is asked for again: {self.delay}")
 
 
@@ -107,7 +107,7 @@ class Redelivery:
 
     async def send_back(self, message: ReceivedMessage, delay: Delay = BY_THE_LADDER) -> bool:
         """Ask for the message again; False when nobody could be asked."""
-        if delay.seconds is not None:
+        if delay.after_s is not None:
             try:
                 await self._send_copy(message, delay)
                 return True
@@ -206,8 +206,8 @@ def _copy_properties(stored: StoredMessage, delay: Delay) -> dict[str, str]:
         properties.pop(name, None)
     properties.setdefault(PROPERTY_RETRY_TOPIC, stored.topic)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, stored.offset_message_id)
-    if delay.seconds is not None:
-        properties[PROPERTY_TIMER_DELAY_MS] = str(math.ceil(delay.seconds * 1000))
+    if delay.after_s is not None:
+        properties[PROPERTY_TIMER_DELAY_MS] = str(math.ceil(delay.after_s * 1000))
     else:
         level = delay.level if delay.level > 0 else _FIRST_RETRY_LEVEL + stored.reconsume_times
         properties[PROPERTY_DELAY_LEVEL] = str(level)

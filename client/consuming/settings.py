@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rockhopper.client.consuming.allocation import Allocation, Average
+from rockhopper.client.consuming.face.callbacks import QueueCallbacks
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.names import group_error, retry_topic
@@ -43,6 +44,7 @@ class ConsumerSettings:
     """How long a queue is left to the member that may still hold it before it is read."""
     close_timeout_s: float = 30.0
     offsets_directory: Path | None = None
+    callbacks: QueueCallbacks = field(default_factory=QueueCallbacks)
     request_timeout_s: float = 3.0
     tls: Tls = None
     credentials: CredentialsChoice = None

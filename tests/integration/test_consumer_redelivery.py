@@ -83,7 +83,7 @@ async def test_a_message_comes_again_after_the_seconds_asked_for_and_the_tries_c
             assert (message.topic, message.message_id) == ("orders", sent.message_id)
             assert (message.tags, message.keys) == ("new", ["k"])
             assert message.reconsume_times == len(times) - 1
-            raise RetryLater(seconds=0.2)
+            raise RetryLater(delay_s=0.2)
 
         running = asyncio.create_task(consumer.run(handle))
         async with asyncio.timeout(HANG_S):
@@ -104,7 +104,7 @@ async def test_in_order_a_queue_rests_for_the_seconds_asked_for(
     async def handle(message: ReceivedMessage) -> None:
         seen.append((message.body, asyncio.get_running_loop().time()))
         if len(seen) == 1:
-            raise RetryLater(seconds=0.2)
+            raise RetryLater(delay_s=0.2)
         if len(seen) == 3:
             consumer.stop()
 

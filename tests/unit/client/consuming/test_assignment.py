@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.client.consuming.assignment import Assignment
+from rockhopper.client.consuming.face.pauses import Pauses
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import BrokerUnreachableError
@@ -30,6 +31,7 @@ class Parts:
         self.offered: list[MessageQueue] = []
         self.failure: Exception | None = None
         self.released = 0
+        self.pauses = Pauses(None)
         given = {"hand_over_s": 0.0} | settings
         self.assignment = Assignment(
             ConsumerSettings("g", {}, **given),

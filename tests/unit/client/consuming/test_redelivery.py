@@ -17,8 +17,8 @@ async def test_where_a_time_is_refused_the_next_level_is_asked_for(
         broker.on(310, lambda request: Command(13, remark="timer message illegal"))
         async with Consumer("billing", "orders", nameserver=broker.address) as consumer:
             async for message in consumer:
-                seconds = {b"x": 0, b"y": 30.5, b"z": 1e6}[message.body]
-                await consumer.retry_later(message, seconds=seconds)
+                delay_s = {b"x": 0, b"y": 30.5, b"z": 1e6}[message.body]
+                await consumer.retry_later(message, delay_s=delay_s)
                 if message.body == b"z":
                     break
         levels = [(request.ext or {})["delayLevel"] for request in broker.requests_of(36)]
@@ -30,10 +30,10 @@ async def test_where_a_time_is_refused_the_next_level_is_asked_for(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"seconds": 5, "delay_level": 3}, "exclude each other"),
-        ({"seconds": -1}, "0 or above"),
-        ({"seconds": float("nan")}, "0 or above"),
-        ({"seconds": float("inf")}, "0 or above"),
+        ({"delay_s": 5, "delay_level": 3}, "exclude each other"),
+        ({"delay_s": -1}, "0 or above"),
+        ({"delay_s": float("nan")}, "0 or above"),
+        ({"delay_s": float("inf")}, "0 or above"),
     ],
 )
 def test_a_delay_that_is_none_is_refused(options: dict[str, Any], reason: str) -> None:

@@ -1,0 +1,61 @@
+"""Messages in groups: so many, or those that are there when the time is up.
+
+In order, a batch holds a run of each of its queues, and nothing else of them is handed out before
+its outcome.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from rockhopper.client.consuming.handout import Delivered, Handout
+from rockhopper.client.errors import ClientError
+
+
+async def collect(handout: Handout, count_max: int, wait_s: float) -> Sequence[Delivered]:
+    """Return up to `count_max` messages, at the latest `wait_s` after the first; none after stop.
+
+    Cancelling puts back what was collected.
+    """
+    batch: list[Delivered] = []
+    try:
+        if not _take_next(handout, batch) and not _add(batch, await handout.next(collects=True)):
+            return batch
+        try:
+            async with asyncio.timeout(wait_s):
+                while len(batch) < count_max:
+                    if _take_next(handout, batch):
+                        continue
+                    if not _add(batch, await handout.next(collects=True)):
+                        break
+        except TimeoutError:
+            pass
+        except ClientError as error:
+            handout.fail(error)  # for the next batch: this one is sound
+    except BaseException:
+        for delivered in reversed(batch):
+            handout.put_back(*delivered)
+        raise
+    finally:
+        for held, _ in batch:
+            held.is_collected = False
+    return batch
+
+
+def check_batches(count_max: int, wait_s: float) -> None:
+    """Raise ValueError for batches that cannot be."""
+    if count_max < 1:
+        raise ValueError(f"count_max is {count_max}: it must be at least 1")
+    if not wait_s >= 0:
+        raise ValueError(f"wait_s is {wait_s} s: it must be 0 or above")
+
+
+def _take_next(handout: Handout, batch: list[Delivered]) -> bool:
+    return _add(batch, handout.take(collects=True))
+
+
+def _add(batch: list[Delivered], delivered: Delivered | None) -> bool:
+    if delivered is None:
+        return False
+    delivered[0].is_collected = True
+    batch.append(delivered)
+    return True

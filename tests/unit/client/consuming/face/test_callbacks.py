@@ -1,0 +1,40 @@
+"""A callback that fails or hangs keeps no queue from anybody."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rockhopper.client.consuming.face.callbacks import QueueCallbacks
+from rockhopper.client.queues import MessageQueue
+
+QUEUES = [MessageQueue("orders", "a", 1), MessageQueue("orders", "a", 0)]
+
+
+async def test_it_gets_the_queues_sorted_and_none_is_no_call() -> None:
+    calls: list[list[MessageQueue]] = []
+
+    async def note(queues: list[MessageQueue]) -> None:
+        calls.append(queues)
+
+    callbacks = QueueCallbacks(note, note)
+    await callbacks.assigned(QUEUES)
+    await callbacks.revoked([])
+    assert calls == [QUEUES[::-1]]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_what_goes_wrong_is_logged(hangs: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_queues: object) -> None:
+        if hangs:
+            await asyncio.Event().wait()
+        raise RuntimeError("no disk")
+
+    await QueueCallbacks(on_revoked=fail, timeout_s=0.01 if hangs else 60).revoked(QUEUES)
+    assert ("took longer than 0.01 s" if hangs else "on_revoked failed") in caplog.text
+
+
+def test_a_plain_function_is_refused() -> None:
+    plain: Any = print
+    with pytest.raises(TypeError, match="on_assigned"):
+        QueueCallbacks(on_assigned=plain)
