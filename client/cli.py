@@ -8,6 +8,7 @@ from rockhopper.client.commands.consume import consume
 from rockhopper.client.commands.dlq import dlq
 from rockhopper.client.commands.find import message, query
 from rockhopper.client.commands.group import group
+from rockhopper.client.commands.messages.request import reply, request
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
@@ -24,6 +25,8 @@ _COMMANDS: tuple[click.Command, ...] = (
     consume,
     query,
     message,
+    request,
+    reply,
     topic,
     group,
     dlq,

@@ -7,6 +7,7 @@ import click
 
 from rockhopper.client.commands.output import (
     message_json,
+    print_body,
     print_table,
     read_body,
     time_text,
@@ -15,7 +16,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.printable import body_preview, body_text, printable
+from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position
@@ -169,11 +170,4 @@ def _print_message(message: "ReceivedMessage") -> None:
     for name, value in facts:
         write_line(f"{name:<12}  {printable(value)}")
     write_line("")
-    text = body_text(body) if problem is None else None
-    if problem is not None:
-        write_line(f"<{problem}>")
-    elif text is None:
-        write_line(f"{body_preview(body)}  (--raw writes the bytes)")
-    else:
-        for line in text.split("\n"):
-            write_line(printable(line))
+    print_body(body, problem)

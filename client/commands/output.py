@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rockhopper.client.commands.screen.fitting import table_lines
-from rockhopper.client.printable import body_text, printable
+from rockhopper.client.printable import body_preview, body_text, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
@@ -44,6 +44,18 @@ def read_body(message: "ReceivedMessage") -> tuple[bytes, str | None]:
         return message.body, None
     except CompressionError as error:
         return message.stored.body, str(error)
+
+
+def print_body(body: bytes, problem: str | None = None) -> None:
+    """Print a body for people: its text, safe for a terminal, or how it begins."""
+    text = body_text(body) if problem is None else None
+    if problem is not None:
+        write_line(f"<{problem}>")
+    elif text is None:
+        write_line(f"{body_preview(body)}  (--raw writes the bytes)")
+    else:
+        for line in text.removesuffix("\n").split("\n"):
+            write_line(printable(line))
 
 
 def message_json(message: "ReceivedMessage") -> dict[str, Any]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rockhopper.client.queues import MessageQueue
 
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _AGO_UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -72,6 +74,43 @@ class PositionType(click.ParamType[Any]):
                 ctx,
             )
         return time
+
+
+class DurationType(click.ParamType[Any]):
+    """How long: "30s", "1h30m"; in milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if not _DURATION.fullmatch(value):
+            self.fail(
+                f"{value!r} is no duration: write 500ms, 30s, 10m, 2h, 1d or 1h30m", param, ctx
+            )
+        parts = (float(number) * _AGO_UNITS[unit] for number, unit in _DURATION_PART.findall(value))
+        return round(sum(parts, timedelta()) / timedelta(milliseconds=1))
+
+
+class TimeType(click.ParamType[Any]):
+    """A point in time, in milliseconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds since 1970."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        time = parse_time(value, datetime.now())
+        if time is None:
+            self.fail(
+                f"{value!r} is no time: write 2030-05-01T12:00, 12:30 (today) or @1700000000000 "
+                "(ms)",
+                param,
+                ctx,
+            )
+        return round(time.timestamp() * 1000)
 
 
 class QueueType(click.ParamType[Any]):

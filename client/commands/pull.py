@@ -1,7 +1,6 @@
 """`rockhopper pull`."""
 
 import asyncio
-import heapq
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rockhopper.client.commands.messages.reading import Span, and_what_follows, in_order, newest
+from rockhopper.client.commands.messages.wanted import Wanted, wanted_options
 from rockhopper.client.commands.output import flush
 from rockhopper.client.commands.parameters import (
     GROUP,
@@ -23,18 +24,20 @@ from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from rockhopper.client.consuming.pulling import PullResult
     from rockhopper.client.pull_consumer import Position, PullConsumer
     from rockhopper.client.queues import MessageQueue
     from rockhopper.client.received import ReceivedMessage
 
-_BATCH = 32
+_LAST_MAX = 10_000
 
 
 @dataclass(frozen=True)
 class _Job:
     topic: str
     start: "Position | None"
+    end: "Position | None"
+    last: int | None
+    wanted: Wanted
     max_count: int | None
     follow: bool
     queues: Sequence[tuple[str | None, int]]
@@ -53,6 +56,20 @@ class _Job:
     metavar="earliest|latest|OFFSET|TIME",
     help="Where to begin; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago). "
     "Default: where the group stands, else earliest.",
+)
+@click.option(
+    "--to",
+    "end",
+    type=PositionType(),
+    metavar="OFFSET|TIME",
+    help="Where to end: in front of that.",
+)
+@click.option(
+    "--last",
+    "-l",
+    type=click.IntRange(min=1, max=_LAST_MAX),
+    metavar="N",
+    help="Only the newest N; with --follow, and what comes after them.",
 )
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
@@ -80,6 +97,7 @@ class _Job:
     metavar="EXPR",
     help='Only messages whose properties match this SQL92 expression: "price > 5".',
 )
+@wanted_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def pull(**asked: Any) -> None:
@@ -90,14 +108,22 @@ def pull(**asked: Any) -> None:
 
     \b
     Examples:
-      rockhopper pull orders --from -1h --tag new
+      rockhopper pull orders --last 5
+      rockhopper pull orders --from 09:00 --to 09:15 --grep "refused|failed"
+      rockhopper pull orders --where region=eu --follow
       rockhopper pull orders --filter "price > 5 AND region = 'eu'"
       rockhopper pull orders --from earliest --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     from rockhopper.client.filters import Sql, subscription_to
     from rockhopper.protocol.errors import SubscriptionError
 
-    job = _Job(**asked)
+    job = _Job(wanted=Wanted.of(asked.pop("pattern"), asked.pop("pairs")), **asked)
+    if job.last is not None and (job.start is not None or job.max_count is not None):
+        raise click.UsageError(
+            "--last does not go with --from and --max: it says where and how many"
+        )
+    if job.end is not None and job.follow:
+        raise click.UsageError("--to does not go with --follow: what is to come has no end yet")
     if job.expression is not None and job.tag != "*":
         raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
     try:
@@ -120,15 +146,8 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         if job.start is not None:
             await asyncio.gather(*(consumer.seek(queue, job.start) for queue in queues))
         printer = _Printer(job)
-        ends = await asyncio.gather(*(consumer.end_offset(queue) for queue in queues))
-        spans = [
-            _Span(queue, consumer.position(queue), end)
-            for queue, end in zip(queues, ends, strict=True)
-        ]
-        printer.expect(sum(max(span.end - span.start, 0) for span in spans))
-        source = _in_order(consumer, spans)
-        if job.follow:
-            source = _and_what_follows(source, consumer, spans)
+        spans = await asyncio.gather(*(_span(consumer, queue, job) for queue in queues))
+        source = _source(consumer, spans, job, printer)
         is_seen = True
         try:
             async with aclosing(source) as messages:
@@ -143,13 +162,39 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         printer.print_end()
 
 
-@dataclass(frozen=True)
-class _Span:
-    """A part of a queue: offsets from `start` up to but not including `end`."""
+async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _Job) -> Span:
+    end = await consumer.end_offset(queue)
+    if job.end is not None:
+        start = consumer.position(queue)
+        await consumer.seek(queue, job.end)
+        end = min(end, consumer.position(queue))
+        await consumer.seek(queue, start)
+    if job.last is not None:
+        return Span(queue, await consumer.begin_offset(queue), end)
+    return Span(queue, consumer.position(queue), end)
 
-    queue: "MessageQueue"
-    start: int
-    end: int
+
+async def _source(
+    consumer: "PullConsumer", spans: Sequence[Span], job: _Job, printer: "_Printer"
+) -> "AsyncGenerator[ReceivedMessage]":
+    """Yield what is to be looked at; with --last that is chosen already."""
+    if job.last is None:
+        printer.expect(sum(max(span.end - span.start, 0) for span in spans))
+        source = in_order(consumer, spans)
+        if job.follow:
+            source = and_what_follows(source, consumer, spans)
+    else:
+        source = _replayed(await newest(consumer, spans, job.last, job.wanted))
+        if job.follow:
+            source = and_what_follows(source, consumer, spans)
+    async with aclosing(source) as messages:
+        async for message in messages:
+            yield message
+
+
+async def _replayed(messages: "list[ReceivedMessage]") -> "AsyncGenerator[ReceivedMessage]":
+    for message in messages:
+        yield message
 
 
 class _Printer:
@@ -172,78 +217,17 @@ class _Printer:
     async def print_all(self, messages: "AsyncIterator[ReceivedMessage]") -> None:
         with self._progress as progress:
             async for message in messages:
-                self._rows.print(message)
                 self.next_offsets[message.queue] = message.queue_offset + 1
+                progress.advance()
+                if not self._job.wanted(message):
+                    continue
+                self._rows.print(message)
                 if self._job.follow:
                     flush()
-                progress.advance()
                 if self._rows.count == self._job.max_count:
                     return
 
     def print_end(self) -> None:
         if not self._job.as_json and self._rows.count == 0:
-            print(f"no messages in {self._job.topic} from there on", file=sys.stderr)
-
-
-async def _in_order(
-    consumer: "PullConsumer", spans: Sequence[_Span]
-) -> "AsyncGenerator[ReceivedMessage]":
-    """Yield the messages of several queues in the order in which they were stored."""
-    streams = [_read(consumer, span) for span in spans]
-    heads: list[tuple[int, int, ReceivedMessage]] = []
-    try:
-        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
-        for index, message in enumerate(firsts):
-            if message is not None:
-                heads.append((message.store_time_ms, index, message))
-        heapq.heapify(heads)
-        while heads:
-            _, index, message = heads[0]
-            yield message
-            following = await anext(streams[index], None)
-            if following is None:
-                heapq.heappop(heads)
-            else:
-                heapq.heapreplace(heads, (following.store_time_ms, index, following))
-    finally:
-        for stream in streams:
-            await stream.aclose()
-
-
-async def _and_what_follows(
-    there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[_Span]
-) -> "AsyncGenerator[ReceivedMessage]":
-    """Yield what is *there*, then the messages behind the spans as they come."""
-    async with aclosing(there) as messages:
-        async for message in messages:
-            yield message
-    for span in spans:
-        if span.start < span.end:
-            await consumer.seek(span.queue, span.end)
-    async with aclosing(consumer.__aiter__()) as messages:
-        async for message in messages:
-            yield message
-
-
-async def _read(consumer: "PullConsumer", span: _Span) -> "AsyncGenerator[ReceivedMessage]":
-    """Yield the messages of a queue, asking for the next ones ahead of need."""
-    request: asyncio.Task[PullResult] | None = None
-    queue, offset, end = span.queue, span.start, span.end
-    if offset < end:
-        request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
-    try:
-        while request is not None:
-            result = await request
-            request = None
-            # No progress means that the end was deleted since it was asked for.
-            if offset < result.next_offset < end:
-                offset = result.next_offset
-                request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
-            for message in result.messages:
-                if message.queue_offset >= end:
-                    return
-                yield message
-    finally:
-        if request is not None:
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
+            which = "such messages" if self._job.wanted.is_choosy else "messages"
+            print(f"no {which} in {self._job.topic} from there on", file=sys.stderr)

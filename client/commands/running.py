@@ -90,15 +90,15 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
     except BrokenPipeError:
         _abandon_output()
         sys.exit(0)  # who read the output has seen enough (`| head`)
-    except OSError as error:
-        _abandon_output()
-        report(f"reading or writing failed: {error.strerror or error}")
-        sys.exit(EXIT_REFUSED)
     except MessageRejectedError as error:
         report(error)
         sys.exit(EXIT_USAGE)
     except (ClientError, ProtocolError, ValueError, Failure) as error:
         report(error)
+        sys.exit(EXIT_REFUSED)
+    except OSError as error:
+        _abandon_output()
+        report(f"reading or writing failed: {error.strerror or error}")
         sys.exit(EXIT_REFUSED)
 
 

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from rockhopper.client.commands.output import counted, flush, write_json, write_line
-from rockhopper.client.commands.parameters import TOPIC, QueueType, select_queues
+from rockhopper.client.commands.output import counted, flush, time_text, write_json, write_line
+from rockhopper.client.commands.parameters import (
+    TOPIC,
+    DurationType,
+    QueueType,
+    TimeType,
+    select_queues,
+)
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.running import nameserver, nameserver_option, report, run
 from rockhopper.client.commands.stdin_lines import stdin_lines
@@ -42,6 +48,8 @@ class _Job:
     is_oneway: bool
     queue: tuple[str | None, int] | None
     sharding_key: str | None
+    delay_ms: int | None
+    deliver_at_ms: int | None
     as_json: bool
     timeout_s: float
 
@@ -55,6 +63,8 @@ class _Job:
             keys=self.keys,
             properties=self.properties,
             sharding_key=self.sharding_key,
+            delay_ms=self.delay_ms,
+            deliver_at_ms=self.deliver_at_ms,
         )
 
 
@@ -71,6 +81,20 @@ class _Job:
 )
 @click.option("--queue", "-q", type=QueueType(), metavar="[BROKER:]ID", help="Send to this queue.")
 @click.option("--sharding-key", help="Messages with the same one go to the same queue, in order.")
+@click.option(
+    "--delay",
+    "delay_ms",
+    type=DurationType(),
+    metavar="DURATION",
+    help="Deliver it after that: 30s, 10m, 1h30m.",
+)
+@click.option(
+    "--at",
+    "deliver_at_ms",
+    type=TimeType(),
+    metavar="TIME",
+    help="Deliver it then: 2030-05-01T12:00, 18:30 (today) or @MILLISECONDS.",
+)
 @click.option(
     "--count", "-c", type=click.IntRange(min=1), default=1, metavar="N", help="Send it N times."
 )
@@ -109,6 +133,7 @@ def send(
     \b
     Examples:
       rockhopper send orders "hello" --tag new --key o-1
+      rockhopper send orders "remind me" --delay 10m
       seq 1000 | rockhopper send orders - --batch 50
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     if (body is None) == (source is None):
@@ -117,9 +142,10 @@ def send(
         raise click.UsageError('--count does not go with "-": every line is sent once')
     if asked["is_oneway"] and asked["batch"] > 1:
         raise click.UsageError("--oneway does not go with --batch")
+    _check_delivery(asked)
     content = source.read() if source is not None else (body or "").encode(errors="surrogateescape")
     job = _Job(
-        body=None if body == "-" else content, properties=_parse_properties(properties), **asked
+        body=None if body == "-" else content, properties=parse_properties(properties), **asked
     )
     try:
         job.message(b"")
@@ -128,7 +154,20 @@ def send(
     run(_send(job, nameserver()))
 
 
-def _parse_properties(texts: Sequence[str]) -> dict[str, str]:
+def _check_delivery(asked: dict[str, Any]) -> None:
+    at_ms = asked["deliver_at_ms"]
+    if at_ms is not None and asked["delay_ms"] is not None:
+        raise click.UsageError("--delay and --at exclude each other")
+    if at_ms is not None and at_ms <= time.time() * 1000:
+        raise click.UsageError(
+            f"--at: {time_text(at_ms)} has passed; it is {time_text(round(time.time() * 1000))} now"
+        )
+    if (at_ms or asked["delay_ms"]) and asked["batch"] > 1:
+        raise click.UsageError("--batch does not go with --delay and --at: send them one by one")
+
+
+def parse_properties(texts: Sequence[str]) -> dict[str, str]:
+    """Return what --property options mean, or end the program with exit code 2."""
     properties: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -152,7 +191,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
                 progress.advance(len(receipts))
                 if job.as_json or is_chatty:
                     for receipt in receipts:
-                        _print_receipt(receipt, job.as_json)
+                        _print_receipt(receipt, job)
                     flush()
 
             try:
@@ -257,9 +296,10 @@ async def _send_one(
     return [await producer.send(message, queue=queue)]
 
 
-def _print_receipt(receipt: "SendReceipt", as_json: bool) -> None:
+def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:
     queue = receipt.queue
-    if as_json:
+    if job.as_json:
+        handle = receipt.recall_handle
         write_json(
             {
                 "topic": queue.topic,
@@ -269,14 +309,22 @@ def _print_receipt(receipt: "SendReceipt", as_json: bool) -> None:
                 "messageId": receipt.message_id,
                 "offsetMessageId": receipt.offset_message_id,
                 "status": receipt.status.name,
+                **({} if handle is None else {"recallHandle": handle}),
             }
         )
         return
     doubt = "" if receipt.status == 0 else f" ({receipt.status.name})"
     write_line(
         f"stored in {queue.topic}: {queue.broker_name} queue {queue.queue_id} "
-        f"offset {receipt.queue_offset}, id {receipt.message_id}{doubt}"
+        f"offset {receipt.queue_offset}, id {receipt.message_id}{doubt}{_later(job)}"
     )
+
+
+def _later(job: _Job) -> str:
+    at_ms = job.deliver_at_ms
+    if job.delay_ms is not None:
+        at_ms = round(time.time() * 1000) + job.delay_ms
+    return "" if at_ms is None else f", to be delivered at {time_text(at_ms)}"
 
 
 def _print_summary(job: _Job, done: int, seconds: float) -> None:

@@ -5,7 +5,14 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from rockhopper.client.commands.parameters import PositionType, QueueType, parse_time, select_queues
+from rockhopper.client.commands.parameters import (
+    DurationType,
+    PositionType,
+    QueueType,
+    TimeType,
+    parse_time,
+    select_queues,
+)
 from rockhopper.client.queues import MessageQueue
 
 NOW = datetime(2024, 5, 1, 12, 0, 0)
@@ -65,3 +72,21 @@ def test_queues_are_chosen_by_id_on_every_broker_or_on_one() -> None:
 def test_a_queue_that_is_not_there_is_an_error_that_lists_those_that_are() -> None:
     with pytest.raises(ValueError, match=r"no queue b:7; it has: a:0, a:1, b:0, b:1"):
         select_queues(QUEUES, [("b", 7)], "t")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("500ms", 500), ("30s", 30_000), ("1h30m", 5_400_000), ("1.5d", 129_600_000)]
+)
+def test_a_duration_is_in_milliseconds(text: str, ms: int) -> None:
+    assert DurationType().convert(text, None, None) == ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "1h 30m", "soon"])
+def test_what_is_no_duration_and_no_time_is_refused(text: str) -> None:
+    for kind in (DurationType(), TimeType()):
+        with pytest.raises(click.BadParameter, match="write "):
+            kind.convert(text if text != "-5m" else "x", None, None)
+
+
+def test_a_time_is_in_milliseconds() -> None:
+    assert TimeType().convert("@1700000000500", None, None) == 1_700_000_000_500

@@ -108,3 +108,34 @@ async def test_people_get_a_sentence_and_a_table(shell: CommandLine) -> None:
     header, row = pulled.out.splitlines()
     assert header.split() == ["QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"]
     assert row.endswith("hello")
+
+
+async def test_the_last_messages_of_a_topic_and_those_that_match(
+    broker: Broker, shell: CommandLine
+) -> None:
+    async with Producer(broker.nameserver) as producer:
+        for number in range(40):
+            region = "eu" if number % 10 == 0 else "us"
+            body = b"%d %s" % (number, b"paid" if number % 2 else b"new")
+            await producer.send("orders", body, queue=0, properties={"region": region})
+
+    async def bodies(*options: str) -> list[str]:
+        pulled = await shell.run("pull", "orders", "--json", *options)
+        assert (pulled.code, pulled.err) == (0, "")
+        return [each["body"] for each in pulled.objects]
+
+    assert await bodies("--last", "2") == ["38 new", "39 paid"]
+    assert await bodies("--last", "2", "--where", "region=eu") == ["20 new", "30 new"]
+    assert await bodies("--last", "1", "--to", "10") == ["9 paid"]
+    assert await bodies("--grep", "^1.* paid", "--max", "2") == ["1 paid", "11 paid"]
+    assert await bodies("--from", "5", "--to", "7") == ["5 paid", "6 new"]
+    assert await bodies("--to", "-1h") == []
+
+
+@pytest.mark.parametrize(
+    "options", [("--last", "1", "--from", "0"), ("--last", "1", "--max", "1"), ("--to", "9", "-f")]
+)
+async def test_options_that_contradict_each_other_are_refused(
+    shell: CommandLine, options: tuple[str, ...]
+) -> None:
+    assert (await shell.run("pull", "orders", *options)).code == 2

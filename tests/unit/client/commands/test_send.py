@@ -111,3 +111,27 @@ async def test_a_failure_in_the_middle_says_how_much_was_sent(
         assert await process.wait() == 1
     assert broker.address in first
     assert second == "rockhopper: 1 message was sent before that"
+
+
+async def test_a_message_is_delivered_when_it_is_told_to(shell: CommandLine) -> None:
+    await shell.run("topic", "create", "orders")
+    sent = await shell.run("send", "orders", "soon", "--delay", "200ms", "--json")
+    assert (sent.code, sent.objects[0]["topic"]) == (0, "orders")
+    assert sent.objects[0]["recallHandle"]
+    async with asyncio.timeout(HANG_S):
+        while not (pulled := await shell.run("pull", "orders", "--json")).out:
+            pass
+    (message,) = pulled.objects
+    assert message["storeTime"] - message["bornTime"] >= 200
+    said = await shell.run("send", "orders", "later", "--delay", "1h30m")
+    assert "to be delivered at" in said.out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--at", "@1700000000000"), ("--delay", "5m", "--at", "@4102444800000"), ("--delay", "5")],
+)
+async def test_times_that_cannot_be_are_refused(
+    shell: CommandLine, options: tuple[str, ...]
+) -> None:
+    assert (await shell.run("send", "orders", "x", *options)).code == 2

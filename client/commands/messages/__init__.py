@@ -1,0 +1,1 @@
+"""Reading, choosing, asking and tracing messages."""

@@ -1,0 +1,123 @@
+"""Reading parts of queues: several at once in the order of storing, or backwards from the end."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rockhopper.client.consuming.pulling import PullResult
+    from rockhopper.client.pull_consumer import PullConsumer
+    from rockhopper.client.queues import MessageQueue
+    from rockhopper.client.received import ReceivedMessage
+
+_BATCH = 32
+_BACK_MIN = 256
+_BACK_MAX = 65_536
+_QUEUES_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a queue: offsets from `start` up to but not including `end`."""
+
+    queue: "MessageQueue"
+    start: int
+    end: int
+
+
+async def in_order(
+    consumer: "PullConsumer", spans: Sequence[Span]
+) -> "AsyncGenerator[ReceivedMessage]":
+    """Yield the messages of several queues in the order in which they were stored."""
+    streams = [read(consumer, span) for span in spans]
+    heads: list[tuple[int, int, ReceivedMessage]] = []
+    try:
+        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
+        for index, message in enumerate(firsts):
+            if message is not None:
+                heads.append((message.store_time_ms, index, message))
+        heapq.heapify(heads)
+        while heads:
+            _, index, message = heads[0]
+            yield message
+            following = await anext(streams[index], None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                heapq.heapreplace(heads, (following.store_time_ms, index, following))
+    finally:
+        for stream in streams:
+            await stream.aclose()
+
+
+async def and_what_follows(
+    there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[Span]
+) -> "AsyncGenerator[ReceivedMessage]":
+    """Yield what is *there*, then the messages behind the spans as they come."""
+    async with aclosing(there) as messages:
+        async for message in messages:
+            yield message
+    for span in spans:
+        if span.start < span.end:
+            await consumer.seek(span.queue, span.end)
+    async with aclosing(consumer.__aiter__()) as messages:
+        async for message in messages:
+            yield message
+
+
+async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[ReceivedMessage]":
+    """Yield the messages of a queue, asking for the next ones ahead of need."""
+    request: asyncio.Task[PullResult] | None = None
+    queue, offset, end = span.queue, span.start, span.end
+    if offset < end:
+        request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
+    try:
+        while request is not None:
+            result = await request
+            request = None
+            # No progress means that the end was deleted since it was asked for.
+            if offset < result.next_offset < end:
+                offset = result.next_offset
+                request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
+            for message in result.messages:
+                if message.queue_offset >= end:
+                    return
+                yield message
+    finally:
+        if request is not None:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+
+async def newest(
+    consumer: "PullConsumer",
+    spans: Sequence[Span],
+    count: int,
+    wanted: "Callable[[ReceivedMessage], bool]",
+) -> "list[ReceivedMessage]":
+    """Return the newest messages of `spans` that are wanted, oldest first.
+
+    Each queue is read backwards, in steps that grow, until it has given as many.
+    """
+    slots = asyncio.Semaphore(_QUEUES_AT_ONCE)
+
+    async def of_queue(span: Span) -> "list[ReceivedMessage]":
+        found: list[ReceivedMessage] = []
+        end, step = span.end, max(count, _BACK_MIN) if count > _BATCH else count
+        async with slots:
+            while end > span.start and len(found) < count:
+                begin = max(end - step, span.start)
+                part = [each async for each in read(consumer, Span(span.queue, begin, end))]
+                found = [each for each in part if wanted(each)] + found
+                end, step = begin, min(max(2 * step, _BACK_MIN), _BACK_MAX)
+        return found[-count:]
+
+    queues = await asyncio.gather(*(of_queue(span) for span in spans))
+    everything = sorted(
+        (each for found in queues for each in found),
+        key=lambda each: (each.store_time_ms, each.queue, each.queue_offset),
+    )
+    return everything[-count:]

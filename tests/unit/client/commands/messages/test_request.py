@@ -1,0 +1,47 @@
+"""`rockhopper request` and `rockhopper reply`."""
+
+import asyncio
+
+import pytest
+
+from rockhopper.broker import Broker
+from tests.support.command_line import CommandLine
+from tests.support.hang import HANG_S
+from tests.support.shell import Shell
+from tests.support.turns import until
+
+
+async def test_a_request_is_replied_to_by_what_a_command_prints(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await shell.run("topic", "create", "words", "--queues", "1")
+    arguments = ("reply", "words", "--group", "words", "--command", "wc -c", "--max", "1")
+    process = await Shell(broker.nameserver).start(*arguments)
+    async with asyncio.timeout(HANG_S):
+        await until(lambda: bool(broker.consumers.groups_of_topic("words")))
+    asked = await shell.run("request", "words", "four", "--timeout", str(HANG_S))
+    assert (asked.code, asked.out, asked.err) == (0, "4\n", "")
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert out.decode().endswith("with 2 bytes\n")
+
+
+async def test_nobody_who_replies_is_one_sentence(broker: Broker, shell: CommandLine) -> None:
+    await shell.run("topic", "create", "words", "--queues", "1")
+    asked = await shell.run("request", "words", "four", "--timeout", "0.3")
+    assert (asked.code, asked.out) == (1, "")
+    assert asked.err.startswith("rockhopper: the request was stored in 'words', but nobody replied")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["request", "words"],
+        ["request", "words", "x", "--raw", "--json"],
+        ["reply", "words", "--group", "g"],
+        ["reply", "words", "x", "--group", "g", "--command", "wc"],
+        ["reply", "words", "--group", "g", "--command", "'"],
+    ],
+)
+async def test_what_makes_no_sense_is_refused(shell: CommandLine, arguments: list[str]) -> None:
+    assert (await shell.run(*arguments)).code == 2
