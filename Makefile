@@ -12,7 +12,8 @@ PARALLEL := --numprocesses $(WORKERS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
+# A folder has the name of one.
+.PHONY: docs pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
@@ -36,7 +37,15 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-docs $(VENV)/.installed-packages
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-packages: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[packages]'
+	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-fuzz: pyproject.toml | $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
@@ -118,6 +127,13 @@ check: lint  ## lint, types, import contracts, and the figures of the house
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.house
+
+docs: $(VENV)/.installed-docs  ## build the site in build/site; a broken link or a page in no menu fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean -f docs/site/mkdocs.yml
+	@echo "open build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
+
+pages: compatibility  ## make the pages anew that come from the code: settings, compatibility
+	@$(BIN)/python -m docs.site.settings_page
 
 compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
 	@$(BIN)/python -m rockhopper.broker.processors.compatibility

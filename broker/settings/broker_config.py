@@ -84,7 +84,7 @@ class BrokerConfig:
     """The cluster that operators' tools show."""
 
     broker_id: int = setting("brokerId", 0, least=0, most=0)
-    """0. Which replica of a set this is says haReplicaId; which of them leads, its engine."""
+    """Always 0. Which replica of a set this is says haReplicaId; which leads, its engine."""
 
     broker_role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER)
     """Without haEngine, SYNC_MASTER waits for nobody, unless haMode=classic: then for as many as
@@ -97,8 +97,8 @@ class BrokerConfig:
     is one for each core."""
 
     bind_address: str = setting("bindAddress", "127.0.0.1")
-    """Where all ports listen. The default keeps strangers out: there are no passwords.
-    0.0.0.0 opens the ports to the network."""
+    """Where all ports listen. 0.0.0.0 opens them to the network: without authenticationEnabled,
+    to whoever reaches them."""
 
     listen_port: int = setting("listenPort", 10911, least=0, most=65535)
     """The broker's port; 0 picks a free one, which the first log line names."""
@@ -134,8 +134,8 @@ class BrokerConfig:
     address a client arrived at. Before brokerIP1."""
 
     remote_admin: bool = setting("remoteAdmin", False)
-    """Ours. Whether administrative requests from other hosts are served. There are no passwords:
-    whoever reaches the port may then delete topics."""
+    """Ours. Whether administrative requests from other hosts are served. Without
+    authenticationEnabled, whoever reaches the port may then delete topics."""
 
     cluster_topic_enable: bool = setting("clusterTopicEnable", True)
     """Whether the topic named like the cluster may be used."""

@@ -1,0 +1,64 @@
+"""What the build does beside MkDocs: pages from the repository's top, and links out of docs/.
+
+Pages in docs/ link to files of the repository (``../docker/broker.conf``), as one reads them at the
+forge. On the site, links to pages lead to the page, those to other files to the forge.
+"""
+
+import posixpath
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+# Pages of the site that stand at the repository's top.
+PAGES = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "readme.md",
+}
+_LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+FORGE = str(
+    tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
+        "Source"
+    ]
+)
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages of the repository's top."""
+    for name, page in PAGES.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
+    """Have links lead where they can be followed from the site."""
+    path = page.file.src_uri
+    home = {site: name for name, site in PAGES.items()}.get(path, f"docs/{path}")
+    return rewritten(markdown, home, path, {file.src_uri for file in files})
+
+
+def rewritten(markdown: str, home: str, place: str, pages: set[str]) -> str:
+    """*markdown* of the file *home* of the repository, for the page *place* of the site."""
+
+    def of(found: re.Match[str]) -> str:
+        target = found[2]
+        if "://" in target or target.startswith(("mailto:", "/")):
+            return found[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(home), target))
+        page = PAGES.get(path, path.removeprefix("docs/"))
+        if page in pages and (path in PAGES or path.startswith("docs/")):
+            return f"{found[1]}{posixpath.relpath(page, posixpath.dirname(place) or '.')}{found[3]}"
+        if not (ROOT / path).exists():
+            return found[0]
+        kind = "tree" if (ROOT / path).is_dir() else "blob"
+        return f"{found[1]}{FORGE}/{kind}/main/{path}{found[3]}"
+
+    return _LINK.sub(of, markdown)
