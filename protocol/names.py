@@ -92,6 +92,16 @@ _is_well_formed = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _ALLOWED = "letters, digits, '_', '-', '%' and '|'"
 
 
+def tag_error(tag: str) -> str | None:
+    """What is wrong with the tag of a message that is to be sent; None for nothing."""
+    if "||" not in tag:
+        return None
+    return (
+        f"the tag {tag!r} holds ||, which stands between tags in what consumers ask for: nobody "
+        "could ask for it; a message has one tag"
+    )
+
+
 def topic_error(name: str) -> str | None:
     """Why *name* cannot be a topic, as a sentence; None if it can."""
     derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX))

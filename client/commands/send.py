@@ -21,6 +21,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.running import nameserver, nameserver_option, report, run
 from rockhopper.client.commands.stdin_lines import stdin_lines
+from rockhopper.protocol.names import tag_error
 
 if TYPE_CHECKING:
     from rockhopper.client.producer import Producer
@@ -140,6 +141,8 @@ def send(
         raise click.UsageError('give one of BODY, "-" or --file')
     if body == "-" and asked["count"] > 1:
         raise click.UsageError('--count does not go with "-": every line is sent once')
+    if reason := tag_error(asked["tag"] or ""):
+        raise click.UsageError(reason)
     if asked["is_oneway"] and asked["batch"] > 1:
         raise click.UsageError("--oneway does not go with --batch")
     _check_delivery(asked)

@@ -10,7 +10,7 @@ from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.message_ids import UniqueIds
-from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, tag_error, topic_error
 from rockhopper.protocol.properties import (
     NAME_VALUE_SEPARATOR,
     PROPERTIES_SIZE_BYTES_MAX,
@@ -187,6 +187,8 @@ def utf8_size_bytes(text: str) -> int:
 def _properties_text(
     message: Message, message_id: str, system: Mapping[str, str] | None = None
 ) -> str:
+    if message.tags is not None and (reason := tag_error(message.tags)):
+        raise MessageRejectedError(reason)
     properties = message.wire_properties(message_id)
     if system is not None:
         properties.update(system)

@@ -151,3 +151,11 @@ def test_a_batch_over_the_limit_is_rejected() -> None:
     policy = OutgoingPolicy(IDS, message_size_bytes_max=1000)
     with pytest.raises(MessageRejectedError, match="the batch for 'orders' has"):
         policy.prepare_batch([Message("orders", bytes(400)) for _ in range(3)])
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_a_tag_that_nobody_can_ask_for_is_rejected(policy: OutgoingPolicy, in_batch: bool) -> None:
+    message = Message("orders", b"x", tags="new || paid")
+    with pytest.raises(MessageRejectedError, match=r"'new \|\| paid' holds \|\|"):
+        policy.prepare(message, in_batch=in_batch)
+    assert policy.prepare(Message("orders", b"x", tags="a|b")).properties
