@@ -108,9 +108,12 @@ def may_ask() -> bool:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask, unless that was answered with --yes or nobody is there; a no ends the program."""
-    if not yes and may_ask():
-        click.confirm(question, abort=True, err=True)
+    """Ask, unless that was answered with --yes; a no, or nobody to ask, ends the program."""
+    if yes:
+        return
+    if not may_ask():
+        raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
+    click.confirm(question, abort=True, err=True)
 
 
 def _uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -116,7 +116,17 @@ async def test_a_group_that_is_offline_is_reset(
         shell = CommandLine(broker.nameserver)
         await send(broker, 5)
         await consume(broker, 2)
-        arguments = ("group", "reset", "billing", "--topic", "orders", "--to", target, "--json")
+        arguments = (
+            "group",
+            "reset",
+            "billing",
+            "--topic",
+            "orders",
+            "--to",
+            target,
+            "--json",
+            "--yes",
+        )
         for options in (["--dry-run"], []):
             ended = await shell.run(*arguments, *options)
             assert ended.code == 0, ended.err
@@ -151,7 +161,9 @@ async def test_members_go_on_where_their_group_was_reset_to(
     async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=seen.put):
         async with asyncio.timeout(HANG_S):
             first = [(await seen.get()).body for _ in range(3)]
-            reset = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "earliest")
+            reset = await shell.run(
+                "group", "reset", "billing", "-t", "orders", "--to", "earliest", "--yes"
+            )
             assert reset.code == 0
             assert [(await seen.get()).body for _ in range(3)] == first
 
@@ -167,7 +179,7 @@ async def test_a_group_is_deleted_with_what_is_asked_for(
     assert broker.offsets.get("orders", "billing", 0) == 2
     assert "%RETRY%billing" in broker.topics
     broker.topics.ensure_dlq_topic("billing")
-    options = ("--offsets", "--retry-topic", "--dead-letters")
+    options = ("--offsets", "--retry-topic", "--dead-letters", "--yes")
     assert (await shell.run("group", "delete", "billing", *options)).code == 0
     assert broker.offsets.topics_of("billing") == []
     assert not {"%RETRY%billing", "%DLQ%billing"} & set(broker.topics.configs)
@@ -178,7 +190,7 @@ async def test_a_group_is_deleted_with_what_is_asked_for(
 
 async def test_members_that_are_online_are_mentioned(broker: Broker, shell: CommandLine) -> None:
     async with Consumer("billing", "orders", nameserver=broker.nameserver):
-        deleted = await shell.run("group", "delete", "billing")
+        deleted = await shell.run("group", "delete", "billing", "--yes")
         assert deleted.code == 0
         assert deleted.err.startswith("rockhopper: 1 of its members are online")
 
@@ -203,15 +215,17 @@ async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine
         await consume(broker, 10)
         (listed,) = (await shell.run("group", "list", "--json")).objects
         assert (listed["group"], listed["lag"]) == ("billing", 0)
-        reset = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "earliest")
+        reset = await shell.run(
+            "group", "reset", "billing", "-t", "orders", "--to", "earliest", "--yes"
+        )
         assert [row[1] for row in reset.rows[1:]] == ["broker-a", "broker-b"]
         lag = (await shell.run("group", "lag", "billing", "--json")).objects
         assert sum(each["lag"] for each in lag) == 10
         assert {each["broker"] for each in lag if each["lag"]} == {"broker-a", "broker-b"}
-        purged = await shell.run("topic", "purge", "orders")
+        purged = await shell.run("topic", "purge", "orders", "--yes")
         assert len(purged.rows) == 2
         assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
-        deleted = await shell.run("group", "delete", "billing", "--offsets")
+        deleted = await shell.run("group", "delete", "billing", "--offsets", "--yes")
         assert len(deleted.rows) == 2
         assert "billing" not in {*broker.groups.groups, *other.groups.groups}
 

@@ -97,7 +97,7 @@ def test_a_name_service_that_is_none_is_a_wrong_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("yes", "may_ask", "asks"), [(False, True, 1), (True, True, 0), (False, False, 0)]
+    ("yes", "may_ask", "asks"), [(False, True, 1), (True, True, 0), (True, False, 0)]
 )
 def test_only_who_is_there_is_asked(
     monkeypatch: pytest.MonkeyPatch, yes: bool, may_ask: bool, asks: int
@@ -107,3 +107,9 @@ def test_only_who_is_there_is_asked(
     monkeypatch.setattr(click, "confirm", lambda question, **_: asked.append(question))
     confirm("really?", yes)
     assert len(asked) == asks
+
+
+def test_nothing_is_destroyed_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "may_ask", lambda: False)
+    with pytest.raises(click.UsageError, match=r"^Delete all\? .* confirm by --yes$"):
+        confirm("Delete all?", False)

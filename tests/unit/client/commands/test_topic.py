@@ -20,8 +20,8 @@ async def test_topics_are_made_shown_and_deleted(broker: Broker, shell: CommandL
     shown = (await shell.run("topic", "show", "orders", "--json")).objects
     assert [(each["queue"], each["maxOffset"]) for each in shown] == [(0, 0), (1, 0), (2, 1)]
     assert "1 message in 3 queues" in (await shell.run("topic", "show", "orders")).out
-    assert (await shell.run("topic", "delete", "orders")).code == 0
-    again = await shell.run("topic", "delete", "orders")
+    assert (await shell.run("topic", "delete", "orders", "--yes")).code == 0
+    again = await shell.run("topic", "delete", "orders", "--yes")
     assert (again.code, again.err) == (1, "rockhopper: there is no topic 'orders' to delete\n")
 
 
@@ -32,7 +32,7 @@ async def test_a_topic_is_purged(broker: Broker, shell: CommandLine) -> None:
     assert purged.out == f"purged orders on broker-a ({broker.address}): 5 messages\n"
     assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
     assert "0 messages in 4 queues" in (await shell.run("topic", "show", "orders")).out
-    missing = await shell.run("topic", "purge", "missing")
+    missing = await shell.run("topic", "purge", "missing", "--yes")
     assert (missing.code, missing.out) == (1, "")
 
 
@@ -53,7 +53,7 @@ async def test_nothing_that_is_sent_during_a_purge_is_lost(
         Consumer("billing", "orders", nameserver=broker.nameserver, handler=take),
     ):
         await producer.send("orders", b"first")
-        purging = asyncio.create_task(shell.run("topic", "purge", "orders"))
+        purging = asyncio.create_task(shell.run("topic", "purge", "orders", "--yes"))
         number = 0
         while not purging.done():
             await producer.send(Message("orders", b"%d" % number, keys=["k"]))
