@@ -19,7 +19,7 @@
 An error that ends a send after several tries is the last one; the earlier ones hang on it as notes.
 """
 
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 
@@ -77,7 +77,7 @@ def request_name(code: int) -> str:
 class ClientError(Exception):
     """Anything that went wrong between this client and the brokers.
 
-    `remedy` says in a few words what to look at; it is part of the text already.
+    `remedy` says in a few words what to look at; it is part of the text already, behind `what`.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class ClientError(Exception):
         remedy: str | None = None,
     ) -> None:
         super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.what = message
         self.code = code
         self.remark = remark
         self.address = address
@@ -176,7 +177,18 @@ class MalformedAnswerError(ClientError):
 
 
 class RouteNotFoundError(ClientError):
-    """No name service knows a broker that serves the topic."""
+    """No name service knows a broker that serves the topic.
+
+    `topic` or `group` is the name that was asked for, where that is the matter.
+    """
+
+    topic: str | None = None
+    group: str | None = None
+
+    def about(self, *, topic: str | None = None, group: str | None = None) -> Self:
+        """Note which name was not found; returns itself."""
+        self.topic, self.group = topic, group
+        return self
 
 
 class MessageRejectedError(ClientError, ValueError):

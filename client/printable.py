@@ -10,6 +10,14 @@ def printable(text: str) -> str:
     return text.translate(_NOT_FOR_TERMINALS)
 
 
+def age_text(age_ms: int) -> str:
+    """Return how long something took, to the second, minute, hour or day."""
+    for unit, length_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if (count := age_ms // length_ms) > 0:
+            return f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
+    return f"{age_ms / 1000:.0f} s"
+
+
 def body_text(body: bytes) -> str | None:
     """Return the body as text, None if it is not UTF-8."""
     try:

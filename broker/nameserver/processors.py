@@ -203,6 +203,7 @@ class NameServiceProcessors:
         body = ClusterInfo(
             {member.name: _broker_data(member) for member in members},
             departed_brokers=self._routes.departed or None,
+            departed_ages_ms=self._routes.departed_ages_ms(self._now_ms()) or None,
         )
         for member in members:
             body.cluster_addr_table.setdefault(member.cluster, []).append(member.name)

@@ -114,7 +114,8 @@ class RouteTable:
         self._mappings: dict[str, dict[str, JsonObject]] = {}
         self._live: dict[tuple[str, str], _Live] = {}
         self._write_wiped: set[str] = set()
-        self._departed: dict[str, None] = {}
+        # When those that went were last heard of.
+        self._departed: dict[str, int] = {}
 
     @property
     def departed(self) -> list[str]:
@@ -123,6 +124,10 @@ class RouteTable:
         They may have messages that nobody is told of meanwhile.
         """
         return list(self._departed)
+
+    def departed_ages_ms(self, now_ms: int) -> dict[str, int]:
+        """How long nothing has been heard of each of them."""
+        return {name: max(now_ms - heard_ms, 0) for name, heard_ms in self._departed.items()}
 
     def register(
         self, registration: Registration, now_ms: int, connection: object = None
@@ -297,7 +302,7 @@ class RouteTable:
         if not member.addresses:
             is_known = self._members.pop(member.name, None) is not None
             if is_known and not self._is_local(member.name):
-                self._note_departed(member.name)
+                self._note_departed(member.name, live.last_heard_ms)
             if not self._is_local(member.name):
                 self._write_wiped.discard(member.name)
             for name in [name for name, brokers in self._topics.items() if member.name in brokers]:
@@ -305,8 +310,8 @@ class RouteTable:
         log.info("broker unregistered", broker=member.name, address=address)
         return True
 
-    def _note_departed(self, name: str) -> None:
-        self._departed[name] = None
+    def _note_departed(self, name: str, heard_ms: int) -> None:
+        self._departed[name] = heard_ms
         if len(self._departed) > DEPARTED_MAX:
             del self._departed[next(iter(self._departed))]
 

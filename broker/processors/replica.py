@@ -11,6 +11,7 @@ import structlog
 from rockhopper.broker.access.access import Access, Action
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.set_member import SwitchError
+from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors.pulls import PullProcessor
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.remoting.dispatcher import (
@@ -28,6 +29,7 @@ from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.splicing import remembering
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import PullMessageRequest
@@ -109,6 +111,7 @@ class ReplicaProcessors:
             "brokerActive": "false",
             "brokerVersion": str(MQ_VERSION_ORDINAL),
             "brokerVersionDesc": VERSION_DESCRIPTION,
+            ROCKHOPPER_VERSION: own_version(),
             "commitLogMaxOffset": str(store.max_commit_log_offset),
             "commitLogMinOffset": str(store.min_commit_log_offset),
             "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),

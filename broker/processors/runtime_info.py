@@ -10,9 +10,11 @@ from pathlib import Path
 
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats, Totals, Traffic
+from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put_times import PutTimes
+from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 
 VERSION_DESCRIPTION = "V5_3_3"
@@ -92,6 +94,7 @@ def _identity(
         "brokerActive": "true" if store.is_writable else "false",
         "brokerVersion": str(MQ_VERSION_ORDINAL),
         "brokerVersionDesc": VERSION_DESCRIPTION,
+        ROCKHOPPER_VERSION: own_version(),
         "runtime": _duration(uptime_s),
         "startAcceptSendRequestTimeStamp": str(live.accept_send_from_ms),
     }

@@ -12,6 +12,7 @@ import structlog
 from rockhopper.broker.access.access import Access, Action
 from rockhopper.broker.assembly.following.follower import Follower
 from rockhopper.broker.nameserver.followed_master import FollowError
+from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.remoting.dispatcher import (
     Dispatcher,
@@ -27,6 +28,7 @@ from rockhopper.broker.remoting.needs import on_cluster
 from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.startup import StartError
 from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 
@@ -97,6 +99,7 @@ class SlaveProcessors:
             "brokerActive": "false",
             "brokerVersion": str(MQ_VERSION_ORDINAL),
             "brokerVersionDesc": VERSION_DESCRIPTION,
+            ROCKHOPPER_VERSION: own_version(),
             "commitLogMaxOffset": str(store.max_commit_log_offset),
             "commitLogMinOffset": str(store.min_commit_log_offset),
             "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),

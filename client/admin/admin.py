@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -23,6 +23,7 @@ from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tls import Tls
+from rockhopper.client.printable import age_text
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import (
@@ -43,7 +44,7 @@ from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 _Body = TypeVar("_Body", bound=Body)
 
-"""Bits of a topic's `perm`; 6 is both."""
+_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +244,7 @@ class Admin:
 
     async def brokers(self) -> list[BrokerAddress]:
         """Return every broker that the name service knows, slaves included."""
-        table = (await self._cluster_info()).broker_addr_table
-        found = [
-            BrokerAddress(broker.cluster, name, broker_id, address)
-            for name, broker in table.items()
-            for broker_id, address in broker.broker_addrs.items()
-        ]
-        return sorted(found, key=lambda each: (each.cluster, each.name, each.broker_id))
+        return _brokers(await self._cluster_info())
 
     async def departed_brokers(self) -> list[str]:
         """Return the names of brokers that were there since the name service started, and went.
@@ -257,6 +252,10 @@ class Admin:
         Apache's name services do not tell.
         """
         return sorted((await self._cluster_info()).departed_brokers or ())
+
+    async def away(self) -> list[str]:
+        """Return the same in words: who went, and how long ago each was last heard of."""
+        return _away(await self._cluster_info())
 
     async def _cluster_info(self) -> ClusterInfo:
         answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -267,19 +266,24 @@ class Admin:
 
         Raises RouteNotFoundError when there is none.
         """
-        masters = [each for each in await self.brokers() if each.is_master]
+        info = await self._cluster_info()
+        masters = [each for each in _brokers(info) if each.is_master]
         chosen = [each for each in masters if broker in (None, each.name, each.address)]
-        if not chosen:
-            known = ", ".join(f"{each.name} ({each.address})" for each in masters)
-            what = f"no broker {broker!r}" if masters else "no broker at all"
-            raise RouteNotFoundError(
-                f"the name service {self._name_service} knows {what}",
-                address=self._name_service,
-                remedy=f"the masters it knows: {known}"
-                if masters
-                else "start one that registers there (namesrvAddr)",
-            )
-        return chosen
+        if chosen:
+            return chosen
+        known = ", ".join(f"{each.name} ({each.address})" for each in masters)
+        what = f"no broker {broker!r}" if masters else "no broker at all"
+        remedies = [f"away are {listed(away)}"] if (away := _away(info)) else []
+        remedies += [
+            f"the masters it knows: {known}"
+            if masters
+            else "start one that registers there (namesrvAddr)"
+        ]
+        raise RouteNotFoundError(
+            f"the name service {self._name_service} knows {what}",
+            address=self._name_service,
+            remedy="; ".join(remedies),
+        )
 
     async def broker_status(self, address: str) -> dict[str, str]:
         """Return what a broker says about itself: rates, offsets, disk use."""
@@ -344,6 +348,29 @@ def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:
         raise MalformedAnswerError(
             f"{address} sent a {kind.__name__} that cannot be read ({error})", address=address
         ) from error
+
+
+def _brokers(info: ClusterInfo) -> list[BrokerAddress]:
+    found = [
+        BrokerAddress(broker.cluster, name, broker_id, address)
+        for name, broker in info.broker_addr_table.items()
+        for broker_id, address in broker.broker_addrs.items()
+    ]
+    return sorted(found, key=lambda each: (each.cluster, each.name, each.broker_id))
+
+
+def _away(info: ClusterInfo) -> list[str]:
+    ages_ms = info.departed_ages_ms or {}
+    return [
+        f"{name} (last heard of {age_text(ages_ms[name])} ago)" if name in ages_ms else name
+        for name in sorted(info.departed_brokers or ())
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them, a few of many."""
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _escaped(value: str) -> str:

@@ -277,7 +277,7 @@ class DeadLetters:
             raise RouteNotFoundError(
                 f"the group {group!r} has no dead letters: there is no topic {topic}",
                 address=str(self._session.name_services),
-            ) from None
+            ).about(group=group) from None
 
     async def _range(self, queue: MessageQueue) -> tuple[int, int, int]:
         """Return where a queue begins, where its mark is, and where it ends."""

@@ -311,7 +311,7 @@ class GroupReader:
             f"no broker of the name service {address} knows a group {group!r}",
             address=address,
             remedy="`rockhopper group list` shows those that there are",
-        )
+        ).about(group=group)
 
 
 def _unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:

@@ -13,6 +13,7 @@ from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
+from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -60,7 +61,7 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
 def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
     """Choose what an operator looks at first, in words."""
     return [
-        ("version", facts.get("brokerVersionDesc", "-")),
+        ("version", _version(facts)),
         ("started", _time(facts.get("bootTimestamp"))),
         ("messages in", _count(facts.get("msgPutTotalTodayNow"))),
         ("messages out", _count(facts.get("msgGetTotalTodayNow"))),
@@ -75,6 +76,13 @@ def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
         ("oldest message", _time(facts.get("earliestMessageTimeStamp"))),
         ("disk used", _percent(facts.get("commitLogDiskRatio"))),
     ]
+
+
+def _version(facts: dict[str, str]) -> str:
+    """Return RocketMQ's version that the broker speaks, and its own if it is one of ours."""
+    spoken = facts.get("brokerVersionDesc", "-")
+    own = facts.get(ROCKHOPPER_VERSION)
+    return spoken if own is None else f"{spoken} (Rockhopper {own})"
 
 
 def _count(text: str | None) -> str:
@@ -169,7 +177,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
-        brokers = await admin.brokers()
+        brokers, away = await asyncio.gather(admin.brokers(), admin.away())
         answers = await asyncio.gather(*(_ask(admin, each) for each in brokers))
     failed = False
     rows: list[tuple[object, ...]] = []
@@ -183,6 +191,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
                     "id": each.broker_id,
                     "address": each.address,
                     "version": facts.get("brokerVersionDesc"),
+                    "rockhopperVersion": facts.get(ROCKHOPPER_VERSION),
                     "putTps": _first_rate(facts, "putTps"),
                     "getTps": _first_rate(facts, "getTransferredTps"),
                     "error": problem,
@@ -194,7 +203,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
                 each.name,
                 each.broker_id,
                 each.address,
-                facts.get("brokerVersionDesc", "-"),
+                _version(facts),
                 f"{_first_rate(facts, 'putTps') or 0:,.1f}" if facts else "-",
                 f"{_first_rate(facts, 'getTransferredTps') or 0:,.1f}" if facts else "-",
                 _percent(facts.get("commitLogDiskRatio")),
@@ -207,6 +216,8 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
         print_table(columns, rows)
     elif not rows:
         print("the name service knows no broker", file=sys.stderr)
+    for who in away:
+        report(f"away: {who}")
     if failed:
         raise Failure("")
 

@@ -78,7 +78,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
 
     With `fast` it runs on uvloop where that is installed; loading it takes a moment.
     """
-    from rockhopper.client.errors import ClientError, MessageRejectedError
+    from rockhopper.client.errors import ClientError, MessageRejectedError, RouteNotFoundError
     from rockhopper.protocol.errors import ProtocolError
 
     try:
@@ -93,6 +93,11 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
     except MessageRejectedError as error:
         report(error)
         sys.exit(EXIT_USAGE)
+    except RouteNotFoundError as error:
+        from rockhopper.client.admin.causes import explained
+
+        report(asyncio.run(explained(error, nameserver())))
+        sys.exit(EXIT_REFUSED)
     except (ClientError, ProtocolError, ValueError, Failure) as error:
         report(error)
         sys.exit(EXIT_REFUSED)

@@ -15,7 +15,6 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import (
-    Failure,
     broker_option,
     confirm,
     nameserver,
@@ -158,8 +157,9 @@ async def _delete(name: str, nameserver: str | None) -> None:
     async with Admin(nameserver) as admin:
         try:
             targets = await admin.delete_topic(name)
-        except RouteNotFoundError:
-            raise Failure(f"there is no topic {name!r} to delete") from None
+        except RouteNotFoundError as error:
+            what = f"there is no topic {name!r} to delete"
+            raise RouteNotFoundError(what, address=error.address).about(topic=name) from None
     for target in targets:
         write_line(f"deleted {name} on {target.name} ({target.address})")
 

@@ -294,8 +294,9 @@ class RouteTable:
             + (", and no broker creates topics on first use" if for_sending else ""),
             code=int(ResponseCode.TOPIC_NOT_EXIST),
             address=str(self._name_services),
-            remedy=f"create it with `rockhopper topic create {topic}`",
-        )
+            remedy="if it never was there, create it with "
+            f"`rockhopper topic create {topic}`; if it was, its broker is away",
+        ).about(topic=topic)
 
     def forget(self, topic: str) -> None:
         """Ask the name service again when the topic is next used."""

@@ -69,6 +69,8 @@ class ClusterInfo(Body, rename="camel"):
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
     departed_brokers: list[str] | None = None
     """Rockhopper's: brokers that were there since the name service started, and are not now."""
+    departed_ages_ms: dict[str, int] | None = None
+    """Rockhopper's: for how long nothing was heard of them."""
 
 
 class BrokerMemberGroup(Body, rename="camel"):

@@ -211,6 +211,10 @@ class GroupList(Body, rename="camel"):
     group_list: list[str] = field(default_factory=list)
 
 
+ROCKHOPPER_VERSION = "rockhopperVersion"
+"""The key of a broker's own version, beside the one of RocketMQ that it speaks."""
+
+
 class KVTable(Body, rename="camel"):
     """Pairs of strings: the answer to 28, 103 and 219."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.client.printable import body_preview, printable
+from rockhopper.client.printable import age_text, body_preview, printable
 
 
 def test_control_characters_cannot_reach_a_terminal() -> None:
@@ -21,3 +21,17 @@ def test_control_characters_cannot_reach_a_terminal() -> None:
 )
 def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
     assert body_preview(body) == shown
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [
+        (400, "0 s"),
+        (59_400, "59 s"),
+        (60_000, "1 minute"),
+        (7_200_000, "2 hours"),
+        (90_000_000, "1 day"),
+    ],
+)
+def test_an_age_is_told_in_its_largest_unit(age_ms: int, text: str) -> None:
+    assert age_text(age_ms) == text

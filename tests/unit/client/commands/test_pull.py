@@ -139,3 +139,11 @@ async def test_options_that_contradict_each_other_are_refused(
     shell: CommandLine, options: tuple[str, ...]
 ) -> None:
     assert (await shell.run("pull", "orders", *options)).code == 2
+
+
+async def test_a_topic_that_may_not_be_read_says_so(broker: Broker, shell: CommandLine) -> None:
+    await shell.run("topic", "create", "audit", "--perm", "w")
+    ended = await shell.run("pull", "audit")
+    assert (ended.code, ended.out) == (1, "")
+    assert "no queue of the topic 'audit' may be read" in ended.err
+    assert "`rockhopper topic create audit --perm rw`" in ended.err

@@ -1,0 +1,78 @@
+"""Why a topic or a group was not found, by what the name service and the brokers say beside it.
+
+Names are suggested from the lists that who asks may see: where those are refused, or do not come
+soon, the error stays as it was.
+"""
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+
+from rockhopper.client.admin.admin import Admin, listed
+from rockhopper.client.errors import ClientError, RouteNotFoundError
+
+_TIMEOUT_S = 3.0
+_NAMES_MAX = 20_000
+_SUGGESTIONS_MAX = 3
+_LIKENESS_MIN = 0.7
+
+
+async def explained(error: RouteNotFoundError, nameserver: str | None) -> RouteNotFoundError:
+    """Return the error with a better remedy, where there is one."""
+    if error.topic is None and error.group is None:
+        return error
+    try:
+        async with (
+            asyncio.timeout(_TIMEOUT_S),
+            Admin(nameserver, request_timeout_s=_TIMEOUT_S) as admin,
+        ):
+            remedy = await _remedy(error, admin)
+    except (ClientError, TimeoutError):
+        return error
+    better = RouteNotFoundError(error.what, address=error.address, remedy=remedy)
+    for note in getattr(error, "__notes__", ()):
+        better.add_note(note)
+    return better
+
+
+async def _remedy(error: RouteNotFoundError, admin: Admin) -> str | None:
+    if not await admin.brokers():
+        return await _nobody_is_there(admin)
+    asked = error.topic or error.group or ""
+    names = await _names(error, admin)
+    near = [] if asked in names else nearest(asked, names)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    away = await admin.away()
+    if away and error.topic is not None:
+        otherwise = error.remedy and f"; if it never was there, `rockhopper topic create {asked}`"
+        return (
+            f"brokers are away that may have it: {listed(away)}: start them (their logs say why "
+            f"they went), and see `rockhopper cluster`{otherwise or ''}"
+        )
+    return error.remedy
+
+
+async def _nobody_is_there(admin: Admin) -> str:
+    away = await admin.away()
+    who = f"; away are {listed(away)}" if away else ""
+    return (
+        f"no broker is registered there now{who}: start it, or see in its log whether it registers "
+        "at this name service (namesrvAddr)"
+    )
+
+
+async def _names(error: RouteNotFoundError, admin: Admin) -> Sequence[str]:
+    try:
+        if error.topic is not None:
+            return await admin.topics()
+        return await admin.groups.names()
+    except ClientError:
+        return ()
+
+
+def nearest(name: str, names: Sequence[str]) -> list[str]:
+    """Return those of `names` that look like a slip of `name`, the likeliest first."""
+    spelled = {each.lower(): each for each in names[:_NAMES_MAX]}
+    found = difflib.get_close_matches(name.lower(), spelled, _SUGGESTIONS_MAX, _LIKENESS_MIN)
+    return [spelled[each] for each in found]
