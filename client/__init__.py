@@ -17,6 +17,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.filters import Sql
+from rockhopper.client.middleware.hooks import Middleware, Processing, Receiving, Sending
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.producer import Producer
 from rockhopper.client.pull_consumer import PullConsumer
@@ -47,9 +48,12 @@ __all__ = [
     "MessageNotFoundError",
     "MessageQueue",
     "MessageRejectedError",
+    "Middleware",
+    "Processing",
     "Producer",
     "PullConsumer",
     "ReceivedMessage",
+    "Receiving",
     "ReplyTimeoutError",
     "RequestRefusedError",
     "RequestTimeoutError",
@@ -57,6 +61,7 @@ __all__ = [
     "RouteNotFoundError",
     "SendReceipt",
     "SendStatus",
+    "Sending",
     "Sql",
     "TlsOptions",
     "Transaction",

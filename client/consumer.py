@@ -17,7 +17,7 @@ fetched ahead and not handed out go back uncounted.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,13 @@ from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLa
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
 from rockhopper.client.errors import ClientStateError
+from rockhopper.client.middleware.hooks import (
+    Hooks,
+    Middleware,
+    Processing,
+    Receiving,
+    around,
+)
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
@@ -90,6 +97,7 @@ class Consumer:
         on_assigned: QueuesCallback | None = None,
         on_revoked: QueuesCallback | None = None,
         trace: bool | str = False,
+        middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
     ) -> None:
@@ -113,9 +121,10 @@ class Consumer:
         that one has not finished after 60 % of them comes twice. The coroutine functions
         `on_assigned` and `on_revoked` get lists of queues, before anything of them is handed out,
         and before they are committed and given up; they get `close_timeout_s` too. `trace` records
-        every delivery in the brokers' trace topic, or in the topic that it names. `tls` is True, or
-        TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
-        them the environment decides.
+        every delivery in the brokers' trace topic, or in the topic that it names. `middleware` is
+        called around every handler, and around the waiting of loops. `tls` is True, or TlsOptions;
+        `credentials` are Credentials, or the path of a file of them; without one of them the
+        environment decides.
         Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
         self.engine = Engine(
@@ -150,6 +159,7 @@ class Consumer:
         if trace:
             topic = trace if isinstance(trace, str) else TRACE_TOPIC
             self._handout.trace = MessageTrace(self.engine.session, topic=topic)
+        self._hooks = Hooks(middleware)
         self._handler = handler
         self._concurrency = concurrency
         self._running: asyncio.Task[None] | None = None
@@ -312,7 +322,8 @@ class Consumer:
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Hand out one message after the other, until `stop` or `close`."""
-        return self._begin_loop(self._next_message)
+        hooked = self._message_through_hooks
+        return self._begin_loop(hooked if self._hooks.receive else self._next_message)
 
     def batches(self, count_max: int, wait_s: float) -> AsyncIterator[list[ReceivedMessage]]:
         """Hand out messages in groups, until `stop` or `close`.
@@ -322,7 +333,8 @@ class Consumer:
         fails, all of it comes again; retry_later and put_back take single messages out of it.
         """
         check_batches(count_max, wait_s)
-        return self._begin_loop(partial(self._next_batch, count_max, wait_s))
+        take = partial(self._next_batch, count_max, wait_s)
+        return self._begin_loop(partial(self._through_hooks, take) if self._hooks.receive else take)
 
     def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_Loop[_Item]":
         self.engine.session.check_open()
@@ -359,6 +371,30 @@ class Consumer:
             raise StopAsyncIteration
         return [message for _, message in self._in_work]
 
+    async def _message_through_hooks(self) -> ReceivedMessage:
+        async def take() -> list[ReceivedMessage]:
+            return [await self._next_message()]
+
+        return (await self._through_hooks(take))[0]
+
+    async def _through_hooks(
+        self, take: Callable[[], Awaitable[list[ReceivedMessage]]]
+    ) -> list[ReceivedMessage]:
+        async def last(_receiving: Receiving) -> Sequence[ReceivedMessage]:
+            try:
+                return await take()
+            except StopAsyncIteration:
+                return ()
+
+        receive = around(self._hooks.receive, last)
+        receiving = Receiving(self.group, self.client_id)
+        while True:
+            messages = await receive(receiving)
+            if messages:
+                return list(messages)
+            if not self._in_work:
+                raise StopAsyncIteration
+
     async def run(self, handler: Handler, *, concurrency: int = 16) -> None:
         """Give each message to `handler`, up to `concurrency` at once, until `stop` or `close`.
 
@@ -368,6 +404,8 @@ class Consumer:
         """
         _check_handler(handler, concurrency)
         self.engine.session.check_open()
+        if self._hooks.process:
+            handler = self._handler_in_hooks(handler)
         self.engine.notifications.handler = handler
         create_task = asyncio.get_running_loop().create_task
         workers = [create_task(self._work(handler)) for _ in range(concurrency)]
@@ -383,6 +421,13 @@ class Consumer:
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
+
+    def _handler_in_hooks(self, handler: Handler) -> Handler:
+        async def last(processing: Processing) -> object:
+            return await handler(processing.message)
+
+        process = around(self._hooks.process, last)
+        return lambda message: process(Processing(message, self.group, self.client_id))
 
     async def _work(self, handler: Handler) -> None:
         handout = self._handout

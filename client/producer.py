@@ -1,11 +1,12 @@
 """Producer: sends messages, and request messages that are replied to."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
+from rockhopper.client.middleware.hooks import Hooks, Middleware, Sending, SendOperation
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.session import Session
@@ -54,6 +55,7 @@ class Producer:
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
         linger: Linger | None = None,
+        middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
     ) -> None:
@@ -62,14 +64,15 @@ class Producer:
         `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
-        With `linger` concurrent sends share batches. `tls` is True, or TlsOptions; `credentials`
-        are Credentials, or the path of a file of them; without one of them the environment decides.
-        Raises ValueError, ClientStateError.
+        With `linger` concurrent sends share batches. `middleware` is called around every send.
+        `tls` is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
+        without one of them the environment decides. Raises ValueError, TypeError, ClientStateError.
         """
         reason = group_error(group)
         if reason is not None:
             raise ValueError(reason)
         self._group = group
+        self._hooks = Hooks(middleware)
         self._timeout_s = timeout_s
         self._policy = OutgoingPolicy(
             unique_ids(),
@@ -154,16 +157,22 @@ class Producer:
             and keys == ()
             and tags is None
             and properties is None
+            and not self._hooks.send
         ):
             prepared = self._policy.prepare_plain(message, body)
-        else:
-            whole = _as_message(message, body, tags, keys, properties)
+            if lingering is not None:
+                return await lingering.send(prepared, queue, timeout_s)
+            return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
+
+        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+            (whole,) = messages
             prepared = self._policy.prepare(whole)
-            if lingering is not None and goes_ahead(whole):
-                lingering = None
-        if lingering is not None:
-            return await lingering.send(prepared, queue, timeout_s)
-        return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
+            if lingering is not None and not goes_ahead(whole):
+                return [await lingering.send(prepared, queue, timeout_s)]
+            return await self.sender.send(prepared, [prepared], queue, timeout_s)
+
+        whole = _as_message(message, body, tags, keys, properties)
+        return (await self._through_hooks("send", [whole], deliver))[0]
 
     async def send_batch(
         self,
@@ -183,8 +192,12 @@ class Producer:
         batch = list(messages)
         if not batch:
             return []
-        whole, parts = self._policy.prepare_batch(batch)
-        return await self.sender.send(whole, parts, queue, timeout_s)
+
+        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+            whole, parts = self._policy.prepare_batch(messages)
+            return await self.sender.send(whole, parts, queue, timeout_s)
+
+        return list(await self._through_hooks("send_batch", batch, deliver))
 
     async def send_oneway(
         self,
@@ -197,8 +210,25 @@ class Producer:
         queue: MessageQueue | int | None = None,
     ) -> None:
         """Send one message without learning whether it was stored: the broker does not answer."""
-        prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        await self.sender.send_oneway(prepared, queue)
+
+        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+            (whole,) = messages
+            await self.sender.send_oneway(self._policy.prepare(whole), queue)
+            return ()
+
+        whole = _as_message(message, body, tags, keys, properties)
+        await self._through_hooks("send_oneway", [whole], deliver)
+
+    async def _through_hooks(
+        self,
+        operation: SendOperation,
+        messages: list[Message],
+        deliver: Callable[[list[Message]], Awaitable[Sequence[SendReceipt]]],
+    ) -> Sequence[SendReceipt]:
+        if not self._hooks.send:
+            return await deliver(messages)
+        sending = Sending(messages, operation, self._group, self.session.client_id)
+        return await self._hooks.sent(sending, lambda sending: deliver(sending.messages))
 
     async def request(
         self,
@@ -217,15 +247,19 @@ class Producer:
         deadline_s = asyncio.get_running_loop().time() + allowed_s
         correlation_id, properties = self.requests.begin(allowed_s)
         try:
-            prepared = self._policy.prepare(message, system=properties)
             route = await self.sender.route(message.topic)
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self.requests.introduce(route)
             except TimeoutError:
                 pass  # the send says which broker does not answer
-            left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
-            await self.sender.send(prepared, [prepared], queue, left_s)
+
+            async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+                prepared = self._policy.prepare(*messages, system=properties)
+                left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
+                return await self.sender.send(prepared, [prepared], queue, left_s)
+
+            await self._through_hooks("request", [message], deliver)
             return await self.requests.reply(correlation_id, route, deadline_s)
         finally:
             self.requests.end(correlation_id)
@@ -246,17 +280,22 @@ class Producer:
         asked is not there any more, else as `send` does.
         """
         topic, addressing = reply_address(request)
+
+        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+            prepared = self._policy.prepare(*messages, system=addressing)
+            queue = MessageQueue(topic, request.broker_name, 0)
+            await self.session.request(
+                await self._broker_address(request.broker_name, request.queue.topic, topic),
+                RequestCode.SEND_REPLY_MESSAGE_V2,
+                send_fields(self._group, prepared, queue),
+                prepared.body,
+                timeout_s=self._timeout_s if timeout_s is None else timeout_s,
+                accept=SENT_CODES,
+            )
+            return ()
+
         message = _as_message(topic, body, tags, keys, properties)
-        prepared = self._policy.prepare(message, system=addressing)
-        queue = MessageQueue(topic, request.broker_name, 0)
-        await self.session.request(
-            await self._broker_address(request.broker_name, request.queue.topic, topic),
-            RequestCode.SEND_REPLY_MESSAGE_V2,
-            send_fields(self._group, prepared, queue),
-            prepared.body,
-            timeout_s=self._timeout_s if timeout_s is None else timeout_s,
-            accept=SENT_CODES,
-        )
+        await self._through_hooks("reply", [message], deliver)
 
     async def recall(self, recalled: SendReceipt | tuple[str, str]) -> str:
         """Take back a message that is to be delivered later by time; return its message id.

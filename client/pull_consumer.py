@@ -3,8 +3,17 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
@@ -13,6 +22,7 @@ from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, around
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
@@ -52,17 +62,20 @@ class PullConsumer:
         batch_size: int = 32,
         poll_s: float = 15.0,
         request_timeout_s: float = 3.0,
+        middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
-        `poll_s` is how long a broker may hold a request when there is nothing new. `tls` is True,
-        or TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
+        `poll_s` is how long a broker may hold a request when there is nothing new. `middleware` is
+        called around every `pull`, `pull_from` and the waiting of loops. `tls` is True, or
+        TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
         them the environment decides.
         """
         self._topic = topic
         self._group = group
+        self._hooks = Hooks(middleware)
         if filter is not None and tags != "*":
             raise ValueError(
                 f"tags={tags!r} and a filter cannot be used together: TAGS is a property that the "
@@ -165,6 +178,11 @@ class PullConsumer:
         After `timeout_s` without one the list is empty; None waits for ever. Messages of one
         queue come in order. Cancelling loses none. Raises what made a queue unreadable.
         """
+        if not self._hooks.receive:
+            return await self._pull(max_count, timeout_s)
+        return await self._through_hooks(partial(self._pull, max_count, timeout_s))
+
+    async def _pull(self, max_count: int, timeout_s: float | None) -> list[ReceivedMessage]:
         try:
             async with asyncio.timeout(timeout_s):
                 first = await self._next()
@@ -182,12 +200,38 @@ class PullConsumer:
 
         With `wait_s` the broker waits up to so long for a first message.
         """
-        return await self._puller.pull(queue, offset, max_count, wait_s)
+        if not self._hooks.receive:
+            return await self._puller.pull(queue, offset, max_count, wait_s)
+        results: list[PullResult] = []
+
+        async def take() -> list[ReceivedMessage]:
+            results.append(await self._puller.pull(queue, offset, max_count, wait_s))
+            return results[-1].messages
+
+        messages = await self._through_hooks(take)
+        return replace(results[-1], messages=messages)
+
+    async def _through_hooks(
+        self, take: Callable[[], Awaitable[list[ReceivedMessage]]]
+    ) -> list[ReceivedMessage]:
+        async def last(_receiving: Receiving) -> Sequence[ReceivedMessage]:
+            return await take()
+
+        receiving = Receiving(self._group, self.session.client_id)
+        return list(await around(self._hooks.receive, last)(receiving))
 
     async def __aiter__(self) -> AsyncGenerator[ReceivedMessage]:
         """Hand out one message after the other, for ever."""
+        if not self._hooks.receive:
+            while True:
+                yield await self._next()
+
+        async def take() -> list[ReceivedMessage]:
+            return [await self._next()]
+
         while True:
-            yield await self._next()
+            for message in await self._through_hooks(take):
+                yield message
 
     async def commit(
         self, offsets: Mapping[MessageQueue, int] | ReceivedMessage | None = None

@@ -8,7 +8,7 @@ network failed, the broker asks later: it checks with any producer of the group 
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Any, Self
@@ -24,6 +24,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     may_have_moved,
 )
+from rockhopper.client.middleware.hooks import Middleware
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.reachability import Reachability
@@ -142,6 +143,7 @@ class TransactionProducer(Producer):
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
+        middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
     ) -> None:
@@ -158,6 +160,7 @@ class TransactionProducer(Producer):
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
             trace=trace,
+            middleware=middleware,
             tls=tls,
             credentials=credentials,
         )
@@ -246,15 +249,19 @@ class TransactionProducer(Producer):
     async def _prepare(self, message: Message, timeout_s: float | None) -> Transaction:
         if message.is_delayed:
             raise MessageRejectedError("a message in a transaction cannot be delayed as well")
-        prepared = self._policy.prepare(
-            message,
-            system={
-                PROPERTY_TRANSACTION_PREPARED: "true",
-                PROPERTY_PRODUCER_GROUP: self._group,
-            },
-            sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
-        )
-        (receipt,) = await self.sender.send(prepared, [prepared], None, timeout_s)
+
+        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+            prepared = self._policy.prepare(
+                *messages,
+                system={
+                    PROPERTY_TRANSACTION_PREPARED: "true",
+                    PROPERTY_PRODUCER_GROUP: self._group,
+                },
+                sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
+            )
+            return await self.sender.send(prepared, [prepared], None, timeout_s)
+
+        (receipt,) = await self._through_hooks("transaction", [message], deliver)
         transaction = Transaction(message, receipt)
         if receipt.status is not SendStatus.OK:
             transaction.state = TransactionState.ROLLBACK

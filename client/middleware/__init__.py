@@ -1,0 +1,1 @@
+"""What an application puts around sends, receives and handlers (docs/tracing.md)."""

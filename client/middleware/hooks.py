@@ -1,0 +1,154 @@
+"""Middleware: code of an application around each send, receive and call of a handler.
+
+The first middleware of a sequence is the outermost. A hook goes on by awaiting `call_next`, once;
+what it returns or raises is what the one outside of it gets. Hooks that a middleware leaves out are
+never called, and without middleware nothing here runs.
+"""
+
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar
+
+from rockhopper.client.errors import ClientStateError
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import Message
+
+SendOperation = Literal["send", "send_batch", "send_oneway", "request", "reply", "transaction"]
+
+
+@dataclass(slots=True)
+class Sending:
+    """A send that is about to happen. A hook may change the messages, or put others here."""
+
+    messages: list[Message]
+    """Copies of the application's: what a hook adds does not stay in the originals."""
+    operation: SendOperation
+    group: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receiving:
+    """A loop, a batch or a pull that waits for messages."""
+
+    group: str | None
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """A message that is about to be given to a handler."""
+
+    message: ReceivedMessage
+    group: str
+    client_id: str
+
+
+SendNext = Callable[[Sending], Awaitable[Sequence[SendReceipt]]]
+ReceiveNext = Callable[[Receiving], Awaitable[Sequence[ReceivedMessage]]]
+ProcessNext = Callable[[Processing], Awaitable[object]]
+
+
+class Middleware(Protocol):
+    """Derive from it and write the hooks that you want; the others do nothing.
+
+    class Timing(Middleware):
+        async def on_process(self, processing, call_next):
+            began_s = time.monotonic()
+            try:
+                return await call_next(processing)
+            finally:
+                print(processing.message.topic, time.monotonic() - began_s)
+    """
+
+    async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
+        """Around a send of a producer, its retries among it: one message, or a batch.
+
+        There is a receipt for each message; none for `send_oneway` and `reply`.
+        """
+        return await call_next(sending)
+
+    async def on_receive(
+        self, receiving: Receiving, call_next: ReceiveNext
+    ) -> Sequence[ReceivedMessage]:
+        """Around the waiting for the next message of a loop, the next batch, or of a pull.
+
+        Empty when nothing came in time, or when the consumer stops. What is left out of the answer
+        is not handed out, and counts as consumed. Handlers get their messages without it.
+        """
+        return await call_next(receiving)
+
+    async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
+        """Around the handler: raising asks for the message again, returning acknowledges it."""
+        return await call_next(processing)
+
+
+_Event = TypeVar("_Event")
+_Outcome = TypeVar("_Outcome")
+_Next = Callable[[_Event], Awaitable[_Outcome]]
+_Hook = Callable[[_Event, _Next[_Event, _Outcome]], Awaitable[_Outcome]]
+
+
+class Hooks:
+    """The middleware of one client, by kind; a kind without hooks is empty, and costs a look."""
+
+    def __init__(self, middleware: Iterable[Middleware]) -> None:
+        """Raises TypeError for what is no middleware."""
+        chosen = tuple(middleware)
+        self.send = _hooks(chosen, "on_send")
+        self.receive = _hooks(chosen, "on_receive")
+        self.process = _hooks(chosen, "on_process")
+
+    async def sent(self, sending: Sending, last: SendNext) -> Sequence[SendReceipt]:
+        """Send through the hooks. Raises ClientStateError when they answer with too few receipts.
+
+        The messages are copied first.
+        """
+        sending.messages = [_own(message) for message in sending.messages]
+        receipts: Sequence[SendReceipt] = await around(self.send, last)(sending)
+        expected = 0 if sending.operation in ("send_oneway", "reply") else len(sending.messages)
+        if len(receipts) != expected:
+            raise ClientStateError(
+                f"the middleware answered a {sending.operation} of {len(sending.messages)} "
+                f"messages with {len(receipts)} receipts",
+                remedy="let on_send return what `await call_next(sending)` returns",
+            )
+        return receipts
+
+
+def around(
+    hooks: Sequence[_Hook[_Event, _Outcome]], last: _Next[_Event, _Outcome]
+) -> _Next[_Event, _Outcome]:
+    """Return `last` with the hooks around it, the first one outermost."""
+    call = last
+    for hook in reversed(hooks):
+        call = partial(_call, hook, call)
+    return call
+
+
+def _call(
+    hook: _Hook[_Event, _Outcome], call_next: _Next[_Event, _Outcome], event: _Event
+) -> Awaitable[_Outcome]:
+    return hook(event, call_next)
+
+
+def _hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
+    found = []
+    for each in middleware:
+        if isinstance(each, type) or not hasattr(each, name):
+            raise TypeError(
+                f"{each!r} is no middleware: derive a class from rockhopper.Middleware, and give "
+                "an object of it"
+            )
+        if getattr(type(each), name, None) is not getattr(Middleware, name):
+            found.append(getattr(each, name))
+    return tuple(found)
+
+
+def _own(message: Message) -> Message:
+    own = copy.copy(message)
+    own.properties = dict(message.properties)
+    return own
