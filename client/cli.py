@@ -13,6 +13,7 @@ from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
 from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.top import top
 from rockhopper.client.commands.security.acl import acl
 from rockhopper.client.commands.security.auth import auth
 from rockhopper.client.commands.security.user import user
@@ -30,6 +31,7 @@ _COMMANDS: tuple[click.Command, ...] = (
     topic,
     group,
     dlq,
+    top,
     broker,
     cluster,
     ha,

@@ -223,6 +223,7 @@ class RequestCode(IntEnum):
     SINK_DECIDE = 70_015
     EXPLAIN_ACCESS = 70_016
     SHARE_ACCOUNTS = 70_017
+    FIGURES = 70_018
 
 
 class ResponseCode(IntEnum):

@@ -14,6 +14,7 @@ from rockhopper.broker.processors.bulk import BulkPullProcessor
 from rockhopper.broker.processors.client_calls import ClientCallProcessors
 from rockhopper.broker.processors.clients import ClientProcessors
 from rockhopper.broker.processors.consumption_admin import ConsumptionAdminProcessors
+from rockhopper.broker.processors.figures import FiguresProcessor
 from rockhopper.broker.processors.groups_admin import GroupAdminProcessors
 from rockhopper.broker.processors.offsets import OffsetProcessors
 from rockhopper.broker.processors.pop import PopProcessors
@@ -79,6 +80,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     transactions = TransactionProcessors(store, broker.transactions)
     popping = PopProcessors(config, pop, PopChecks(config, store, topics, groups), clock.wall_ms)
     bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller)
+    figures = FiguresProcessor(store, topics, groups, offsets, consumers, stats)
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
     sinks = SinkProcessors(config, store, topics, broker.timers, broker.sinks, clock.wall_ms)
     store_admin = StoreAdminProcessors(
@@ -224,6 +226,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         # The broker
         Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
         Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),
+        Code.FIGURES: administers(figures.process, SEE),
         Code.GET_BROKER_RUNTIME_INFO: administers(admin.get_runtime_info, SEE),
         Code.VIEW_BROKER_STATS_DATA: administers(admin.view_stats, SEE),
         Code.GET_ALL_CONSUMER_OFFSET: administers(following.all_consumer_offsets, SEE),

@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 from rockhopper.client.admin.accounts import Accounts
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
+from rockhopper.client.admin.figures import FigureReader
 from rockhopper.client.admin.message_search import MessageSearch
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
@@ -96,6 +97,8 @@ class Admin:
             self.session, self.offsets, self._search, self.topics, self.masters
         )
         """What groups gave up, and how it is sent back."""
+        self.figures = FigureReader(self.session, self.masters)
+        """What goes through all topics and groups."""
         self.accounts = Accounts(self.session, self.masters)
         """Users and what they may do."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +24,9 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.network.addresses import BrokerAddress
+
+if TYPE_CHECKING:
+    from rockhopper.protocol.bodies.figures import Figures
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 
@@ -35,41 +38,71 @@ def topic() -> None:
 
 @topic.command("list")
 @click.option("--all", "-a", "is_all", is_flag=True, help="The system's own, too.")
+@click.option(
+    "--long", "-l", "is_long", is_flag=True, help="With messages, rate, newest message and groups."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per topic.")
 @watch_options
 @nameserver_option
-def list_topics(is_all: bool, as_json: bool) -> None:
+def list_topics(is_all: bool, is_long: bool, as_json: bool) -> None:
     """List the topics that the name service knows."""
     names = nameserver()
-    run_shown(lambda: _list(is_all, as_json, names))
+    run_shown(lambda: _list(is_all, is_long, as_json, names))
 
 
-async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
+async def _list(is_all: bool, is_long: bool, as_json: bool, nameserver: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.commands.screen.rates import is_systems
 
+    figures: Figures | None = None
     async with Admin(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
         if not topics:
             await admin.masters()  # raises where there is no broker, which is another matter
-    own = [name for name in topics if is_all or not _is_systems(name, brokers)]
-    for name in own:
-        if as_json:
-            write_json({"topic": name})
-        else:
-            write_line(name)
+        if is_long:
+            figures = await admin.figures.read(details=True)
+    own = [name for name in topics if is_all or not is_systems(name, brokers)]
+    if figures is not None:
+        _print_figures(own, figures, as_json)
+    else:
+        for name in own:
+            if as_json:
+                write_json({"topic": name})
+            else:
+                write_line(name)
     hidden = len(topics) - len(own)
     if not own and not as_json:
         print(f"no topics yet ({hidden} of the system's own: --all)", file=sys.stderr)
 
 
-def _is_systems(name: str, brokers: Sequence[BrokerAddress]) -> bool:
-    from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, reply_topic
-
-    if is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name):
-        return True
-    return any(
-        name in (broker.name, broker.cluster, reply_topic(broker.cluster)) for broker in brokers
-    )
+def _print_figures(names: Sequence[str], figures: "Figures", as_json: bool) -> None:
+    known = {each.name: each for each in figures.topics}
+    # A topic that the name service knows of a broker that is away has no figures.
+    found = [known[name] for name in names if name in known]
+    if as_json:
+        for each in found:
+            write_json(
+                {
+                    "topic": each.name,
+                    "messages": each.messages,
+                    "inPerSecond": round(each.sent_per_s, 3),
+                    "newestStoreTime": each.newest_ms if each.newest_ms > 0 else None,
+                    "groups": each.groups,
+                }
+            )
+        return
+    rows = [
+        (
+            each.name,
+            each.messages,
+            f"{each.sent_per_s:,.1f}",
+            time_text(each.newest_ms),
+            ", ".join(each.groups) or "-",
+        )
+        for each in found
+    ]
+    if rows:
+        print_table(("TOPIC", "MESSAGES", "IN/S", "NEWEST", "GROUPS"), rows)
 
 
 @topic.command()

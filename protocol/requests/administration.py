@@ -66,6 +66,12 @@ class GetBrokerConfigResponse(msgspec.Struct, rename="camel", frozen=True, kw_on
     version: str
 
 
+class FiguresRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """FIGURES (70018): whether the messages of each topic are counted, too."""
+
+    details: bool = False
+
+
 class ConsumerGroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
     """GET_CONSUMER_CONNECTION_LIST (203)."""
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 NUMBER = re.compile(r"-|[+-]?[\d.,]+")
 _SEPARATION = 2
 _INDENTATION = 2
-_SHORTENED_WIDTH_MIN = 20
-_LAST_WIDTH_MIN = 20
+_SHORTENED_WIDTH_MIN = 16
+_TIME_WIDTH = 23
 # What is copied into the next command is not shortened, and cut in no other way either.
 _WHOLE = frozenset({"ID", "HANDLE"})
 
@@ -99,32 +99,32 @@ def _fit(
     columns: Sequence[str], natural: Sequence[int], numbers: Sequence[bool], width: int
 ) -> tuple[list[int], list[range]]:
     """Return how wide each column is, and which of them share a line."""
-    widths, last = list(natural), len(columns) - 1
+    last = len(columns) - 1
     least = [
-        _least(name, natural[index], is_last=index == last, is_number=numbers[index])
-        for index, name in enumerate(columns)
+        _least(name, natural[index], is_number=numbers[index]) for index, name in enumerate(columns)
     ]
-    if _total(least) > width:
-        # A line more costs less than names that nobody can read.
-        room = max(width - _INDENTATION, _LAST_WIDTH_MIN)
-        widths = [max(min(each, room), low) for each, low in zip(natural, least, strict=True)]
-        return widths, _folds(widths, width)
-    # The last column gives first: what it holds is text, of which the beginning says most.
-    spare = max(_total(widths) - width, 0)
-    taken = min(spare, widths[last] - least[last])
-    widths[last] -= taken
-    for _ in range(spare - taken):
-        can_give = (index for index in range(last) if widths[index] > least[index])
-        widths[max(can_give, key=widths.__getitem__)] -= 1
-    return widths, [range(len(columns))]
+    widths, folds = list(natural), _folds(least, width)
+    for number, fold in enumerate(folds):
+        room = width - (_INDENTATION if number else 0)
+        spare = max(_total([natural[index] for index in fold]) - room, 0)
+        if last in fold:
+            # The last column gives first: what it holds is text, of which the beginning says most.
+            taken = min(spare, widths[last] - least[last])
+            widths[last] -= taken
+            spare -= taken
+        for _ in range(spare):
+            givers = [index for index in fold if widths[index] > least[index]]
+            if not givers:
+                break
+            widths[max(givers, key=widths.__getitem__)] -= 1
+    return widths, folds
 
 
-def _least(name: str, natural: int, *, is_last: bool, is_number: bool) -> int:
-    if is_number or name in _WHOLE:
-        return natural
-    floor = _LAST_WIDTH_MIN if is_last else max(_SHORTENED_WIDTH_MIN, cells(name))
+def _least(name: str, natural: int, *, is_number: bool) -> int:
     # Times are as wide as this, and mean nothing without their middle.
-    return natural if natural <= 23 and not is_last else min(natural, floor)
+    if is_number or name in _WHOLE or natural <= _TIME_WIDTH:
+        return natural
+    return max(_SHORTENED_WIDTH_MIN, cells(name))
 
 
 def _total(widths: Sequence[int]) -> int:

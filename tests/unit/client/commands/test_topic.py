@@ -68,3 +68,17 @@ async def test_nothing_that_is_sent_during_a_purge_is_lost(
             await done.wait()
             await until(lambda: sent_after <= seen)
     assert ended.code == 0
+
+
+async def test_a_long_list_has_messages_rates_times_and_groups(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, *[b"x"] * 5)
+    await consume(broker, 2)
+    (told,) = (await shell.run("topic", "ls", "-l", "--json")).objects
+    assert (told["topic"], told["messages"], told["groups"]) == ("orders", 5, ["billing"])
+    assert isinstance(told["inPerSecond"], float)
+    assert told["newestStoreTime"] > 1_700_000_000_000
+    shown = await shell.run("topic", "list", "--long")
+    assert shown.rows[0] == ["TOPIC", "MESSAGES", "IN/S", "NEWEST", "GROUPS"]
+    assert (shown.rows[1][0], shown.rows[1][-1]) == ("orders", "billing")

@@ -1,0 +1,194 @@
+"""What goes through all topics and groups, put together from all masters: `Admin.figures`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.session import Session
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import Body, ConsumerConnection, TopicStatsTable
+from rockhopper.protocol.bodies.figures import (
+    LAG_UNKNOWN,
+    Figures,
+    GroupFigures,
+    TopicFigures,
+)
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.requests import (
+    ConsumerGroupRequest,
+    FiguresRequest,
+    TopicRequest,
+    encode_fields,
+)
+
+_AT_ONCE = 32
+_TIMEOUT_S = 30.0
+_ANY = frozenset(
+    int(code)
+    for code in (
+        ResponseCode.SUCCESS,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    )
+)
+_Answer = TypeVar("_Answer", bound=Body)
+_Found = TypeVar("_Found")
+
+
+class FigureReader:
+    """Asks every master for all of its topics and groups."""
+
+    def __init__(
+        self, session: Session, masters: Callable[[], Awaitable[list[BrokerAddress]]]
+    ) -> None:
+        self._session = session
+        self._masters = masters
+
+    async def read(self, *, details: bool = False) -> Figures:
+        """Return the figures of all topics and groups, by name; with `details` all of them.
+
+        Our brokers tell in one answer. Others are asked for each topic and group: there `sent` and
+        `handed_out` are ends and committed offsets of queues, and rates are not known.
+        """
+        masters = await self._masters()
+        found = await asyncio.gather(*(self._of(master, details) for master in masters))
+        return merged(found)
+
+    async def _of(self, master: BrokerAddress, details: bool) -> Figures:
+        fields = encode_fields(FiguresRequest(details=details))
+        try:
+            answer = await self._session.request(
+                master.address, RequestCode.FIGURES, fields, timeout_s=_TIMEOUT_S
+            )
+        except RequestRefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return await self._of_another_kind(master.address)
+        try:
+            return Figures.decode(answer.body)
+        except ProtocolError as error:
+            raise _unreadable(RequestCode.FIGURES, master.address, error) from error
+
+    async def _of_another_kind(self, address: str) -> Figures:
+        configs = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, "topicConfigTable")
+        offsets = await self._table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, "offsetTable")
+        names = sorted(configs)
+        stats = await _some_at_a_time(self._stats(address, name) for name in names)
+        topics: dict[str, TopicFigures] = {}
+        groups: dict[str, GroupFigures] = {}
+        ends: dict[str, dict[int, tuple[int, int]]] = {}
+        for name, table in zip(names, stats, strict=True):
+            rows = table.offset_table if table is not None else {}
+            ends[name] = {key.queue_id: (at.min_offset, at.max_offset) for key, at in rows.items()}
+            topics[name] = TopicFigures(
+                name,
+                sum(high - low for low, high in ends[name].values()),
+                max((at.last_update_timestamp for at in rows.values()), default=0),
+                sum(high for _, high in ends[name].values()),
+                groups=[],
+            )
+        for key, queues in offsets.items():
+            topic, _, name = key.partition("@")
+            if topic not in topics or not isinstance(queues, dict):
+                continue
+            group = groups.setdefault(name, GroupFigures(name, topics=[]))
+            _add_progress(topics[topic], group, {int(q): int(at) for q, at in queues.items()}, ends)
+        members = await _some_at_a_time(self._members(address, name) for name in groups)
+        for group, connection in zip(groups.values(), members, strict=True):
+            if connection is not None:
+                group.members = len({each.client_id for each in connection.connection_set})
+                if connection.message_model == "BROADCASTING":
+                    group.lag = LAG_UNKNOWN
+        return Figures(list(topics.values()), list(groups.values()))
+
+    async def _table(self, address: str, code: RequestCode, name: str) -> dict[str, object]:
+        answer = await self._session.request(address, code, timeout_s=_TIMEOUT_S)
+        try:
+            document = fastjson.loads(answer.body)
+        except ProtocolError as error:
+            raise _unreadable(code, address, error) from error
+        table = document.get(name) if isinstance(document, dict) else None
+        return dict(table) if isinstance(table, dict) else {}
+
+    async def _stats(self, address: str, topic: str) -> TopicStatsTable | None:
+        fields = encode_fields(TopicRequest(topic=topic))
+        return await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, fields, TopicStatsTable)
+
+    async def _members(self, address: str, group: str) -> ConsumerConnection | None:
+        fields = encode_fields(ConsumerGroupRequest(consumer_group=group))
+        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+        return await self._ask(address, code, fields, ConsumerConnection)
+
+    async def _ask(
+        self, address: str, code: RequestCode, fields: dict[str, str], kind: type[_Answer]
+    ) -> _Answer | None:
+        answer = await self._session.request(address, code, fields, accept=_ANY)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        try:
+            return kind.decode(answer.body)
+        except ProtocolError as error:
+            raise _unreadable(code, address, error) from error
+
+
+def _add_progress(
+    topic: TopicFigures,
+    group: GroupFigures,
+    offsets: dict[int, int],
+    ends: dict[str, dict[int, tuple[int, int]]],
+) -> None:
+    topic.groups.append(group.name)
+    group.topics.append(topic.name)
+    committed = sum(max(offset, 0) for offset in offsets.values())
+    topic.handed_out += committed
+    group.handed_out += committed
+    for queue_id, (low, high) in ends[topic.name].items():
+        group.lag += max(high - max(offsets.get(queue_id, 0), low), 0)
+
+
+def merged(found: Sequence[Figures]) -> Figures:
+    """Add up what several brokers say; a member is connected to all of them."""
+    topics: dict[str, TopicFigures] = {}
+    groups: dict[str, GroupFigures] = {}
+    for figures in found:
+        for topic in figures.topics:
+            known = topics.setdefault(topic.name, TopicFigures(topic.name, groups=[]))
+            known.messages += topic.messages
+            known.newest_ms = max(known.newest_ms, topic.newest_ms)
+            known.sent += topic.sent
+            known.sent_per_s += topic.sent_per_s
+            known.handed_out += topic.handed_out
+            known.groups = sorted({*known.groups, *topic.groups})
+        for group in figures.groups:
+            other = groups.setdefault(group.name, GroupFigures(group.name, topics=[]))
+            other.members = max(other.members, group.members)
+            other.handed_out += group.handed_out
+            is_known = LAG_UNKNOWN not in (other.lag, group.lag)
+            other.lag = other.lag + group.lag if is_known else LAG_UNKNOWN
+            other.topics = sorted({*other.topics, *group.topics})
+    return Figures(
+        sorted(topics.values(), key=lambda topic: topic.name),
+        sorted(groups.values(), key=lambda group: group.name),
+    )
+
+
+async def _some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(each: Awaitable[_Found]) -> _Found:
+        async with slots:
+            return await each
+
+    return list(await asyncio.gather(*(one(each) for each in asked)))
+
+
+def _unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
+    return MalformedAnswerError(
+        f"{address} answered {code.name} with a body that cannot be read ({error})",
+        address=address,
+    )

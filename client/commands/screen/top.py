@@ -1,0 +1,297 @@
+"""`rockhopper top`: a live view of topics by what goes in and out, and of groups by their lag."""
+
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rockhopper.client.commands.output import counted, write_json
+from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.screen.fitting import cut, table_lines
+from rockhopper.client.commands.screen.keyboard import Keyboard
+from rockhopper.client.commands.screen.rates import Flow, Sample
+from rockhopper.client.commands.screen.watching import asked, interval_option
+from rockhopper.client.printable import printable
+
+if TYPE_CHECKING:
+    from rockhopper.client.admin.admin import Admin
+
+SORTS = ("in", "out", "lag", "name")
+_KEYS = {"i": "in", "o": "out", "l": "lag", "n": "name"}
+_TOPIC_COLUMNS = ("TOPIC", "IN/S", "OUT/S", "SENT", "GROUPS")
+_GROUP_COLUMNS = ("GROUP", "LAG", "GROWS/S", "OUT/S", "MEMBERS", "TOPICS")
+_HELP = "i in  o out  l lag  n name  ↑↓ scroll  space pause  q quit"
+_ROWS_WITHOUT_TERMINAL = 20
+# What a broker spends on being watched: a tenth of its time at most.
+_REST_TIMES = 10
+_ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+
+
+@dataclass
+class _View:
+    """What is looked at, as the keys have it now."""
+
+    sort: str
+    as_json: bool
+    row_count: int | None
+    with_system: bool
+    first: int = 0
+    is_paused: bool = False
+
+
+@click.command()
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default="in",
+    show_default=True,
+    help="What comes first; keys i, o, l and n change it.",
+)
+@interval_option
+@click.option("--once", is_flag=True, help="Measure for one interval, print that and end.")
+@click.option(
+    "--rows",
+    "row_count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="So many topics and groups; default: what fits, without a terminal 20.",
+)
+@click.option("--all", "-a", "is_all", is_flag=True, help="The system's own, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per interval.")
+@nameserver_option
+def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: bool) -> None:
+    """Show live what goes in and out, and which groups are behind.
+
+    \b
+    Examples:
+      rockhopper top
+      rockhopper top --sort lag --interval 5
+      rockhopper top --once --json | jq '.groups[] | select(.lag > 1000)'
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
+    is_live = sys.stdout.isatty() and sys.stdin.isatty() and not once and not as_json
+    view = _View(sort, as_json, row_count, is_all)
+    show = _live if is_live else _print
+    run(show(view, asked("interval"), once, nameserver()))
+
+
+async def _print(view: _View, interval_s: float, once: bool, names: str | None) -> None:
+    """Print what each interval brings."""
+    from rockhopper.client.admin.admin import Admin
+
+    async with Admin(names) as admin:
+        before = await _sample(admin, view)
+        is_first = True
+        while True:
+            await asyncio.sleep(_rest_s(before, interval_s))
+            sample = await _sample(admin, view)
+            flow, before = sample.since(before), sample
+            if view.as_json:
+                write_json(_json(flow))
+            else:
+                width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+                rows = view.row_count or _ROWS_WITHOUT_TERMINAL
+                lines = [] if is_first else [""]
+                lines += [_head(flow), *_topics(flow, view, rows, width), ""]
+                lines += _groups(flow, view, rows, width)
+                sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
+            sys.stdout.buffer.flush()
+            is_first = False
+            if once:
+                return
+
+
+async def _live(view: _View, interval_s: float, _once: bool, names: str | None) -> None:
+    """Show it in place until q or Ctrl-C; a broker that is away for a while comes back."""
+    from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.errors import ClientError
+
+    async with Admin(names) as admin:
+        before = await _sample(admin, view)
+        flow = before.since(before)
+        problem: str | None = None
+        with Keyboard() as keyboard:
+            sys.stdout.buffer.write(_ENTER)
+            try:
+                next_s = time.monotonic() + min(1.0, interval_s)
+                while True:
+                    _draw(_screen(flow, view, interval_s, problem))
+                    key = await keyboard.key(next_s - time.monotonic())
+                    if key is not None:
+                        if not _obey(key, view):
+                            return
+                        continue
+                    try:
+                        if not view.is_paused:
+                            sample = await _sample(admin, view)
+                            flow, before, problem = sample.since(before), sample, None
+                    except ClientError as error:
+                        problem = str(error)
+                    next_s = time.monotonic() + _rest_s(before, interval_s)
+            finally:
+                sys.stdout.buffer.write(_LEAVE)
+                sys.stdout.buffer.flush()
+
+
+async def _sample(admin: "Admin", view: _View) -> Sample:
+    begun_s = time.monotonic()
+    figures, brokers = await asyncio.gather(admin.figures.read(), admin.brokers())
+    now_s = time.monotonic()
+    return Sample.of(
+        figures,
+        brokers,
+        # In the midst of the asking: that is when brokers counted.
+        at_s=(begun_s + now_s) / 2,
+        took_s=now_s - begun_s,
+        with_system=view.with_system,
+    )
+
+
+def _rest_s(sample: Sample, interval_s: float) -> float:
+    return max(interval_s - sample.took_s, sample.took_s * _REST_TIMES)
+
+
+def _obey(key: str, view: _View) -> bool:
+    """Do what a key asks for; False to end."""
+    if key in ("q", "Q", "\x1b"):
+        return False
+    if key in _KEYS:
+        view.sort, view.first = _KEYS[key], 0
+    elif key == " ":
+        view.is_paused = not view.is_paused
+    elif key in ("down", "j"):
+        view.first += 1
+    elif key in ("up", "k"):
+        view.first = max(view.first - 1, 0)
+    elif key == "page down":
+        view.first += 20
+    elif key == "page up":
+        view.first = max(view.first - 20, 0)
+    return True
+
+
+def _screen(flow: Flow, view: _View, interval_s: float, problem: str | None) -> list[str]:
+    """Return the lines of a screen that is full: topics above, groups below."""
+    size = shutil.get_terminal_size()
+    room = max(size.lines - 6, 4)
+    group_room = min(len(flow.groups), room // 2)
+    topic_room = min(len(flow.topics), room - group_room)
+    group_room = room - topic_room
+    if view.row_count is not None:
+        topic_room, group_room = (min(each, view.row_count) for each in (topic_room, group_room))
+    # Scrolling ends where the last topic or group is in sight.
+    longest = max(len(flow.topics) - topic_room, len(flow.groups) - group_room, 0)
+    view.first = min(view.first, longest)
+    state = problem or ("paused" if view.is_paused else f"every {interval_s:g} s")
+    lines = [cut(_head(flow), size.columns)]
+    lines.append(cut(f"by {view.sort}   {state}   {_HELP}", size.columns))
+    lines += ["", *_topics(flow, view, topic_room, size.columns)]
+    lines += ["", *_groups(flow, view, group_room, size.columns)]
+    return lines[: size.lines]
+
+
+def _draw(lines: list[str]) -> None:
+    shown = "\x1b[K\r\n".join(lines)
+    sys.stdout.buffer.write(f"\x1b[H{shown}\x1b[K\x1b[J".encode())
+    sys.stdout.buffer.flush()
+
+
+def _head(flow: Flow) -> str:
+    brokers = counted(flow.broker_count, "broker")
+    return (
+        f"rockhopper top   {datetime.now():%H:%M:%S}   {brokers}   in {_rate(flow.in_per_s)}/s   "
+        f"out {_rate(flow.out_per_s)}/s   {flow.lag:,} behind"
+    )
+
+
+def _topics(flow: Flow, view: _View, count: int, width: int | None) -> list[str]:
+    orders: dict[str, Callable[[Any], Any]] = {
+        "in": lambda each: (-each.in_per_s, -each.sent, each.name),
+        "out": lambda each: (-each.out_per_s, -each.sent, each.name),
+        "name": lambda each: each.name,
+    }
+    # By lag topics are in the order of what goes in: the lag is the groups'.
+    ordered = sorted(flow.topics, key=orders.get(view.sort, orders["in"]))
+    rows = [
+        (
+            printable(each.name),
+            _rate(each.in_per_s),
+            _rate(each.out_per_s),
+            f"{each.sent:,}",
+            f"{len(each.groups):,}",
+        )
+        for each in _shown(ordered, view, count)
+    ]
+    return _table(_TOPIC_COLUMNS, rows, width)
+
+
+def _groups(flow: Flow, view: _View, count: int, width: int | None) -> list[str]:
+    orders: dict[str, Callable[[Any], Any]] = {
+        "out": lambda each: (-each.out_per_s, -(each.lag or 0), each.name),
+        "name": lambda each: each.name,
+        "lag": lambda each: (-(each.lag or 0), -each.out_per_s, each.name),
+    }
+    ordered = sorted(flow.groups, key=orders.get(view.sort, orders["lag"]))
+    rows = [
+        (
+            printable(each.name),
+            "-" if each.lag is None else f"{each.lag:,}",
+            "-" if each.grows_per_s is None else f"{each.grows_per_s:+,.0f}",
+            _rate(each.out_per_s),
+            f"{each.members:,}",
+            printable(", ".join(each.topics) or "-"),
+        )
+        for each in _shown(ordered, view, count)
+    ]
+    return _table(_GROUP_COLUMNS, rows, width)
+
+
+def _shown(ordered: list[Any], view: _View, count: int) -> list[Any]:
+    first = min(view.first, max(len(ordered) - count, 0))
+    return ordered[first : first + count]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    head, lines = table_lines(columns, rows, width)
+    return [*(head if width is None else [f"\x1b[1m{line}\x1b[0m" for line in head]), *lines]
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.1f}" if per_s < 10 else f"{per_s:,.0f}"
+
+
+def _json(flow: Flow) -> dict[str, Any]:
+    return {
+        "time": round(time.time() * 1000),
+        "seconds": round(flow.seconds, 3),
+        "brokers": flow.broker_count,
+        "inPerSecond": round(flow.in_per_s, 3),
+        "outPerSecond": round(flow.out_per_s, 3),
+        "lag": flow.lag,
+        "topics": [
+            {
+                "topic": each.name,
+                "inPerSecond": round(each.in_per_s, 3),
+                "outPerSecond": round(each.out_per_s, 3),
+                "sent": each.sent,
+                "groups": each.groups,
+            }
+            for each in flow.topics
+        ],
+        "groups": [
+            {
+                "group": each.name,
+                "lag": each.lag,
+                "lagPerSecond": None if each.grows_per_s is None else round(each.grows_per_s, 3),
+                "outPerSecond": round(each.out_per_s, 3),
+                "members": each.members,
+                "topics": each.topics,
+            }
+            for each in flow.groups
+        ],
+    }

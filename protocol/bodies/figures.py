@@ -1,0 +1,61 @@
+"""Body of FIGURES (70018): what goes through each topic and group of a broker. msgpack.
+
+    [[topic, …], [group, …]]
+    topic  [name, messages, newestMs, sent, sentPerSecond, handedOut, [group, …]]
+    group  [name, members, lag, handedOut, [topic, …]]
+
+``sent`` and ``handedOut`` count from the broker's start. Without ``details`` the messages, the
+newest and the rate of a topic are 0, and cost nothing.
+"""
+
+import msgspec
+
+from rockhopper.protocol.errors import MalformedBodyError
+
+LAG_UNKNOWN = -1
+"""The lag of a broadcast group, whose members keep their offsets themselves."""
+
+
+class TopicFigures(msgspec.Struct, array_like=True):
+    """A topic on one broker, or on several."""
+
+    name: str
+    messages: int = 0
+    newest_ms: int = 0
+    sent: int = 0
+    sent_per_s: float = 0.0
+    handed_out: int = 0
+    groups: list[str] = []
+
+
+class GroupFigures(msgspec.Struct, array_like=True):
+    """A consumer group on one broker, or on several."""
+
+    name: str
+    members: int = 0
+    lag: int = 0
+    handed_out: int = 0
+    topics: list[str] = []
+
+
+class Figures(msgspec.Struct, array_like=True):
+    """All topics and groups."""
+
+    topics: list[TopicFigures] = []
+    groups: list[GroupFigures] = []
+
+    def encode(self) -> bytes:
+        """The body."""
+        return _encode(self)
+
+    @classmethod
+    def decode(cls, body: bytes) -> "Figures":
+        """The figures of a body. Raises MalformedBodyError."""
+        try:
+            return _decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise MalformedBodyError(f"the msgpack body does not decode: {error}") from None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Figures).decode
