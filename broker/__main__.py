@@ -31,7 +31,7 @@ from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
-from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
 from rockhopper.broker.supervising.broker_process import Parent
 
 log = structlog.get_logger("broker.main")
@@ -90,12 +90,14 @@ class Service(Protocol):
     "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any setting; may be repeated."
 )
 @click.option("--parent", type=int, hidden=True)
+@click.option("--strict", is_flag=True, help="Refuse settings that nobody knows.")
 @click.option("-p", "--print-config", is_flag=True, help="Print every setting and exit.")
 @click.option("--log-level", type=click.Choice(logging.LEVELS), default="info", show_default=True)
 def main(
     config_path: Path | None,
     settings: tuple[str, ...],
     parent: int | None,
+    strict: bool,
     print_config: bool,
     log_level: str,
     **named: str | None,
@@ -105,7 +107,7 @@ def main(
     Settings come from the defaults, then broker.conf, then the environment (ROCKHOPPER_<KEY>), then
     these options.
     """
-    loaded = _load(config_path, _flags(settings, named))
+    loaded = _load(config_path, _flags(settings, named), strict=strict)
     logging.configure(log_level, node="" if parent is None else loaded.config.broker_name)
     if print_config:
         for warning in loaded.warnings:
@@ -144,9 +146,13 @@ def _flags(settings: tuple[str, ...], named: dict[str, str | None]) -> dict[str,
     return flags
 
 
-def _load(path: Path | None, flags: dict[str, str]) -> LoadedConfig:
+def _load(path: Path | None, flags: dict[str, str], *, strict: bool) -> LoadedConfig:
     try:
-        return load_config(path, os.environ, flags)
+        return load_config(path, os.environ, flags, strict=strict)
+    except SettingErrors as several:
+        for each in several.errors[:-1]:
+            _say(str(each))
+        _fail(str(several.errors[-1]), 2)
     except SettingError as error:
         _fail(str(error), 2)
     except OSError as error:

@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from rockhopper.broker.settings.auth_config import SECRET_KEYS
 from rockhopper.broker.settings.broker_config import (
@@ -19,6 +19,12 @@ from rockhopper.broker.settings.broker_config import (
     StoreConfig,
 )
 from rockhopper.broker.settings.classic_config import ClassicConfig
+from rockhopper.broker.settings.config_layers import (
+    Layer,
+    Mistakes,
+    file_layer,
+    place_of,
+)
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.replica_config import ReplicaConfig, in_our_terms
@@ -35,6 +41,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import (
     SECRETS,
     TLS_FILE,
+    TLS_SPELLINGS,
     TlsConfig,
     in_our_spelling,
     with_tls_file,
@@ -43,11 +50,19 @@ from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
 
+_Part = TypeVar("_Part")
+
 ENVIRONMENT_PREFIX = "ROCKHOPPER_"
 _AUTO_CREATE_ENABLE = "autoCreateTopicEnable"
 # An earlier spelling of initialOffset, and its values.
 _YOUNG_QUEUE = "newGroupYoungQueue"
 _INITIAL_OFFSETS = {"first": "compat", "client": "strict"}
+_SPELLINGS = {
+    **TLS_SPELLINGS,
+    _AUTO_CREATE_ENABLE: "autoCreateTopic",
+    _YOUNG_QUEUE: "initialOffset",
+    "totalReplicas": "haReplicas",
+}
 _OUR_KEYS = frozenset(
     known.key
     for part in (
@@ -117,38 +132,71 @@ def load_config(
     path: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
+    *,
+    strict: bool = False,
 ) -> LoadedConfig:
     """The configuration: defaults < file < environment < flags.
 
     Raises:
-        SettingError: a value makes no sense.
+        SettingError: a value makes no sense, or with *strict* a key is not known; SettingErrors for
+            several, with all that could be found at once.
         OSError: the file cannot be read.
     """
     layers = [
-        parse_properties(path.read_bytes()) if path is not None else {},
+        file_layer(path) if path is not None else Layer(),
         _from_environment(environment or {}),
-        dict(flags or {}),
+        Layer(dict(flags or {}), dict.fromkeys(flags or {}, "command line")),
     ]
+    mistakes = Mistakes(fault for layer in layers for fault in layer.faults)
     texts: dict[str, str] = {}
     for layer in layers:
-        texts.update(_without_shorthand(layer))
-    warnings = [_warning(key) for key in texts if key not in _KNOWN_KEYS]
-    ignored = sorted(key for key in texts if key in WITHOUT_EFFECT)
-    for key, why in REFUSED.items():
-        if key in texts and parse_bool(key, texts[key]):
-            raise SettingError(key, texts[key], why)
+        texts.update(mistakes.attempt(_without_shorthand, layer.texts) or {})
+
+    def place(key: str) -> str | None:
+        return place_of(key, layers, _SPELLINGS)
+
+    unknown = [key for key in texts if key not in _KNOWN_KEYS]
+    if strict:
+        mistakes.found += [_no_such_setting(key, texts[key]) for key in unknown]
+    mistakes.found += _refusals(texts)
     if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
         # A namesrv.conf of RocketMQ's names the port so.
         texts.setdefault("namesrvPort", texts["listenPort"])
-    if texts.get(_READ_ONLY_LOGS, "").strip():
-        raise SettingError(
-            _READ_ONLY_LOGS,
-            texts[_READ_ONLY_LOGS],
+    config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
+    mistakes.raise_all(place)
+    assert config is not None
+    return LoadedConfig(
+        config,
+        [_warning(key, place(key)) for key in unknown] + _warnings(config, texts),
+        sorted(key for key in texts if key in WITHOUT_EFFECT),
+        config.replication.notes(),
+    )
+
+
+def _in_our_terms(texts: Mapping[str, str]) -> dict[str, str]:
+    return in_our_terms(with_tls_file(texts))[0]
+
+
+def _refusals(texts: Mapping[str, str]) -> list[SettingError]:
+    errors: list[SettingError] = []
+    for key, why in REFUSED.items():
+        try:
+            if key in texts and parse_bool(key, texts[key]):
+                errors.append(SettingError(key, texts[key], why))
+        except SettingError as error:
+            errors.append(error)
+    if logs := texts.get(_READ_ONLY_LOGS, "").strip():
+        why = (
             "a commit log divided over directories is not served: move its files together, to "
-            "where storePathCommitLog points, and remove the setting",
+            "where storePathCommitLog points, and remove the setting"
         )
-    config = build_config(texts)
-    warnings += _place_warnings(texts, StoreLayout.of(config.store))
+        errors.append(SettingError(_READ_ONLY_LOGS, logs, why))
+    return errors
+
+
+def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
+    """What its operator should know of a configuration that is good."""
+    warnings = _place_warnings(texts, StoreLayout.of(config.store))
     warnings += in_our_terms(texts)[1] + config.replication.warnings() + config.slave_warnings()
     if (
         config.broker_ip1
@@ -159,27 +207,43 @@ def load_config(
             f"clients are told brokerIP1={config.broker_ip1} and the broker listens on "
             f"bindAddress={config.bind_address}: set bindAddress=0.0.0.0 to let them in"
         )
-    return LoadedConfig(config, warnings, ignored, config.replication.notes())
+    return warnings
 
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
-    texts, _ = in_our_terms(with_tls_file(_without_shorthand(texts)))
-    store = StoreConfig(
-        live=LiveStoreSettings(**parse_fields(LiveStoreSettings, texts)),
-        **parse_fields(StoreConfig, texts),
+    mistakes = Mistakes()
+    config = _build(_in_our_terms(_without_shorthand(texts)), mistakes)
+    mistakes.raise_all(lambda key: None)
+    assert config is not None
+    return config
+
+
+def _build(texts: Mapping[str, str], mistakes: Mistakes) -> BrokerConfig | None:
+    def part(kind: Callable[..., _Part], **inner: object) -> _Part | None:
+        # A part that cannot be is left out: its defaults do for what else is to be found.
+        return mistakes.attempt(
+            lambda left: kind(**inner, **parse_fields(cast(type, kind), left)), texts
+        )
+
+    store = part(StoreConfig, **_given(live=part(LiveStoreSettings)))
+    return part(
+        BrokerConfig,
+        **_given(
+            live=part(LiveSettings),
+            store=store and store.in_whole_entries(),
+            name_service=part(NameServiceConfig),
+            following=part(FollowingConfig),
+            replication=part(ReplicaConfig),
+            classic=part(ClassicConfig),
+            auth=part(AuthConfig),
+            tls=part(TlsConfig),
+        ),
     )
-    return BrokerConfig(
-        live=LiveSettings(**parse_fields(LiveSettings, texts)),
-        store=store.in_whole_entries(),
-        name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),
-        following=FollowingConfig(**parse_fields(FollowingConfig, texts)),
-        replication=ReplicaConfig(**parse_fields(ReplicaConfig, texts)),
-        classic=ClassicConfig(**parse_fields(ClassicConfig, texts)),
-        auth=AuthConfig(**parse_fields(AuthConfig, texts)),
-        tls=TlsConfig(**parse_fields(TlsConfig, texts)),
-        **parse_fields(BrokerConfig, texts),
-    )
+
+
+def _given(**parts: object) -> dict[str, object]:
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
@@ -245,23 +309,27 @@ def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
     return full
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _from_environment(environment: Mapping[str, str]) -> Layer:
     key_of = {key.upper(): key for key in _KNOWN_KEYS}
-    texts = {}
+    layer = Layer()
     for name, text in environment.items():
         if name.upper().startswith(ENVIRONMENT_PREFIX):
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
             if bare.upper() in _CLIENTS_OWN:
                 continue
-            texts[key_of.get(bare.upper(), bare)] = text
-    return texts
+            layer.add(key_of.get(bare.upper(), bare), text, f"environment variable {name}")
+    return layer
 
 
 def check_keys(texts: Mapping[str, str]) -> None:
     """Raise SettingError for a key that is not known."""
     for key, text in texts.items():
         if key not in _KNOWN_KEYS:
-            raise SettingError(key, text, f"there is no such setting{_nearest(key)}")
+            raise _no_such_setting(key, text)
+
+
+def _no_such_setting(key: str, text: str) -> SettingError:
+    return SettingError(key, text, f"there is no such setting{_nearest(key)}")
 
 
 def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:
@@ -276,8 +344,9 @@ def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:
     return warnings
 
 
-def _warning(key: str) -> str:
-    return f"setting {key} is not known and has no effect{_nearest(key)}"
+def _warning(key: str, place: str | None) -> str:
+    where = f"{place}: " if place else ""
+    return f"{where}setting {key} is not known and has no effect{_nearest(key)}"
 
 
 def _nearest(key: str) -> str:

@@ -6,13 +6,14 @@ field values, ``check_fields`` refuses values out of range, ``format_fields`` wr
 RocketMQ writes its properties.
 
     SettingError        a value makes no sense: names the setting, the value and what is allowed
+    SettingErrors       several of them
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 Value = TypeVar("Value")
 Config = TypeVar("Config")
@@ -26,6 +27,28 @@ class SettingError(ValueError):
         self.key = key
         self.value = value
         self.allowed = allowed
+        self.place: str | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.place is None else f"{self.place}: {text}"
+
+    def at(self, place: str | None) -> Self:
+        """Note where the value is written; returns itself."""
+        self.place = place
+        return self
+
+
+class SettingErrors(SettingError):
+    """Several of them; str() is a line for each. The key is that of the first."""
+
+    def __init__(self, errors: Sequence[SettingError]) -> None:
+        first = errors[0]
+        super().__init__(first.key, first.value, first.allowed)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
 
 
 class Setting(NamedTuple):

@@ -134,7 +134,7 @@ SECRETS = ("tlsKeyPassword", "tlsClientKeyPassword")
 """Settings whose values are shown to nobody."""
 
 TLS_FILE = "tls.config.file"
-_SPELLINGS = {
+TLS_SPELLINGS = {
     "tls.server.mode": "tlsServerMode",
     "tls.server.certPath": "tlsCertPath",
     "tls.server.keyPath": "tlsKeyPath",
@@ -156,7 +156,7 @@ _IMPLIED = frozenset({"tls.test.mode.enable", "tls.server.authClient"})
 def in_our_spelling(texts: Mapping[str, str]) -> dict[str, str]:
     """*texts* with RocketMQ's keys for TLS under ours, which count before."""
     full = {key: text for key, text in texts.items() if key not in _IMPLIED}
-    for key, ours in _SPELLINGS.items():
+    for key, ours in TLS_SPELLINGS.items():
         if key in full:
             full.setdefault(ours, full.pop(key))
     return full

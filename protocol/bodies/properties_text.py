@@ -7,6 +7,7 @@ RocketMQ does (MixAll.properties2String): UTF-8, nothing escaped.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from rockhopper.protocol.errors import MalformedBodyError
 
@@ -35,10 +36,30 @@ def decode_properties_text(data: bytes | str) -> dict[str, str]:
         MalformedBodyError: an escape is cut off.
     """
     properties = {}
-    for line in _logical_lines(_text(data)):
-        key, value = _split(line)
-        properties[_unescape(key)] = _unescape(value)
+    for each in numbered_properties(data):
+        if each.fault is not None:
+            raise MalformedBodyError(f"line {each.line}: {each.fault}")
+        properties[each.key] = each.value
     return properties
+
+
+class NumberedProperty(NamedTuple):
+    """A setting of a text, and the line where it begins; with a fault it stands as it is there."""
+
+    line: int
+    key: str
+    value: str
+    fault: str | None = None
+
+
+def numbered_properties(data: bytes | str) -> Iterator[NumberedProperty]:
+    """The settings of a text one by one, those with a cut-off escape among them."""
+    for number, line in _logical_lines(_text(data)):
+        key, value = _split(line)
+        try:
+            yield NumberedProperty(number, _unescape(key), _unescape(value))
+        except MalformedBodyError as error:
+            yield NumberedProperty(number, key, value, str(error))
 
 
 def _text(data: bytes | str) -> str:
@@ -50,22 +71,25 @@ def _text(data: bytes | str) -> str:
         return data.decode("iso-8859-1")
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """The lines without comments and empty ones, continued lines joined."""
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines without comments and empty ones, continued lines joined; numbered from 1."""
     joined = ""
     continues = False
-    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    first = 0
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, raw in enumerate(lines, 1):
         line = raw.lstrip(_BLANKS)
         if not continues and (not line or line[0] in "#!"):
             continue
+        first = first if continues else number
         backslashes = len(line) - len(line.rstrip("\\"))
         continues = backslashes % 2 == 1
         joined += line[:-1] if continues else line
         if not continues:
-            yield joined
+            yield first, joined
             joined = ""
     if joined:
-        yield joined
+        yield first, joined
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -111,8 +111,8 @@ async def test_an_unknown_setting_is_named_with_the_nearest_known_one(tmp_path: 
     async with Daemon(tmp_path, "--set", "flushDiskTyp=SYNC_FLUSH") as daemon:
         warnings = [line["event"] for line in daemon.lines if line["level"] == "warning"]
         assert warnings == [
-            "setting flushDiskTyp is not known and has no effect; the nearest known one is "
-            "flushDiskType"
+            "command line: setting flushDiskTyp is not known and has no effect; the nearest known "
+            "one is flushDiskType"
         ]
         assert await daemon.stop() == 0
 
@@ -121,9 +121,20 @@ async def test_printed_settings_come_with_what_is_wrong_with_them(tmp_path: Path
     code, text = await Daemon(tmp_path, "--set", "flushDiskTyp=SYNC_FLUSH").fail("--print-config")
     assert code == 0
     assert complaint(text) == (
-        "rockhopper-broker: setting flushDiskTyp is not known and has no effect; the nearest known "
-        "one is flushDiskType"
+        "rockhopper-broker: command line: setting flushDiskTyp is not known and has no effect; the "
+        "nearest known one is flushDiskType"
     )
+
+
+async def test_every_mistake_is_a_line_and_unknown_settings_can_be_one(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("listenPrt=1\nhttpPort=x\n")
+    code, text = await Daemon(tmp_path, "-c", str(conf), "--strict").fail("--print-config")
+    assert code == 2
+    assert [line.removeprefix(f"rockhopper-broker: {conf}:")[:3] for line in text.splitlines()] == [
+        "1: ",
+        "2: ",
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

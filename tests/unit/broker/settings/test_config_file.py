@@ -8,7 +8,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, change_live, load_config
 from rockhopper.broker.settings.live_settings import AutoCreateTopic, InitialOffset
-from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
 
 SHIPPED = """\
 # The broker.conf that RocketMQ ships, and keys that tutorials add to it.
@@ -167,3 +167,54 @@ def test_an_earlier_spelling_of_the_initial_offset_works(young: str, offset: str
     assert loaded.warnings == []
     both = load_config(flags={"newGroupYoungQueue": young, "initialOffset": "compat"})
     assert both.config.live.initial_offset is InitialOffset.COMPAT
+
+
+WRONG = """\
+brokerName = broker a
+listenPort=abc
+storePathRootDir=\\
+   /data/store
+x\\u12=1
+authenticationEnabled=tru
+authorizationEnabled=true
+newGroupYoungQueue=maybe
+tls.server.mode=sometimes
+tls.server.certPath=/x
+aclEnable=true
+minInSyncReplicas=a
+listenPrt=1
+"""
+
+
+def test_all_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "broker.conf", WRONG)
+    with pytest.raises(SettingErrors) as raised:
+        load_config(path, {"ROCKHOPPER_NAMESRV_PORT": "x"}, {"httpPort": "-7"})
+    places = [(each.place or "").removeprefix(f"{path}:") for each in raised.value.errors]
+    assert places == [
+        *("1", "2", "5", "6", "8", "9", "11", "12"),
+        *("", "environment variable ROCKHOPPER_NAMESRV_PORT", "command line"),
+    ]
+    assert "authorizationEnabled" not in {each.key for each in raised.value.errors}
+    assert [each.key for each in raised.value.errors if not each.place] == ["tlsKeyPath"]
+    assert f"{path}:2: setting listenPort=abc: a whole number is allowed" in str(raised.value)
+
+
+def test_what_is_unknown_is_refused_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "broker.conf", "\n# a comment\nlistenPrt=1\n")
+    (warning,) = load_config(path).warnings
+    assert warning.startswith(f"{path}:3: setting listenPrt is not known")
+    with pytest.raises(SettingError, match=r":3: setting listenPrt=1: there is no such .* listenP"):
+        load_config(path, strict=True)
+    shipped = write(tmp_path / "shipped.conf", SHIPPED)
+    assert load_config(shipped, strict=True).warnings == []
+
+
+def test_one_part_that_is_wrong_makes_nothing_else_wrong() -> None:
+    flags = {"brokerRole": "SYNC_MASTER", "haMode": "classic", "minInSyncReplicas": "2"}
+    assert load_config(flags={**flags, "inSyncReplicas": "2"}).config.acknowledging_slaves == 1
+    with pytest.raises(SettingError) as raised:
+        load_config(flags={**flags, "inSyncReplicas": "two"})
+    assert (
+        str(raised.value) == "command line: setting inSyncReplicas=two: a whole number is allowed"
+    )

@@ -1,0 +1,100 @@
+"""Where settings are written, and all that is wrong with them.
+
+A layer is broker.conf, the environment or the command line. It knows the place of each of its keys,
+for whoever has to find it there: ``broker.conf:12``.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
+from rockhopper.protocol.bodies.properties_text import numbered_properties
+
+_Built = TypeVar("_Built")
+
+
+@dataclass
+class Layer:
+    """Texts by key, where each stands, and lines that cannot be read."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    faults: list[SettingError] = field(default_factory=list)
+
+    def add(self, key: str, text: str, place: str) -> None:
+        """Take a setting; of two with one key the last one counts."""
+        self.texts[key] = text
+        self.places[key] = place
+
+
+def file_layer(path: Path) -> Layer:
+    """What a properties file says. Raises OSError."""
+    layer = Layer()
+    for each in numbered_properties(path.read_bytes()):
+        place = f"{path}:{each.line}"
+        if each.fault is not None:
+            layer.faults.append(SettingError(each.key, each.value[:80], each.fault).at(place))
+        else:
+            layer.add(each.key, each.value, place)
+    return layer
+
+
+def place_of(key: str, layers: Iterable[Layer], spellings: Mapping[str, str]) -> str | None:
+    """Where *key* got its value, also under another spelling (from there to ours)."""
+    others = [other for other, ours in spellings.items() if ours == key]
+    place = None
+    for layer in layers:
+        for spelt in (*others, key):
+            place = layer.places.get(spelt, place)
+    return place
+
+
+class Mistakes:
+    """All that is wrong with settings, found by trying again without what is."""
+
+    def __init__(self, found: Iterable[SettingError] = ()) -> None:
+        self.found = list(found)
+        self._removed: set[str] = set()
+
+    def attempt(
+        self, step: Callable[[dict[str, str]], _Built], texts: Mapping[str, str]
+    ) -> _Built | None:
+        """``step(texts)``, again without the key of each error; None if that does not help.
+
+        What is wrong only because a key was taken away is no mistake: that is about this key, or
+        names it.
+        """
+        left = {key: text for key, text in texts.items() if key not in self._removed}
+        while True:
+            try:
+                return step(left)
+            except SettingError as error:
+                if not self._follows(error):
+                    self.found.append(error)
+                if error.key not in left:
+                    return None
+                del left[error.key]
+                self._removed.add(error.key)
+
+    def _follows(self, error: SettingError) -> bool:
+        words = {error.key, *re.findall(r"[\w.]+", error.allowed)}
+        return not words.isdisjoint(self._removed)
+
+    def raise_all(self, place: Callable[[str], str | None]) -> None:
+        """Raise what was found, each with its place; nothing where nothing was."""
+        placed = [each if each.place else each.at(place(each.key)) for each in self.found]
+        placed.sort(key=_line)
+        if len(placed) == 1:
+            raise placed[0]
+        if placed:
+            raise SettingErrors(placed)
+
+
+def _line(error: SettingError) -> tuple[bool, int]:
+    """Those of the file first, in its order."""
+    _, separator, line = (error.place or "").rpartition(":")
+    is_line = bool(separator) and line.isdecimal()
+    return not is_line, int(line) if is_line else 0
