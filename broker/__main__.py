@@ -64,7 +64,26 @@ class Service(Protocol):
         """What the first log line names."""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+class _Main(click.Group):
+    """Serves without a subcommand; one is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["store"]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name != "store":
+            return None
+        from rockhopper.broker.tools.commands import store
+
+        return store
+
+
+@click.group(
+    cls=_Main,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    subcommand_metavar="[store COMMAND …]",
+)
 @click.option(
     "-c",
     "--config",
@@ -93,7 +112,10 @@ class Service(Protocol):
 @click.option("--strict", is_flag=True, help="Refuse settings that nobody knows.")
 @click.option("-p", "--print-config", is_flag=True, help="Print every setting and exit.")
 @click.option("--log-level", type=click.Choice(logging.LEVELS), default="info", show_default=True)
+@click.pass_context
 def main(
+    context: click.Context,
+    /,
     config_path: Path | None,
     settings: tuple[str, ...],
     parent: int | None,
@@ -107,6 +129,13 @@ def main(
     Settings come from the defaults, then broker.conf, then the environment (ROCKHOPPER_<KEY>), then
     these options.
     """
+    if context.invoked_subcommand is not None:
+        if config_path or settings or any(named.values()):
+            raise click.UsageError(
+                "options in front of 'store' are for serving: give them behind its command"
+            )
+        logging.configure("error")
+        return
     loaded = _load(config_path, _flags(settings, named), strict=strict)
     logging.configure(log_level, node="" if parent is None else loaded.config.broker_name)
     if print_config:

@@ -1,0 +1,91 @@
+"""``store check``: the whole of a store against itself.
+
+What is compared, by the kinds under which damage is named::
+
+    record   every record of the log: place, sizes, CRC of the body
+    queue    each record's units, and each unit's record (queue_checking.py)
+    index    keys against entries, links, slots, headers (index_checking.py)
+    table    tables, notes and checkpoints against their checksums (table_checking.py)
+    file     files that are missing, of a wrong size or name
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rockhopper.broker.store.log.walking import Found
+from rockhopper.broker.tools.findings import REPAIR, RESTORE_FILE, Findings
+from rockhopper.broker.tools.index_checking import IndexCheck
+from rockhopper.broker.tools.queue_checking import QueueCheck
+from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.broker.tools.table_checking import check_tables
+
+
+@dataclass
+class Checked:
+    """What was looked at."""
+
+    log_start: int
+    log_end: int
+    record_count: int
+    unit_count: int
+    entry_count: int
+    table_count: int
+    took_s: float
+
+    @property
+    def megabytes_per_s(self) -> float:
+        """How much of the log a second."""
+        return (self.log_end - self.log_start) / 1e6 / max(self.took_s, 1e-9)
+
+
+def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) -> Checked:
+    """Compare everything; *progress* is told how far in the log it is. Raises OSError."""
+    began = time.monotonic()
+    for problem in view.problems:
+        findings.add("file", problem.path, problem.reason, RESTORE_FILE)
+    queues, index = QueueCheck(view, findings), IndexCheck(view, findings)
+    log_start = view.log.min_offset
+    count = 0
+
+    def take(found: Found) -> bool:
+        nonlocal count
+        _, record_count, _, runs, keys = found
+        count += record_count
+        queues.take_runs(runs)
+        index.take_keys(keys)
+        progress(max(run[6] for run in runs))
+        return True
+
+    for record, is_damaged in view.records(take=take):
+        count += 1
+        if is_damaged:
+            continue
+        queues.take_record(record)
+        index.take_record(record)
+        if not count % 1000:
+            progress(record.end_offset)
+    _name_holes(view, findings)
+    queues.finish()
+    index.finish()
+    table_count = check_tables(view, findings)
+    progress(view.end)
+    return Checked(
+        log_start,
+        view.end,
+        count,
+        queues.unit_count,
+        index.entry_count,
+        table_count,
+        time.monotonic() - began,
+    )
+
+
+def _name_holes(view: StoreView, findings: Findings) -> None:
+    for hole in view.holes:
+        file = view.log.file_at(hole.start)
+        place = {"log_offset": hole.start, "size": hole.end - hole.start}
+        path = view.layout.commit_log if file is None else file.path
+        if file is not None:
+            place["file_position"] = hole.start - file.base_offset
+        findings.add("record", path, hole.reason, REPAIR, **place)

@@ -1,0 +1,269 @@
+"""``rockhopper-broker store …``: the commands, and what they have in common.
+
+Exit codes: 0 when all is well, 1 when damage was found or something failed, 2 for wrong usage.
+"""
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec
+
+import click
+
+from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.tools.checking import check
+from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.findings import NAMED_MAX, Findings
+from rockhopper.broker.tools.output import (
+    counted,
+    flush,
+    size_text,
+    time_text,
+    write_json,
+    write_line,
+    write_table,
+)
+from rockhopper.broker.tools.progress import Bar
+from rockhopper.broker.tools.showing import Shown, show
+from rockhopper.broker.tools.store_view import NoStoreError, StoreView
+
+P = ParamSpec("P")
+
+_ROWS_MAX = 20
+
+
+class TimeOrMs(click.ParamType[int]):
+    """Milliseconds since 1970, or a date and time; local where it names no zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int) or str(value).isdecimal():
+            return int(value)
+        try:
+            return round(datetime.fromisoformat(value).timestamp() * 1000)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no time: give 2026-11-27T10:30:00, with or without a zone, or "
+                "milliseconds since 1970",
+                param,
+                ctx,
+            )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def store() -> None:
+    """Look at a store directory, mend it, back it up.
+
+    The store may be stopped or served. Nothing is written without --write.
+    """
+
+
+directory = click.argument("root", metavar="DIR", type=click.Path(path_type=Path))
+config_option = click.option(
+    "-c",
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="The store's broker.conf: where its log is, sizes of index files, delay levels.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Objects, for programs.")
+
+
+def fail(line: str, exit_code: int = 1) -> NoReturn:
+    """End with one line on standard error."""
+    click.echo(f"rockhopper-broker: {line}", err=True)
+    sys.exit(exit_code)
+
+
+@contextlib.contextmanager
+def errors_in_words() -> Iterator[None]:
+    """Say what went wrong in one line, and end with the exit code that fits it."""
+    try:
+        yield
+        flush()
+    except (NoStoreError, SettingError) as error:
+        fail(str(error), 2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except StoreError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'the disk'}: {(error.strerror or str(error)).lower()}")
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
+
+
+def in_words(command: Callable[P, None]) -> Callable[P, None]:
+    """Have a command run within ``errors_in_words``."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with errors_in_words():
+            command(*args, **kwargs)
+
+    return run
+
+
+def say_state(view: StoreView) -> None:
+    """Say which store it is, and in what state."""
+    write_line(f"Store {view.layout.root}, {view.state()}")
+
+
+@store.command("check")
+@directory
+@config_option
+@json_option
+@in_words
+def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> None:
+    """Compare log, queues, index and tables with each other.
+
+    Reads all of the log. Each damage is a line: file, place, what is wrong, what to do. Exit code 1
+    if there is any.
+    """
+    view = StoreView(root, config_path)
+    findings = Findings(root, lambda damage: None if as_json else write_line(damage.line()))
+    if not as_json:
+        say_state(view)
+    with Bar("Checking", view.log.min_offset, view.log.next_base_offset) as bar:
+        checked = check(view, findings, bar.at)
+    if as_json:
+        write_json(
+            {
+                "store": str(root),
+                "live": view.is_live,
+                "clean": view.is_clean,
+                "logStart": checked.log_start,
+                "logEnd": checked.log_end,
+                "records": checked.record_count,
+                "units": checked.unit_count,
+                "entries": checked.entry_count,
+                "tables": checked.table_count,
+                "seconds": round(checked.took_s, 3),
+                "megabytesPerSecond": round(checked.megabytes_per_s, 1),
+                "notes": dict(findings.notes),
+                "counts": dict(findings.counts),
+                "damages": [damage.json() for damage in findings.damages],
+            }
+        )
+    else:
+        found = ", ".join(f"{count:,} of kind {kind}" for kind, count in findings.counts.items())
+        if sum(findings.counts.values()) > NAMED_MAX:
+            write_line(f"… and more: {NAMED_MAX:,} are named at most")
+        for what, count in findings.notes.items():
+            write_line(f"Not counted as damage: {count:,} {what}")
+        write_line(
+            f"{counted(checked.record_count, 'record')} in "
+            f"{size_text(checked.log_end - checked.log_start)} of log, "
+            f"{counted(checked.unit_count, 'queue unit')}, "
+            f"{counted(checked.entry_count, 'index entry')}, "
+            f"{counted(checked.table_count, 'table')}"
+        )
+        write_line(f"{checked.took_s:.1f} s, {checked.megabytes_per_s:,.0f} MB/s of log")
+        write_line(f"Damage: {found}" if found else "Sound")
+    flush()
+    if not findings.is_sound:
+        sys.exit(1)
+
+
+@store.command("show")
+@directory
+@config_option
+@click.option("-a", "--all", "show_all", is_flag=True, help="Every topic and group.")
+@json_option
+@in_words
+def show_command(root: Path, config_path: Path | None, *, show_all: bool, as_json: bool) -> None:
+    """Say what is in a store: files, topics, queues, groups, what waits."""
+    view = StoreView(root, config_path)
+    shown = show(view)
+    if as_json:
+        write_json({"store": str(root), "live": view.is_live, **shown.json()})
+    else:
+        say_state(view)
+        _write_shown(shown, None if show_all else _ROWS_MAX)
+
+
+def _write_shown(shown: Shown, rows_max: int | None) -> None:
+    log = shown.log
+    write_line(f"Format    {shown.version}")
+    write_line(f"Log       {', '.join(log['directories'])}")
+    write_line(f"Offsets   {log['start']} to {log['end']}")
+    write_line(f"Messages  {time_text(log['firstTime'])} to {time_text(log['lastTime'])}")
+    waiting = shown.waiting
+    write_line(
+        f"Waiting   {waiting['delayed']:,} at delay levels; the log has "
+        f"{counted(waiting['timersStored'], 'timer message')}, delivered ones included"
+    )
+    write_line()
+    write_table(
+        ("FILES", "COUNT", "SIZE", "ON DISK"),
+        [
+            (name, f"{each['count']:,}", size_text(each["bytes"]), size_text(each["onDisk"]))
+            for name, each in shown.files.items()
+        ],
+    )
+    write_line()
+    _write_rows(
+        ("QUEUE", "FIRST", "NEXT", "MESSAGES", "TOPIC"),
+        [
+            (row.queue_id, row.first, row.next, f"{row.next - row.first:,}", row.topic)
+            for row in shown.queues
+        ],
+        rows_max,
+    )
+    write_line()
+    _write_rows(
+        ("QUEUE", "OFFSET", "LAG", "GROUP", "TOPIC"),
+        [
+            (each["queue"], each["offset"], f"{each['lag']:,}", each["group"], each["topic"])
+            for each in shown.groups
+        ],
+        rows_max,
+    )
+
+
+def _write_rows(
+    heads: tuple[str, ...], rows: list[tuple[object, ...]], rows_max: int | None
+) -> None:
+    write_table(heads, rows[:rows_max])
+    if rows_max is not None and len(rows) > rows_max:
+        write_line(f"… and {len(rows) - rows_max:,} more: --all shows them")
+
+
+@store.command("dump")
+@directory
+@config_option
+@click.option("--topic", "topics", multiple=True, help="Of this topic; may be repeated.")
+@click.option("--from", "from_ms", type=TimeOrMs(), help="Stored at this time or later.")
+@click.option("--to", "before_ms", type=TimeOrMs(), help="Stored before this time.")
+@click.option("--from-offset", type=click.IntRange(0), default=0, help="From this log offset on.")
+@click.option("--to-offset", type=click.IntRange(0), help="In front of this log offset.")
+@click.option("--max", "count_max", type=click.IntRange(1), help="So many at most.")
+@click.option("--body/--no-body", "with_body", default=True, help="With or without the bodies.")
+@click.option("--json", is_flag=True, expose_value=False, help="It is what dump writes anyway.")
+@in_words
+def dump_command(
+    root: Path,
+    config_path: Path | None,
+    *,
+    topics: tuple[str, ...],
+    from_ms: int | None,
+    count_max: int | None,
+    **filters: Any,
+) -> None:
+    """Write messages as JSON, one a line, in the order in which they were stored.
+
+    A body that is UTF-8 is "body", any other "bodyBase64"; both decompressed. A damaged one has an
+    "error" in place of it. Records that cannot be read at all are left out: 'check' names them.
+    """
+    view = StoreView(root, config_path)
+    wanted = Wanted(frozenset(topics), from_ms=from_ms or 0, **filters)
+    for number, message in enumerate(dump(view, wanted), 1):
+        write_json(message)
+        if number == count_max:
+            break

@@ -1,0 +1,65 @@
+"""What a check finds: each damage with its place, and what one can do about it."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAMED_MAX = 10_000
+
+REPAIR = "'store repair' makes a store without it"
+REBUILD = "'store rebuild' makes it anew from the log"
+RESTORE_FILE = "restore the file from a backup, or look at what it says"
+
+
+class Damage(NamedTuple):
+    """One thing that is wrong."""
+
+    kind: str
+    """record, queue, index, table or file."""
+    path: str
+    place: dict[str, Any]
+    what: str
+    remedy: str
+
+    def line(self) -> str:
+        """One line for people."""
+        place = "".join(f" {name}={value}" for name, value in self.place.items())
+        return f"{self.path}{place}: {self.what}; {self.remedy}"
+
+    def json(self) -> dict[str, Any]:
+        """One object for programs."""
+        return {
+            "kind": self.kind,
+            "file": self.path,
+            **self.place,
+            "what": self.what,
+            "remedy": self.remedy,
+        }
+
+
+class Findings:
+    """The damage found so far; each is handed to *tell* when it is found, up to NAMED_MAX."""
+
+    def __init__(self, root: Path, tell: Callable[[Damage], None] = lambda damage: None) -> None:
+        self._root = root
+        self._tell = tell
+        self.counts: Counter[str] = Counter()
+        self.damages: list[Damage] = []
+        self.notes: Counter[str] = Counter()
+        """What is no damage and worth a word, and how often."""
+
+    def add(self, kind: str, path: Path, what: str, remedy: str, **place: Any) -> None:
+        """Take a damage. *place* may hold log_offset, queue_offset, file_position and others."""
+        self.counts[kind] += 1
+        if sum(self.counts.values()) > NAMED_MAX:
+            return
+        name = path.relative_to(self._root) if path.is_relative_to(self._root) else path
+        damage = Damage(kind, str(name), place, what, remedy)
+        self.damages.append(damage)
+        self._tell(damage)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is none."""
+        return not self.counts

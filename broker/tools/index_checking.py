@@ -1,0 +1,292 @@
+"""The index against the log: entries against the keys of the records, links, slots and headers.
+
+Entries were put in the order of the log, so the keys of the records and the entries are two lists
+to be laid side by side. An entry that is not the next key is fine if its record has it all the
+same: RocketMQ puts some for tags, and some twice.
+"""
+
+import mmap
+import os
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rockhopper.broker.store.files.mapping import map_whole
+from rockhopper.broker.store.log.encoding import TIMED_KEY
+from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.record_properties import keys_and_tags
+from rockhopper.broker.store.recovering.index_catch_up import key_hashes
+from rockhopper.broker.tools.findings import REBUILD, Findings
+from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.queue_layout import (
+    INDEX_ENTRY,
+    INDEX_ENTRY_SIZE_BYTES,
+    INDEX_HEADER,
+    INDEX_HEADER_SIZE_BYTES,
+    INDEX_SECONDS_MAX,
+)
+
+_AHEAD = 64
+_SLICE_ENTRIES = 8192
+
+
+class Entry(NamedTuple):
+    """One entry, and where it is."""
+
+    file: "CheckedFile"
+    number: int
+    hash: int
+    offset: int
+    seconds: int
+
+
+class CheckedFile:
+    """One file of the index: its entries in their order, and then its slots and header."""
+
+    def __init__(self, path: Path, shape: IndexGeometry, *, is_settled: bool) -> None:
+        """*is_settled* says that the header counts all entries. Raises OSError."""
+        self.path = path
+        self.slot_count = shape.slot_count
+        self._entry_count_max = shape.entry_count_max
+        self._is_settled = is_settled
+        self.entries_at = INDEX_HEADER_SIZE_BYTES + 4 * shape.slot_count
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._data: mmap.mmap = map_whole(descriptor, shape.file_size_bytes, writable=False)
+        finally:
+            os.close(descriptor)
+        self.header = INDEX_HEADER.unpack_from(self._data)
+        self._newest = array("i", bytes(4 * shape.slot_count))
+        self.next_number = 1
+        self.last: tuple[int, int] = (0, 0)
+
+    def entries(self, findings: Findings) -> Iterator[Entry]:
+        """Every entry; a wrong link is named."""
+        end = min(max(self.header[5], 1), self._entry_count_max)
+        newest, slot_count = self._newest, self.slot_count
+        while True:
+            stop = min(self.next_number + _SLICE_ENTRIES, end)
+            if self.next_number >= stop:
+                if self._is_settled or not self._goes_on(end):
+                    return
+                stop = end = end + 1
+            start = self.next_number
+            data = self._data[self.position_of(start) : self.position_of(stop)]
+            for number, entry in enumerate(INDEX_ENTRY.iter_unpack(data), start):
+                key_hash, offset, seconds, link = entry
+                slot = key_hash % slot_count
+                if link != newest[slot]:
+                    self.name(
+                        findings, f"entry {number} links to {link}, not {newest[slot]}", number
+                    )
+                newest[slot] = number
+                self.last = offset, seconds
+                self.next_number = number + 1
+                yield Entry(self, number, key_hash, offset, seconds)
+
+    def _goes_on(self, number: int) -> bool:
+        if number >= self._entry_count_max:
+            return False
+        at = self.position_of(number)
+        return bool(self._data[at : at + INDEX_ENTRY_SIZE_BYTES].strip(b"\0"))
+
+    def position_of(self, number: int) -> int:
+        """Where an entry stands."""
+        return self.entries_at + number * INDEX_ENTRY_SIZE_BYTES
+
+    def finish(self, findings: Findings) -> None:
+        """Compare slots and header with the entries, all of which have been read."""
+        wanted = self._newest
+        used = self.slot_count - wanted.count(0)
+        wanted.byteswap()
+        held = self._data[INDEX_HEADER_SIZE_BYTES : self.entries_at]
+        if wanted.tobytes() != held:
+            found = array("i", held)
+            found.byteswap()
+            wanted.byteswap()
+            for slot, (want, have) in enumerate(zip(wanted, found, strict=True)):
+                if want != have and (self._is_settled or have < self.next_number):
+                    at = INDEX_HEADER_SIZE_BYTES + 4 * slot
+                    self.name(findings, f"slot {slot} holds {have}, not {want}", position=at)
+        if not self._is_settled or self.next_number == 1:
+            return
+        names = ("", "", "", "last offset", "number of slots in use", "number of entries")
+        for field, want in ((3, self.last[0]), (4, used), (5, self.next_number)):
+            if self.header[field] != want:
+                what = f"its header's {names[field]} is {self.header[field]}, not {want}"
+                self.name(findings, what, position=0)
+
+    def name(
+        self, findings: Findings, what: str, number: int = 0, position: int | None = None
+    ) -> None:
+        """Name a damage."""
+        at = self.position_of(number) if position is None else position
+        findings.add("index", self.path, what, REBUILD, file_position=at)
+
+
+class IndexCheck:
+    """One comparison of the index with the log."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+        self._keys: deque[tuple[int, int, int]] = deque()
+        self._files: list[CheckedFile] = []
+        self._entries = self._all_entries()
+        self._ahead: deque[Entry] = deque()
+        self._missing: tuple[Path, int, int] | None = None
+        self.entry_count = 0
+        paths = view.index_files()
+        self._is_on = bool(paths) and view.geometry is not None
+        if paths and not self._is_on:
+            what = "index files passed over: give --config, it has their sizes"
+            findings.notes[what] += len(paths)
+
+    def _all_entries(self) -> Iterator[Entry]:
+        view, findings = self._view, self._findings
+        paths, shape = view.index_files(), view.geometry
+        for path in paths if shape is not None else ():
+            assert shape is not None
+            is_settled = view.is_clean or path != paths[-1]
+            try:
+                if path.stat().st_size < shape.file_size_bytes:
+                    what = f"the file has {path.stat().st_size} bytes, not {shape.file_size_bytes}"
+                    findings.add("index", path, what, REBUILD)
+                    continue
+                file = CheckedFile(path, shape, is_settled=is_settled)
+            except FileNotFoundError:
+                continue
+            yield from file.entries(findings)
+            file.finish(findings)
+
+    # What the log says.
+
+    def take_keys(self, packed_keys: bytes) -> None:
+        """Ask for the entries of plain records."""
+        if self._is_on:
+            self._keys.extend(TIMED_KEY.iter_unpack(packed_keys))
+            self._compare(_AHEAD)
+
+    def take_record(self, record: Record) -> None:
+        """Ask for the entries of one record."""
+        if self._is_on:
+            offset, time_ms = record.offset, record.store_time_ms
+            self._keys.extend((key, offset, time_ms) for key in key_hashes(record))
+            self._compare(_AHEAD)
+
+    # Comparing.
+
+    def _peek(self, number: int = 0) -> Entry | None:
+        while len(self._ahead) <= number:
+            entry = next(self._entries, None)
+            if entry is None:
+                return None
+            self._ahead.append(entry)
+        return self._ahead[number]
+
+    def _compare(self, keys_left: int) -> None:
+        keys = self._keys
+        while len(keys) > keys_left:
+            entry = self._peek()
+            if entry is None:
+                self._no_more_entries()
+                return
+            key_hash, offset, time_ms = keys[0]
+            if entry.hash == key_hash and entry.offset == offset:
+                self._name_missing()
+                self._look_at_time(entry, time_ms)
+                self._ahead.popleft()
+                keys.popleft()
+                self.entry_count += 1
+            else:
+                self._settle(entry)
+
+    def _settle(self, entry: Entry) -> None:
+        """An entry is not the one of the next key: see which of the two is at fault."""
+        keys = self._keys
+        if entry.offset < self._view.log.min_offset <= keys[0][1] and entry.offset >= 0:
+            self._ahead.popleft()  # Its message has expired.
+            return
+        if not self._is_entry_of_its_record(entry):
+            following = self._peek(1)
+            self._name_wrong(entry)
+            self._ahead.popleft()
+            if following is None or following[2:4] != keys[0][:2]:
+                keys.popleft()
+            return
+        if entry.offset <= keys[0][1] and (entry.hash, entry.offset) not in _pairs(keys):
+            self._ahead.popleft()  # Of a tag, or there twice.
+            return
+        while keys and (entry.hash, entry.offset) != keys[0][:2] and keys[0][1] <= entry.offset:
+            self._miss(entry.file.path, keys.popleft())
+
+    def _is_entry_of_its_record(self, entry: Entry) -> bool:
+        view = self._view
+        if entry.offset >= view.end:
+            return not view.is_clean
+        record = view.record_at(entry.offset)
+        if record is None:
+            return view.is_in_hole(entry.offset, entry.offset + 1)
+        topic = record.topic.decode("utf-8", "replace")
+        tags = keys_and_tags(record.properties).tags
+        of_tags = index_key_hash(topic, f"T#{tags}") if tags else -1
+        return entry.hash in (*key_hashes(record), of_tags)
+
+    def _name_wrong(self, entry: Entry) -> None:
+        what = f"entry {entry.number} leads to no record of its key, at {entry.offset} of the log"
+        entry.file.name(self._findings, what, entry.number)
+
+    def _miss(self, path: Path, key: tuple[int, int, int]) -> None:
+        offset = key[1]
+        record = self._view.record_at(offset)
+        if record is not None and not self._view.is_gone(record.topic.decode(), offset):
+            first = offset if self._missing is None else self._missing[1]
+            count = 0 if self._missing is None else self._missing[2]
+            self._missing = path, first, count + 1
+
+    def _name_missing(self) -> None:
+        """Name what is missing side by side as one."""
+        if self._missing is not None:
+            path, offset, count = self._missing
+            self._missing = None
+            what = "entries of messages' keys are missing, from this message on"
+            self._findings.add("index", path, what, REBUILD, log_offset=offset, count=count)
+
+    def _no_more_entries(self) -> None:
+        """The index ends here: what the log has behind is missing, or not put yet."""
+        count = len(self._keys)
+        if not self._view.is_clean:
+            self._findings.notes["keys that the index does not have yet"] += count
+        else:
+            for key in self._keys:
+                self._miss((self._view.index_files() or [self._view.layout.index])[-1], key)
+        self._keys.clear()
+
+    def _look_at_time(self, entry: Entry, time_ms: int) -> None:
+        begin_ms = entry.file.header[0]
+        wanted = min(max((time_ms - begin_ms) // 1000, 0), INDEX_SECONDS_MAX) if begin_ms > 0 else 0
+        if entry.seconds != wanted:
+            what = (
+                f"entry {entry.number} says {entry.seconds} s after the file's begin, not {wanted}"
+            )
+            entry.file.name(self._findings, what, entry.number)
+
+    def finish(self) -> None:
+        """Compare the rest, and look at the entries that no record asked for."""
+        if not self._is_on:
+            return
+        self._compare(0)
+        self._name_missing()
+        while (entry := self._peek()) is not None:
+            is_expired = 0 <= entry.offset < self._view.log.min_offset
+            if not is_expired and not self._is_entry_of_its_record(entry):
+                self._name_wrong(entry)
+            self._ahead.popleft()
+
+
+def _pairs(keys: deque[tuple[int, int, int]]) -> set[tuple[int, int]]:
+    return {keys[number][:2] for number in range(min(len(keys), _AHEAD))}

@@ -1,0 +1,334 @@
+"""The consume queues against the log: each record has its unit, and each unit its record.
+
+What records ask for is gathered by queue, so that a queue is opened once for many messages, and
+then compared with the bytes that are there.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.record_properties import keys_and_tags
+from rockhopper.broker.store.log.walking import PlainRun
+from rockhopper.broker.store.queues.batch_consume_queue import batch_range
+from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt, is_address
+from rockhopper.broker.tools.findings import REBUILD, Findings
+from rockhopper.broker.tools.queue_files import QueueFiles
+from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_TAGS, decode_properties
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.message_codec import (
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_TRANSACTION_PREPARED,
+)
+from rockhopper.protocol.store.queue_layout import (
+    BLANK_UNIT_SIZE_FIELD,
+    CONSUME_QUEUE_UNIT,
+)
+
+_GATHERED_BYTES_MAX = 16 << 20
+_RUN_COST_BYTES = 200
+_SLICE_BYTES = 1 << 20
+
+
+class Wanted(NamedTuple):
+    """What one record asks of a queue."""
+
+    queue_offset: int
+    log_offset: int
+    size_bytes: int
+    tags_code: int
+    message_count: int = 1
+
+
+class _Gathered:
+    """What was asked of one queue, and which of its messages have been asked for at all."""
+
+    __slots__ = ("batches", "claimed", "runs")
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, list[bytes], int]] = []
+        self.batches: list[Wanted] = []
+        self.claimed: list[list[int]] = []
+
+    def add(self, first_offset: int, units: bytes, count: int) -> None:
+        last = self.runs[-1] if self.runs else None
+        if last is not None and last[0] + last[2] == first_offset:
+            last[1].append(units)
+            self.runs[-1] = last[0], last[1], last[2] + count
+        else:
+            self.runs.append((first_offset, [units], count))
+
+    def claim(self, start: int, end: int) -> None:
+        if self.claimed and self.claimed[-1][1] == start:
+            self.claimed[-1][1] = end
+        else:
+            self.claimed.append([start, end])
+
+
+class QueueCheck:
+    """One comparison of all queues with the log."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+        self._queues: dict[tuple[str, int], _Gathered] = {}
+        self._batch_topics: dict[str, bool] = {}
+        self._exts: dict[tuple[str, int], ConsumeQueueExt | None] = {}
+        self._gathered_bytes = 0
+        self.unit_count = 0
+
+    # What the log says.
+
+    def take_runs(self, runs: list[PlainRun]) -> None:
+        """Ask for the units of plain records."""
+        for topic, queue_id, first_offset, count, units, _, _, _ in runs:
+            if self._is_batch(topic):
+                self._ask_for_batches(topic, queue_id, first_offset, units)
+            else:
+                self._ask(topic, queue_id, first_offset, units, count)
+        if self._gathered_bytes > _GATHERED_BYTES_MAX:
+            self.compare()
+
+    def take_record(self, record: Record) -> None:
+        """Ask for the units of one record, be it of any kind."""
+        if record.sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
+            return
+        topic = record.topic.decode("utf-8", "replace")
+        properties = decode_properties(record.properties)
+        tags = keys_and_tags(record.properties).tags
+        told = properties if topic == SCHEDULE_TOPIC else {PROPERTY_TAGS: tags} if tags else {}
+        code = self._view.tags_codes.of(topic, told, record.store_time_ms)
+        unit = CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code)
+        if record.sys_flag & SYS_FLAG_INNER_BATCH or self._is_batch(topic):
+            first, count = batch_range(record.queue_offset, properties)
+            wanted = Wanted(first, record.offset, record.size_bytes, code, count)
+            self._gathered(topic, record.queue_id).batches.append(wanted)
+        else:
+            self._ask(topic, record.queue_id, record.queue_offset, unit, 1)
+        for name, offset in light_places(topic, properties):
+            self._ask(name, LIGHT_QUEUE_ID, offset, unit, 1)
+
+    def _is_batch(self, topic: str) -> bool:
+        known = self._batch_topics.get(topic)
+        if known is None:
+            known = self._batch_topics[topic] = self._view.queues.is_batch(topic)
+        return known
+
+    def _gathered(self, topic: str, queue_id: int) -> _Gathered:
+        self._gathered_bytes += _RUN_COST_BYTES
+        return self._queues.setdefault((topic, queue_id), _Gathered())
+
+    def _ask(self, topic: str, queue_id: int, offset: int, units: bytes, count: int) -> None:
+        self._gathered_bytes += len(units)
+        self._gathered(topic, queue_id).add(offset, units, count)
+
+    def _ask_for_batches(self, topic: str, queue_id: int, offset: int, units: bytes) -> None:
+        batches = self._gathered(topic, queue_id).batches
+        for number, unit in enumerate(CONSUME_QUEUE_UNIT.iter_unpack(units)):
+            batches.append(Wanted(offset + number, *unit))
+
+    # Comparing.
+
+    def compare(self) -> None:
+        """Compare what was gathered with what is there."""
+        for (topic, queue_id), gathered in self._queues.items():
+            if not gathered.runs and not gathered.batches:
+                continue
+            try:
+                if gathered.batches:
+                    queue = self._view.queues.open(topic, queue_id, is_batch=True)
+                    self._compare_batches(topic, queue_id, queue, gathered)
+                if gathered.runs:
+                    queue = self._view.queues.open(topic, queue_id)
+                    self._compare_runs(topic, queue_id, queue, gathered)
+            except ValueError as error:
+                self._findings.add(
+                    "record", self._view.layout.commit_log, str(error), REBUILD, topic=topic
+                )
+            gathered.runs, gathered.batches = [], []
+        self._gathered_bytes = 0
+
+    def _compare_runs(
+        self, topic: str, queue_id: int, queue: QueueFiles, gathered: _Gathered
+    ) -> None:
+        for first, pieces, count in gathered.runs:
+            wanted = b"".join(pieces)
+            start = first * queue.unit.size
+            gathered.claim(first, first + count)
+            self.unit_count += count
+            held = queue.read(start, start + len(wanted))
+            if held == wanted:
+                continue
+            differing = [
+                Differing(queue, start + at, Wanted(first + at // 20, *want), have)
+                for at, want, have in _differences(wanted, held)
+            ]
+            self._judge(topic, queue_id, differing)
+
+    def _compare_batches(
+        self, topic: str, queue_id: int, queue: QueueFiles, gathered: _Gathered
+    ) -> None:
+        position = queue.first_behind(gathered.batches[0].log_offset)
+        differing = []
+        for wanted in gathered.batches:
+            unit = queue.unit_at(position)
+            gathered.claim(position // queue.unit.size, position // queue.unit.size + 1)
+            self.unit_count += 1
+            if unit[:3] + unit[4:6] != (*wanted[1:4], wanted[0], wanted.message_count):
+                differing.append(Differing(queue, position, wanted, unit[:3]))
+            position += queue.unit.size
+        self._judge(topic, queue_id, differing)
+
+    def _judge(self, topic: str, queue_id: int, differing: list["Differing"]) -> None:
+        missing: list[Differing] = []
+        end = differing[0].queue.end() if differing else 0
+        for each in differing:
+            if self._view.is_gone(topic, each.wanted.log_offset):
+                continue
+            if not each.held[1]:
+                if each.position >= end and not self._view.is_clean:
+                    self._findings.notes["messages that their queues do not have yet"] += 1
+                elif missing and missing[-1].position + each.queue.unit.size == each.position:
+                    missing.append(each)
+                else:
+                    self._name_missing(topic, queue_id, missing)
+                    missing = [each]
+            elif (what := self._why_wrong(topic, queue_id, each)) is not None:
+                self._name(topic, queue_id, each, what)
+        self._name_missing(topic, queue_id, missing)
+
+    def _name_missing(self, topic: str, queue_id: int, missing: list["Differing"]) -> None:
+        if missing:
+            count = len(missing)
+            what = "the unit of a message is missing" if count == 1 else "units are missing"
+            self._name(topic, queue_id, missing[0], what, **({"count": count} if count > 1 else {}))
+
+    def _name(
+        self, topic: str, queue_id: int, each: "Differing", what: str, **more: object
+    ) -> None:
+        self._findings.add(
+            "queue",
+            each.queue.path_at(each.position),
+            what,
+            REBUILD,
+            topic=topic,
+            queue=queue_id,
+            queue_offset=each.wanted.queue_offset,
+            file_position=each.queue.file_position(each.position),
+            log_offset=each.wanted.log_offset,
+            **more,
+        )
+
+    def _why_wrong(self, topic: str, queue_id: int, each: "Differing") -> str | None:
+        """What is wrong with a unit that is not as the log has it; None if nothing is."""
+        wanted, (offset, size_bytes, code) = each.wanted, each.held
+        if (offset, size_bytes) == (wanted.log_offset, wanted.size_bytes):
+            if each.queue.is_batch and code == wanted.tags_code:
+                return "number or count of its messages is not what the record says"
+            if is_address(code):
+                return self._why_ext_wrong(topic, queue_id, code, wanted.tags_code)
+            if topic == SCHEDULE_TOPIC:
+                return (
+                    f"it is due at {code}, and by the delay levels at {wanted.tags_code} (give "
+                    "--config if the broker has levels of its own)"
+                )
+            return f"its tags code is {code}, not {wanted.tags_code}"
+        holder = self._view.record_at(offset)
+        if holder is not None and offset > wanted.log_offset and not each.queue.is_batch:
+            name = holder.topic.decode("utf-8", "replace")
+            if (name, holder.queue_id, holder.queue_offset) == (topic, queue_id, wanted[0]):
+                self._findings.notes["records whose queue offset a later one has taken"] += 1
+                return None
+        return (
+            f"it points to {size_bytes} bytes at {offset} of the log, and its message is "
+            f"{wanted.size_bytes} bytes at {wanted.log_offset}"
+        )
+
+    def _why_ext_wrong(self, topic: str, queue_id: int, address: int, code: int) -> str | None:
+        key = topic, queue_id
+        if key not in self._exts:
+            try:
+                self._exts[key] = ConsumeQueueExt(self._view.layout.consume_queue_ext(*key))
+            except CorruptFileError:
+                self._exts[key] = None
+        ext = self._exts[key]
+        unit = None if ext is None else ext.get(address)
+        if unit is None:
+            return f"its extension unit at {address + 2**63} cannot be read"
+        return None if unit.tags_code == code else "its extension unit has another tags code"
+
+    # Units without a record.
+
+    def finish(self) -> None:
+        """Compare the rest, and look at the units that no record asked for."""
+        self.compare()
+        for topic, queue_id, is_batch in self._view.queues:
+            gathered = self._queues.get((topic, queue_id), _Gathered())
+            queue = self._view.queues.open(topic, queue_id, is_batch=is_batch)
+            at = queue.start // queue.unit.size
+            end = queue.end() // queue.unit.size
+            for start, stop in (*sorted(gathered.claimed), [end, end]):
+                # A record whose head is damaged may have claimed any offset.
+                if at < min(start, end):
+                    self._look_for_strays(topic, queue_id, queue, at, min(start, end))
+                at = max(at, stop)
+
+    def _look_for_strays(
+        self, topic: str, queue_id: int, queue: QueueFiles, start: int, end: int
+    ) -> None:
+        view = self._view
+        first: tuple[int, tuple[int, ...]] | None = None
+        count = 0
+        for number, unit in _units(queue, start, end):
+            if unit[0] >= view.log.min_offset and not self._is_explained(topic, unit):
+                first = first or (number, unit)
+                count += 1
+        if first is not None:
+            number, unit = first
+            wanted = Wanted(unit[4] if queue.is_batch else number, *unit[:3])
+            each = Differing(queue, number * queue.unit.size, wanted, unit[:3])
+            what = "a unit points to no message of its queue"
+            self._name(topic, queue_id, each, what, **({"count": count} if count > 1 else {}))
+
+    def _is_explained(self, topic: str, unit: tuple[int, ...]) -> bool:
+        offset, size_bytes = unit[:2]
+        if size_bytes == BLANK_UNIT_SIZE_FIELD and not offset:
+            return True
+        view = self._view
+        if offset >= view.end and not view.is_clean:
+            if not view.is_live:
+                self._findings.notes["units of messages that the log does not have"] += 1
+            return True
+        return view.is_gone(topic, offset) or view.is_in_hole(offset, offset + max(size_bytes, 1))
+
+
+class Differing(NamedTuple):
+    """A unit that is not as the log has it."""
+
+    queue: QueueFiles
+    position: int
+    wanted: Wanted
+    held: tuple[int, ...]
+
+
+def _differences(
+    wanted: bytes, held: bytes
+) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    size = CONSUME_QUEUE_UNIT.size
+    pairs = zip(
+        CONSUME_QUEUE_UNIT.iter_unpack(wanted), CONSUME_QUEUE_UNIT.iter_unpack(held), strict=True
+    )
+    for number, (want, have) in enumerate(pairs):
+        if want != have:
+            yield number * size, want, have
+
+
+def _units(queue: QueueFiles, start: int, end: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    size = queue.unit.size
+    step = _SLICE_BYTES // size
+    for at in range(start, end, step):
+        units = queue.read(at * size, min(at + step, end) * size)
+        yield from enumerate(queue.unit.iter_unpack(units), at)

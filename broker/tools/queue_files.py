@@ -1,0 +1,226 @@
+"""The units of consume queues, looked at from outside: read file by file, nothing is mapped.
+
+A broker may be appending to them, or deleting their oldest files, meanwhile.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rockhopper.broker.settings.store_layout import StoreLayout, queue_directory
+from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.recovering.damage import QueueWitnesses
+from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.protocol.store.queue_layout import (
+    BATCH_CONSUME_QUEUE_UNIT,
+    BLANK_UNIT_SIZE_FIELD,
+    CONSUME_QUEUE_UNIT,
+)
+from rockhopper.protocol.store.store_paths import is_numbered_file
+
+_SEARCHES_MAX = 20_000
+_GLANCE_UNITS = 32
+
+
+class QueueFiles:
+    """One queue as its directory has it now; positions count bytes from the queue's beginning."""
+
+    def __init__(self, directory: Path, *, is_batch: bool) -> None:
+        self.directory = directory
+        self.is_batch = is_batch
+        self.unit = BATCH_CONSUME_QUEUE_UNIT if is_batch else CONSUME_QUEUE_UNIT
+        self._files: list[tuple[int, int, str]] = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for entry in os.scandir(directory):
+                if is_numbered_file(entry.name):
+                    self._files.append((int(entry.name), entry.stat().st_size, entry.path))
+        self._files.sort()
+
+    @property
+    def start(self) -> int:
+        """Where the first file begins."""
+        return self._files[0][0] if self._files else 0
+
+    def path_at(self, position: int) -> Path:
+        """The file that holds *position*, or would."""
+        for base, size_bytes, path in self._files:
+            if base <= position < base + size_bytes:
+                return Path(path)
+        return self.directory
+
+    def file_position(self, position: int) -> int:
+        """*position*, counted from the beginning of its file."""
+        return position - next(
+            (base for base, size_bytes, _ in self._files if base <= position < base + size_bytes),
+            0,
+        )
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes of [*start*, *end*), zeros for what is not there."""
+        parts = []
+        at = start
+        for base, size_bytes, path in self._files:
+            first, stop = max(at, base), min(end, base + size_bytes)
+            if first >= stop:
+                continue
+            parts.append(bytes(first - at))
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                data = b""
+            else:
+                data = os.pread(descriptor, stop - first, first - base)
+                os.close(descriptor)
+            parts.append(data.ljust(stop - first, b"\0"))
+            at = stop
+        parts.append(bytes(end - at))
+        return b"".join(parts)
+
+    def unit_at(self, position: int) -> tuple[int, ...]:
+        """The fields of a unit, zeros where there is none."""
+        fields: tuple[int, ...] = self.unit.unpack(self.read(position, position + self.unit.size))
+        return fields
+
+    def end(self) -> int:
+        """Where the units end: the first one in the last file that is not there."""
+        for base, size_bytes, path in reversed(self._files):
+            with contextlib.suppress(FileNotFoundError):
+                count = self._count_in(path, size_bytes)
+                if count or base == self.start:
+                    return base + count * self.unit.size
+        return 0
+
+    def _count_in(self, path: str, size_bytes: int) -> int:
+        """How many units there are in a file."""
+        unit_bytes = self.unit.size
+        low, high = 0, size_bytes // unit_bytes
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # Most files are of queues with little in them.
+            reach = min(high - 1, _GLANCE_UNITS)
+            while low < high:
+                unit = os.pread(descriptor, unit_bytes, reach * unit_bytes)
+                if len(unit) == unit_bytes and self.unit.unpack(unit)[1] > 0:
+                    low = reach + 1
+                else:
+                    high = reach
+                reach = (low + high) // 2
+        finally:
+            os.close(descriptor)
+        return low
+
+    def first_behind(self, log_offset: int) -> int:
+        """The position of the first unit that points to *log_offset* or behind it."""
+        size_bytes = self.unit.size
+        low, high = 0, (self.end() - self.start) // size_bytes
+        while low < high:
+            middle = (low + high) // 2
+            if self.unit_at(self.start + middle * size_bytes)[0] < log_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self.start + low * size_bytes
+
+    def range_from(self, log_offset: int) -> tuple[int, int]:
+        """The queue offsets of the first message that is behind *log_offset*, and of the next."""
+        end, first = self.end(), self.first_behind(log_offset)
+        if not self.is_batch:
+            return first // self.unit.size, end // self.unit.size
+        last = self.unit_at(end - self.unit.size) if end > self.start else (0,) * 8
+        end_offset = last[4] + last[5]
+        return (self.unit_at(first)[4] if first < end else end_offset), end_offset
+
+
+class FoundQueue(NamedTuple):
+    """The directory of a queue."""
+
+    topic: str
+    queue_id: int
+    is_batch: bool
+
+
+class QueueDirectories:
+    """All queues of a store."""
+
+    def __init__(self, layout: StoreLayout) -> None:
+        self._layout = layout
+
+    def parent(self, *, is_batch: bool) -> Path:
+        """Where the queues of a kind are."""
+        layout = self._layout
+        return layout.batch_consume_queues if is_batch else layout.consume_queues
+
+    def __iter__(self) -> Iterator[FoundQueue]:
+        """Every queue, by topic and queue id."""
+        for is_batch in (False, True):
+            for topic in _directories(self.parent(is_batch=is_batch)):
+                queue_ids = [
+                    int(name.name) for name in _directories(topic) if name.name.isdecimal()
+                ]
+                for queue_id in sorted(queue_ids):
+                    yield FoundQueue(topic.name, queue_id, is_batch)
+
+    def open(self, topic: str, queue_id: int, *, is_batch: bool = False) -> QueueFiles:
+        """The files of a queue. Raises ValueError for a name that can be no directory."""
+        parent = self.parent(is_batch=is_batch)
+        return QueueFiles(queue_directory(parent, topic, queue_id), is_batch=is_batch)
+
+    def is_batch(self, topic: str) -> bool:
+        """Whether *topic* has queues of batches."""
+        return (self._layout.batch_consume_queues / topic).is_dir()
+
+    def ends(self) -> dict[QueueKey, int]:
+        """The next queue offset of each queue that has units."""
+        found = ((key, self.open(*key[:2], is_batch=key.is_batch).range_from(0)) for key in self)
+        return {(key.topic, key.queue_id): end for key, (_, end) in found if end}
+
+
+def _directories(path: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+class FoundWitnesses(QueueWitnesses):
+    """What queues say of records, for a store that nobody may change."""
+
+    def __init__(self, queues: QueueDirectories, record_at: Callable[[int], Record | None]) -> None:
+        self._directories = queues
+        self._record_at = record_at
+        self._searches = _SEARCHES_MAX
+
+    def end_of(self, offset: int) -> int | None:
+        for key in self._directories:
+            self._searches -= 1
+            if self._searches < 0:
+                break
+            queue = self._directories.open(*key[:2], is_batch=key.is_batch)
+            at = queue.first_behind(offset)
+            unit = queue.unit_at(at) if at < queue.end() else (0, 0)
+            if unit[0] == offset and 0 < unit[1] < BLANK_UNIT_SIZE_FIELD:
+                return offset + unit[1]
+        return None
+
+    def opinion(self, record: Record) -> bool | None:
+        topic = record.topic.decode(errors="replace")
+        try:
+            queue = self._directories.open(topic, record.queue_id)
+        except ValueError:
+            return None
+        offset, size_bytes, _ = queue.unit_at(record.queue_offset * queue.unit.size)
+        if not 0 < size_bytes < BLANK_UNIT_SIZE_FIELD:
+            return None
+        if (offset, size_bytes) == (record.offset, record.size_bytes):
+            return True
+        if offset < record.offset < offset + size_bytes:
+            return False
+        holder = self._record_at(offset)
+        is_taken = holder is not None and holder[6:7] + holder[2:4] == (
+            record.topic,
+            record.queue_id,
+            record.queue_offset,
+        )
+        return False if is_taken else None

@@ -1,0 +1,220 @@
+"""A store directory looked at from outside, be it stopped or served; nothing of it is changed."""
+
+import fcntl
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.config_file import build_config, parse_properties
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files import checkpoint as checkpoints
+from rockhopper.broker.store.index import geometry
+from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.walking import Found
+from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering.inventory import Inventory
+from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
+from rockhopper.broker.store.recovering.lookups import record_at
+from rockhopper.broker.tools import log_files
+from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
+from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.store_paths import (
+    COMMIT_LOG_DIRECTORY_FILE,
+    DELETED_TOPICS_FILE,
+    PURGED_TOPICS_FILE,
+)
+from rockhopper.protocol.store.topic_ends import decode_ends, decode_former_ends
+
+_FLOCK = struct.Struct("hhqqi4x")
+_SEVERAL = "storePathCommitLog", "readOnlyCommitLogStorePaths"
+
+
+class NoStoreError(Exception):
+    """The directory holds no store; the message says what to do."""
+
+
+def load_config(root: Path, path: Path | None) -> tuple[BrokerConfig, list[Path]]:
+    """The settings of a store, and the directories of its log if it has several.
+
+    Raises:
+        SettingError: a value makes no sense.
+        OSError: the file cannot be read.
+    """
+    texts = parse_properties(path.read_bytes()) if path is not None else {}
+    named = [texts.pop(key, "") for key in _SEVERAL]
+    directories = [Path(part.strip()) for text in named for part in text.split(",") if part.strip()]
+    if len(directories) == 1:
+        texts["storePathCommitLog"] = str(directories[0])
+    texts["storePathRootDir"] = str(root)
+    return build_config(texts), directories
+
+
+def holder_of(lock: Path) -> int | None:
+    """The process that has the store's lock, 0 if it cannot be told; None if nobody has.
+
+    Asks, and takes no lock itself.
+    """
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else max(process, 0)
+
+
+class StoreView:
+    """What is on disk of one store."""
+
+    def __init__(self, root: Path, config_path: Path | None = None) -> None:
+        """Look at *root*; *config_path* is its broker.conf, for what files do not tell.
+
+        Raises:
+            NoStoreError: there is no store.
+            SettingError: the configuration makes no sense.
+            OSError: something cannot be read.
+        """
+        if not root.is_dir():
+            raise NoStoreError(f"{root} is no directory: name the one that storePathRootDir names")
+        self.config, directories = load_config(root, config_path)
+        self.layout = StoreLayout.of(self.config.store)
+        self.log_directories = directories or [_noted_log(self.layout)]
+        if len(directories) < 2:
+            self.layout = StoreLayout(root, self.log_directories[0])
+        self.holder = holder_of(self.layout.lock)
+        self.is_clean = self.holder is None and not self.layout.abort.exists()
+        self.checkpoint = checkpoints.load_newest(self.layout)
+        self.noted: Inventory | None = inventory.load(self.layout)
+        self.queues = QueueDirectories(self.layout)
+        self.levels = DelayLevels(self.config.delay_levels)
+        self.tags_codes = TagsCodes(self.levels.delay_ms)
+        self.deleted = _ends(self.layout.own / DELETED_TOPICS_FILE)
+        self.purged = _ends(self.layout.own / PURGED_TOPICS_FILE)
+        self.holes: list[Hole] = []
+        self.load_log()
+        if not self.log.files and not self.layout.config.is_dir():
+            raise NoStoreError(
+                f"{root} holds no store, neither commit log nor tables: name the directory that "
+                "storePathRootDir names, and give --config if the log is elsewhere"
+            )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker had the store open when it was first looked at."""
+        return self.holder is not None
+
+    def state(self) -> str:
+        """In what state the store is, for people."""
+        if self.is_live:
+            process = f" by process {self.holder}" if self.holder else ""
+            return f"in use{process}: read while it is served, up to the offset {self.end}"
+        return "stopped cleanly" if self.is_clean else "not stopped cleanly: killed, or cut off"
+
+    def load_log(self) -> None:
+        """Find the files of the log, and its end if somebody writes to it."""
+        self.log, self.problems = log_files.find(self.log_directories)
+        noted_end = self.noted.log_end if self.noted is not None else 0
+        self.proven_end = max(self.checkpoint.flushed_offset, noted_end)
+        self.end = self.log.next_base_offset
+        if self.is_live:
+            self.end = log_files.written_end(self.log, self.proven_end)
+            log_files.end_at(self.log, self.end)
+
+    @property
+    def geometry(self) -> IndexGeometry | None:
+        """With which sizes the index files were made; None if nothing tells."""
+        noted = geometry.load(self.layout)
+        store = self.config.store
+        configured = IndexGeometry(store.index_slot_count, store.index_entry_count_max)
+        sizes = {path.stat().st_size for path in self.index_files()}
+        return noted or (configured if sizes <= {configured.file_size_bytes} else None)
+
+    def index_files(self) -> list[Path]:
+        """The files of the index, oldest first."""
+        directory = self.layout.index
+        found = directory.iterdir() if directory.is_dir() else ()
+        return sorted(path for path in found if path.name.isdecimal())
+
+    def record_at(self, offset: int) -> Record | None:
+        """The sound record at an offset of the log."""
+        try:
+            return record_at(self.log, offset)
+        except FileNotFoundError:
+            return None
+
+    def is_gone(self, topic: str, log_offset: int) -> bool:
+        """Whether a topic was deleted, or purged, behind the record at an offset."""
+        return log_offset < max(self.deleted.get(topic, 0), self.purged.get(topic, 0))
+
+    def is_in_hole(self, start: int, end: int) -> bool:
+        """Whether a range of the log touches damage, found now or at a start of the broker."""
+        known = self.noted.holes if self.noted is not None else ()
+        return any(
+            hole_start < end and start < hole_end
+            for hole_start, hole_end in (*((hole.start, hole.end) for hole in self.holes), *known)
+        )
+
+    def records(
+        self,
+        start: int = 0,
+        take: Callable[[Found], bool] | None = None,
+        *,
+        check_crc: bool = True,
+    ) -> Iterator[tuple[Record, bool]]:
+        """Every record from *start* on, and whether its body is damaged; *take* as in LogWalk.
+
+        Afterwards ``holes`` are the ranges that held none, and ``end`` is where the log ends. What
+        retention deletes meanwhile is left out.
+        """
+        self.holes = []
+        while True:
+            walk = LogWalk(
+                self.log.files,
+                start,
+                proven_end=self.proven_end,
+                quiet_from=self.proven_end if self.is_clean else None,
+                check_crc=check_crc,
+                witnesses=FoundWitnesses(self.queues, self.record_at),
+            )
+            walk.holes = self.holes
+            try:
+                for record in walk.records(take):
+                    yield record, walk.is_damaged
+            except FileNotFoundError as error:
+                if not self.is_live:
+                    raise
+                start = int(Path(error.filename).name)
+                end = self.end
+                self.load_log()
+                self.end = end
+                log_files.end_at(self.log, end)
+                start = max(start, self.log.min_offset)
+                continue
+            self.end = walk.end
+            return
+
+
+def _noted_log(layout: StoreLayout) -> Path:
+    try:
+        noted = Path((layout.own / COMMIT_LOG_DIRECTORY_FILE).read_text().strip())
+    except (FileNotFoundError, UnicodeDecodeError):
+        return layout.commit_log
+    return noted if noted.is_absolute() else layout.commit_log
+
+
+def _ends(path: Path) -> dict[str, int]:
+    try:
+        return decode_ends(path.read_bytes())
+    except FileNotFoundError:
+        pass
+    try:
+        return decode_former_ends(path.with_suffix(".json").read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}

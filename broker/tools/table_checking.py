@@ -1,0 +1,106 @@
+"""The tables and notes against their own checksums: seals, CRCs, copies."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from zlib import crc32
+
+from rockhopper.broker.store.files import checked_line
+from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.broker.store.recovering import inventory, log_identity
+from rockhopper.broker.tables.table_seal import is_damaged, unseal
+from rockhopper.broker.tools.findings import RESTORE_FILE, Findings
+from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.store.geometry_note import FILE_NAME as GEOMETRY_FILE
+from rockhopper.protocol.store.geometry_note import decode_geometry
+from rockhopper.protocol.store.note_records import decode_records
+from rockhopper.protocol.store.queue_layout import decode_checkpoint
+
+_TRIES = 5
+_CHECKED_LINES = (inventory.FILE_NAME, log_identity.FILE_NAME, "stopped-files.json")
+_MADE_ANEW = "the next start of the broker makes it anew"
+_COPY_COUNTS = "the next start of the broker takes the sound copy"
+_EDITED = (
+    "fine if somebody edited it while the broker was stopped; else the .bak has what was saved"
+)
+
+
+def check_tables(view: StoreView, findings: Findings) -> int:
+    """Compare tables, notes and checkpoints with their checksums; how many files that were."""
+    count = 0
+    layout = view.layout
+    for path in (layout.checkpoint, layout.own_checkpoint):
+        data = _read(path)
+        if data is not None:
+            count += 1
+            if data.strip(b"\0") and not any(decode_checkpoint(data)):
+                findings.add("table", path, "the checkpoint makes no sense", _MADE_ANEW)
+    for path in _tables(view):
+        count += 1
+        _check_table(view, findings, path)
+    for path in sorted(layout.own.rglob("*.records")) if layout.own.is_dir() else ():
+        if layout.quarantine not in path.parents:
+            count += 1
+            _check_records(view, findings, path)
+    for name in (*_CHECKED_LINES, GEOMETRY_FILE):
+        data = _read(layout.own / name)
+        if data is not None:
+            count += 1
+            try:
+                decode_geometry(data) if name == GEOMETRY_FILE else checked_line.decode(data)
+            except ValueError as error:
+                what = f"the note is damaged: {error}"
+                findings.add("table", layout.own / name, what, _MADE_ANEW)
+    return count
+
+
+def _tables(view: StoreView) -> Iterator[Path]:
+    layout = view.layout
+    found = set(layout.config.glob("*.json")) if layout.config.is_dir() else set()
+    for directory in (layout.config, layout.own):
+        for backup in directory.rglob("*.json.bak") if directory.is_dir() else ():
+            if layout.quarantine not in backup.parents:
+                found.add(backup.with_suffix(""))
+    yield from sorted(found)
+
+
+def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
+    data = backup = None
+    for _ in range(_TRIES):
+        data, backup = _read(path), _read(backup_path(path))
+        if not view.is_live or (data, backup) == (_read(path), _read(backup_path(path))):
+            break
+    saved = unseal(backup) if backup else None
+    if data is None or not data.strip():
+        if backup:
+            findings.add("table", path, "the table is missing or empty", _COPY_COUNTS)
+        return
+    try:
+        fastjson.loads(data)
+    except (ProtocolError, ValueError) as error:
+        remedy = RESTORE_FILE if backup is None else _COPY_COUNTS
+        findings.add("table", path, f"the table cannot be read: {error}", remedy)
+        return
+    if saved is None and backup and is_damaged(backup):
+        what = "the copy is damaged"
+        findings.add("table", backup_path(path), what, "the broker writes it anew")
+    elif saved is not None and saved.content != data and saved.before != crc32(data):
+        findings.add("table", path, "the table is not as it was saved", _EDITED)
+
+
+def _check_records(view: StoreView, findings: Findings, path: Path) -> None:
+    data = _read(path) or b""
+    for start, end in decode_records(data).damages:
+        if end == len(data) and not view.is_clean:
+            findings.notes["notes that were cut off at their end"] += 1
+            continue
+        what = f"{end - start} bytes are no sound note"
+        findings.add("table", path, what, "notes around it count", file_position=start)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        return None

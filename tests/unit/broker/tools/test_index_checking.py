@@ -1,0 +1,53 @@
+from pathlib import Path
+
+from rockhopper.protocol.store.queue_layout import INDEX_ENTRY
+from tests.support.rot import overwrite
+from tests.support.tool_stores import checked
+
+ENTRIES_AT = 40 + 4 * 16
+
+
+def _file(root: Path) -> Path:
+    (path,) = (root / "index").iterdir()
+    return path
+
+
+def _place(number: int) -> int:
+    return ENTRIES_AT + 20 * number
+
+
+def test_a_wrong_entry_is_named_alone(root: Path) -> None:
+    path = _file(root)
+    entry = INDEX_ENTRY.unpack_from(path.read_bytes(), _place(7))
+    overwrite(path, _place(7), INDEX_ENTRY.pack(entry[0] ^ 16, *entry[1:]))
+    damages = checked(root).damages
+    assert [each.place for each in damages] == [{"file_position": _place(7)}]
+    assert "entry 7 leads to no record of its key" in damages[0].what
+
+
+def test_a_wrong_time_and_a_wrong_link_are_named(root: Path) -> None:
+    path = _file(root)
+    key, offset, seconds, link = INDEX_ENTRY.unpack_from(path.read_bytes(), _place(90))
+    overwrite(path, _place(90), INDEX_ENTRY.pack(key, offset, seconds + 9, link ^ 1))
+    assert [each.what.split(" ", 2)[2].split(" ")[0] for each in checked(root).damages] == [
+        "links",
+        "says",
+    ]
+
+
+def test_missing_entries_are_named_as_one(root: Path) -> None:
+    path = _file(root)
+    data = path.read_bytes()
+    overwrite(path, 36, (100).to_bytes(4, "big"))
+    damages = checked(root).damages
+    missing = [each for each in damages if "are missing" in each.what]
+    assert [each.place["count"] for each in missing] == [180 - 99]
+    path.write_bytes(data)
+    assert checked(root).is_sound
+
+
+def test_files_of_an_unknown_shape_are_passed_over_aloud(root: Path) -> None:
+    (root / "rockhopper" / "geometry.json").unlink()
+    findings = checked(root)
+    assert findings.is_sound
+    assert any("--config" in note for note in findings.notes)

@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
+from rockhopper.broker.tools.store_view import StoreView
+from tests.support import apache_golden, open_stores, tool_stores
+from tests.support.peers import Clock
+
+
+def test_ends_are_those_of_the_open_store(tmp_path: Path) -> None:
+    store = open_stores.open_store(tmp_path, Clock(), consume_queue_file_size_bytes=20 * 5)
+    for number in range(13):
+        open_stores.put(store, b"x", "A", number % 2)
+    queues = QueueDirectories(StoreLayout(tmp_path))
+    assert queues.ends() == {("A", 0): 7, ("A", 1): 6}
+    unit = queues.open("A", 0).unit_at(20 * 6)
+    open_stores.close(store)
+    assert unit[0] == StoreView(tmp_path).queues.open("A", 0).unit_at(20 * 6)[0] > 0
+    assert queues.open("A", 1).range_from(unit[0]) == (6, 6)
+
+
+def test_batches_are_counted_by_their_messages(tmp_path: Path) -> None:
+    store = apache_golden.unpack("batch", tmp_path)
+    queues = QueueDirectories(StoreLayout(store.path))
+    for topic, found in store.topics.items():
+        for queue in found["queues"]:
+            is_batch = queues.is_batch(topic)
+            _, queue_id, first, end = queue
+            files = queues.open(topic, queue_id, is_batch=is_batch)
+            assert files.range_from(0) == (first, end)
+
+
+def test_what_is_not_there_reads_as_zeros(tmp_path: Path) -> None:
+    queue = QueueDirectories(StoreLayout(tmp_path)).open("A", 0)
+    assert (queue.start, queue.end(), queue.read(40, 60)) == (0, 0, bytes(20))
+    with pytest.raises(ValueError, match="no directory"):
+        QueueDirectories(StoreLayout(tmp_path)).open("../x", 0)
+
+
+def test_units_witness_for_records(root: Path) -> None:
+    view = StoreView(root)
+    witnesses = FoundWitnesses(view.queues, view.record_at)
+    records = [record for record, _ in view.records()]
+    assert all(witnesses.opinion(record) for record in records)
+    assert witnesses.end_of(records[3].offset) == records[3].end_offset
+    image = records[3]._replace(offset=records[3].offset + 5)
+    assert witnesses.opinion(image) is False
+    assert witnesses.opinion(image._replace(queue_offset=10**6)) is None
+    assert tool_stores.checked(root).is_sound
