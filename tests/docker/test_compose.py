@@ -127,8 +127,12 @@ def compose() -> Iterator[Compose]:
 
 
 def test_health_check_finds_the_broker_healthy(compose: Compose) -> None:
-    status = docker("inspect", "-f", "{{.State.Health.Status}}", compose.container())
-    assert status.strip() == "healthy"
+    check = json.loads(docker("inspect", "-f", "{{json .Config.Healthcheck}}", compose.container()))
+    assert check["Test"] == ["CMD", "rockhopper-healthy"]
+    assert docker("exec", compose.container(), "rockhopper-healthy") == ""
+    elsewhere = "ROCKHOPPER_HTTPPORT=9876"
+    with pytest.raises(AssertionError):
+        docker("exec", "--env", elsewhere, compose.container(), "rockhopper-healthy")
 
 
 def test_broker_does_not_run_as_root(compose: Compose) -> None:
