@@ -1,13 +1,20 @@
-"""/healthz, /readyz and /metrics of a broker.
+"""/healthz, /readyz and /metrics of a broker; what else its port serves comes from the owner.
 
 /healthz   503 when only a restart can help (an fsync failed): for liveness probes
 /readyz    503 while messages are not taken (starting, stopping, disk full): for readiness
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.remoting.http import HttpServer, Page, PageMaker, Readers, ServedPage
+from rockhopper.broker.remoting.http import (
+    Application,
+    HttpServer,
+    Page,
+    PageMaker,
+    Readers,
+    ServedPage,
+)
 
 
 class HealthServer(HttpServer):
@@ -19,6 +26,7 @@ class HealthServer(HttpServer):
         why_not_ready: Callable[[], str | None],
         metrics: PageMaker,
         access: Access,
+        applications: Mapping[str, Application] | None = None,
     ) -> None:
         self._why_not_healthy = why_not_healthy
         self._why_not_ready = why_not_ready
@@ -27,7 +35,7 @@ class HealthServer(HttpServer):
             "/readyz": ServedPage(self._readyz, Readers.BALANCERS),
             "/metrics": ServedPage(metrics, Readers.OPERATORS),
         }
-        super().__init__(pages, access)
+        super().__init__(pages, access, applications)
 
     async def _healthz(self) -> Page:
         return state_page(self._why_not_healthy())

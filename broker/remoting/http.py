@@ -1,7 +1,8 @@
-"""The operator's port: /healthz, /readyz and /metrics over HTTP/1.1, GET and HEAD only.
+"""The operator's port: /healthz, /readyz, /metrics and the console over HTTP/1.1.
 
 Every answer closes its connection, so there is no state to keep. A page is made by a function
-that the owner registers; one that takes long runs in a thread.
+that the owner registers, for GET and HEAD; one that takes long runs in a thread. An application
+has a first folder of paths to itself, sees the whole request, and takes forms by POST.
 
 Where there are users, who comes from another host says by HTTP's Basic authentication which of them
 he is, and may read what ``may(principal, GET, cluster)`` allows. Others are told the states, for
@@ -13,6 +14,7 @@ import base64
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
+from http import HTTPStatus
 from typing import NamedTuple, cast
 
 import structlog
@@ -20,6 +22,7 @@ import structlog
 from rockhopper.broker.access.access import CLUSTER, Access, Action
 from rockhopper.broker.access.errors import NotAuthenticated
 from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.listening.caller import Caller
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.socket_names import socket_address
@@ -28,17 +31,9 @@ from rockhopper.protocol.addresses import is_loopback
 log = structlog.get_logger("broker.http")
 
 REQUEST_SIZE_BYTES_MAX = 8192
+FORM_SIZE_BYTES_MAX = 1 << 20
 REQUEST_TIMEOUT_S = 10.0
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
+ANSWER_TIMEOUT_S = 60.0
 
 
 _OK, _UNAUTHORIZED = 200, 401
@@ -51,9 +46,25 @@ class Page(NamedTuple):
     body: bytes
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+    """More header lines; the values are ASCII without line breaks."""
+
+
+class HttpRequest(NamedTuple):
+    """What an application sees of a request."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    """By name in lower case; of several lines with a name the last."""
+    body: bytes
+    host: str
+    """The address that it comes from."""
 
 
 PageMaker = Callable[[], Awaitable[Page]]
+Application = Callable[[HttpRequest], Awaitable[Page]]
 
 
 class Readers(Enum):
@@ -73,11 +84,18 @@ class ServedPage(NamedTuple):
 
 
 class HttpServer:
-    """A listening port that serves a few pages."""
+    """A listening port that serves a few pages, and applications."""
 
-    def __init__(self, pages: Mapping[str, ServedPage], access: Access) -> None:
+    def __init__(
+        self,
+        pages: Mapping[str, ServedPage],
+        access: Access,
+        applications: Mapping[str, Application] | None = None,
+    ) -> None:
         self.pages = pages
         """By path."""
+        self.applications = dict(applications or {})
+        """By the first folder of their paths; they say themselves who gets what."""
         self._access = access
         self._listener: Listener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,63 +115,77 @@ class HttpServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def answer(self, connection: "_Connection", head: bytes) -> None:
-        """Serve the request in *head* on *connection*."""
-        task = asyncio.get_running_loop().create_task(self._answer(connection, head))
+    def answer(self, connection: "_Connection", request: HttpRequest) -> None:
+        """Serve *request* on *connection*."""
+        task = asyncio.get_running_loop().create_task(self._answer(connection, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, connection: "_Connection", head: bytes) -> None:
-        method, path = _parse_request_line(head)
-        page = await self._make_page(method, path, connection.host, head)
-        connection.finish(page, with_body=method != "HEAD")
+    def application(self, path: str) -> Application | None:
+        """The application that has this path."""
+        return self.applications.get(path.split("/", 2)[1] if path.startswith("/") else "")
 
-    async def _make_page(self, method: str, path: str, host: str, head: bytes) -> Page:
-        if not method:
-            return Page(b"this is no HTTP request\n", 400)
-        if method not in ("GET", "HEAD"):
+    async def _answer(self, connection: "_Connection", request: HttpRequest) -> None:
+        try:
+            page = await self._make_page(request)
+        except Exception as error:
+            log.error("page failed", path=request.path, exc_info=error)
+            page = Page(b"see the broker's log\n", 500)
+        connection.finish(page, with_body=request.method != "HEAD")
+
+    async def _make_page(self, request: HttpRequest) -> Page:
+        application = self.application(request.path)
+        if application is not None:
+            return await application(request)
+        if request.method not in ("GET", "HEAD"):
             return Page(b"only GET and HEAD are served\n", 405)
-        served = self.pages.get(path)
+        served = self.pages.get(request.path)
         if served is None:
             return Page(f"served are {', '.join(sorted(self.pages))}\n".encode(), 404)
-        refused = self._refusal(host, head)
+        refused = self._refusal(request)
         if refused is not None and served.readers is Readers.OPERATORS:
             return refused
-        try:
-            page = await served.make()
-        except Exception as error:
-            log.error("page failed", path=path, exc_info=error)
-            return Page(b"see the broker's log\n", 500)
+        page = await served.make()
         if refused is not None:
             return Page(b"ok\n" if page.status == _OK else b"not ok\n", page.status)
         return page
 
-    def _refusal(self, host: str, head: bytes) -> Page | None:
+    def _refusal(self, request: HttpRequest) -> Page | None:
         """What somebody is told instead of what operators are; None for an operator."""
         access = self._access
-        if not isinstance(access, Guard) or access.is_open or is_loopback(host):
+        if access.is_open or is_loopback(request.host):
             return None
-        given = _basic_credentials(head)
-        if given is None:
-            return Page(b"say who you are: a user and his secret, by HTTP Basic\n", 401)
-        try:
-            principal = access.authenticator.prove(*given, host)
-        except NotAuthenticated as error:
-            return Page(f"{error}\n".encode(), 401)
+        principal = who_asks(access, request)
+        if isinstance(principal, Page):
+            return principal
         if access.may(principal, Action.GET, CLUSTER):
             return None
         return Page(f"{principal.user} may not Get Cluster:*\n".encode(), 403)
 
 
+def who_asks(access: Access, request: HttpRequest) -> Principal | Page:
+    """Who *request* is from, by HTTP Basic where there are users, or what he is told to say so."""
+    if not isinstance(access, Guard) or access.is_open:
+        return Principal(request.host)
+    given = basic_credentials(request)
+    if given is None:
+        return Page(b"say who you are: a user and his secret, by HTTP Basic\n", _UNAUTHORIZED)
+    try:
+        return access.authenticator.prove(*given, request.host)
+    except NotAuthenticated as error:
+        return Page(f"{error}\n".encode(), _UNAUTHORIZED)
+
+
 class _Connection(asyncio.Protocol):
-    """Collects one request head, then belongs to its answer."""
+    """Collects one request, then belongs to its answer."""
 
     def __init__(self, server: HttpServer, caller: Caller) -> None:
         self._server = server
         self._caller = caller
-        self.host = ""
-        """Where the request comes from."""
+        self._host = ""
         self._received = bytearray()
+        self._request: HttpRequest | None = None
+        self._body_size = 0
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
         self._is_complete = False
@@ -161,10 +193,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transport in all but inheritance.
         self._transport = cast("asyncio.Transport", transport)
-        self.host, _ = socket_address(self._caller.address or transport.get_extra_info("peername"))
-        self._timeout = asyncio.get_running_loop().call_later(
-            REQUEST_TIMEOUT_S, self._transport.abort
-        )
+        self._host, _ = socket_address(self._caller.address or transport.get_extra_info("peername"))
+        self._abort_after(REQUEST_TIMEOUT_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timeout is not None:
@@ -175,49 +205,98 @@ class _Connection(asyncio.Protocol):
         if self._is_complete:
             return
         self._received += data
-        if b"\r\n\r\n" in self._received or b"\n\n" in self._received:
+        if self._request is None:
+            refused = self._take_head()
+            if refused is not None:
+                self._is_complete = True
+                self.finish(refused, with_body=True, is_all_read=False)
+                return
+        if self._request is not None and len(self._received) >= self._body_size:
             self._is_complete = True
-            self._server.answer(self, bytes(self._received))
-        elif len(self._received) > REQUEST_SIZE_BYTES_MAX:
-            self._is_complete = True
-            self.finish(Page(b"the request is too long\n", 400), with_body=True)
+            self._abort_after(ANSWER_TIMEOUT_S)
+            body = bytes(self._received[: self._body_size])
+            self._received.clear()
+            self._server.answer(self, self._request._replace(body=body))
 
-    def finish(self, page: Page, *, with_body: bool) -> None:
-        """Write the answer and close; a peer that has gone is not an error."""
+    def _take_head(self) -> Page | None:
+        """Read the head once it is whole, and how much of a body follows; a refusal, if it is."""
+        ends = [
+            (at, at + len(end))
+            for end in (b"\r\n\r\n", b"\n\n")
+            if (at := self._received.find(end)) >= 0
+        ]
+        at, after = min(ends, default=(len(self._received), 0))
+        if at > REQUEST_SIZE_BYTES_MAX:
+            return Page(b"the request is too long\n", 400)
+        if not after:
+            return None
+        request = _parse_head(bytes(self._received[:at]), self._host)
+        if request is None:
+            return Page(b"this is no HTTP request\n", 400)
+        del self._received[:after]
+        self._request = request
+        if request.method != "POST" or self._server.application(request.path) is None:
+            return None
+        size = request.headers.get("content-length", "")
+        if not (size.isascii() and size.isdigit()):
+            return Page(b"say how long the form is: Content-Length\n", 411)
+        if len(size) > 9 or int(size) > FORM_SIZE_BYTES_MAX:
+            return Page(f"a form has at most {FORM_SIZE_BYTES_MAX} bytes\n".encode(), 413)
+        self._body_size = int(size)
+        return None
+
+    def _abort_after(self, seconds: float) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+        if self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._timeout = loop.call_later(seconds, self._transport.abort)
+
+    def finish(self, page: Page, *, with_body: bool, is_all_read: bool = True) -> None:
+        """Write the answer and close; a peer that has gone is not an error.
+
+        With more to read, closing would reset the connection, and the answer be lost.
+        """
         if self._transport is None or self._transport.is_closing():
             return
+        more = "".join(f"{name}: {value}\r\n" for name, value in page.headers)
         head = (
-            f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\n"
+            f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\n"
             f"Content-Type: {page.content_type}\r\n"
             f"Content-Length: {len(page.body)}\r\n"
-            f"{_CHALLENGE if page.status == _UNAUTHORIZED else ''}"
+            f"{_CHALLENGE if page.status == _UNAUTHORIZED else ''}{more}"
             "Connection: close\r\n\r\n"
         )
         self._transport.write(head.encode("ascii") + (page.body if with_body else b""))
-        self._transport.close()
+        if is_all_read or not self._transport.can_write_eof():
+            self._transport.close()
+        else:
+            self._transport.write_eof()
 
 
-def _parse_request_line(head: bytes) -> tuple[str, str]:
-    """Method and path without query; two empty strings when it is no request line."""
-    parts = head.split(b"\n", 1)[0].decode("latin-1").split()
+def _parse_head(head: bytes, host: str) -> HttpRequest | None:
+    """The request without its body; None when it is none, or says twice where it is for."""
+    first, *lines = head.decode("latin-1").split("\n")
+    parts = first.split()
     if len(parts) != 3 or not parts[2].startswith("HTTP/"):
-        return "", ""
-    return parts[0], parts[1].partition("?")[0]
+        return None
+    path, _, query = parts[1].partition("?")
+    pairs = [line.partition(":") for line in lines]
+    named = [(name.strip().lower(), value.strip()) for name, _, value in pairs]
+    names = [name for name, _ in named]
+    if names.count("host") > 1 or names.count("content-length") > 1:
+        return None
+    return HttpRequest(parts[0], path, query, dict(named), b"", host)
 
 
-def _basic_credentials(head: bytes) -> tuple[str, str] | None:
+def basic_credentials(request: HttpRequest) -> tuple[str, str] | None:
     """User and secret of an Authorization line; None without one that can be read."""
-    for line in head.split(b"\n")[1:]:
-        name, _, value = line.partition(b":")
-        if name.strip().lower() != b"authorization":
-            continue
-        scheme, _, token = value.strip().partition(b" ")
-        if scheme.lower() != b"basic":
-            return None
-        try:
-            text = base64.b64decode(token.strip(), validate=True).decode()
-        except ValueError:
-            return None
-        user, separator, secret = text.partition(":")
-        return (user, secret) if separator else None
-    return None
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = base64.b64decode(token.strip(), validate=True).decode()
+    except ValueError:
+        return None
+    user, separator, secret = text.partition(":")
+    return (user, secret) if separator else None

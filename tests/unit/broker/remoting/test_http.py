@@ -15,7 +15,7 @@ from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.remoting import http
-from rockhopper.broker.remoting.http import HttpServer, Page, Readers, ServedPage
+from rockhopper.broker.remoting.http import HttpRequest, HttpServer, Page, Readers, ServedPage
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 
@@ -180,3 +180,46 @@ async def test_this_host_is_who_connects_from_it_whatever_he_says(guarded: Ask, 
     asked = f"GET /fine HTTP/1.1\r\n{line}\r\n\r\n".encode()
     assert (await guarded(ELSEWHERE + asked)).startswith(b"HTTP/1.1 401 ")
     assert (await guarded(asked)).endswith(b"fine\n")
+
+
+async def echo(request: HttpRequest) -> Page:
+    shown = f"{request.method} {request.path} {request.query} {request.headers.get('x-a')} "
+    return Page(shown.encode() + request.body, headers=(("X-B", "b"),))
+
+
+@pytest.fixture
+async def application() -> AsyncIterator[Ask]:
+    server = HttpServer(PAGES, Access(remote_admin=False), {"app": echo})
+    async for each in serve(server):
+        yield each
+
+
+async def test_an_application_sees_the_whole_request(application: Ask) -> None:
+    answer = await application(b"GET /app/x?q=1 HTTP/1.1\r\nX-A: a:b \r\n\r\n")
+    assert b"\r\nX-B: b\r\n" in answer
+    assert answer.endswith(b"\r\n\r\nGET /app/x q=1 a:b ")
+    assert (await application(b"GET /apple HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+
+
+async def test_a_form_may_come_in_pieces(application: Ask) -> None:
+    head = b"POST /app HTTP/1.1\r\nContent-Length: 5\r\n\r\n"
+    assert (await application(head + b"a=123more")).endswith(b"a=123")
+    assert (await application(b"POST /app HTTP/1.1\nContent-Length: 0\n\n")).endswith(b"None ")
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status"),
+    [
+        (b"POST /app HTTP/1.1\r\n\r\n", b"411"),
+        (b"POST /app HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"411"),
+        (b"POST /app HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n" + b"x" * 1_048_577, b"413"),
+        (b"POST /app HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+        (b"POST /app HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
+        (b"GET /app HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
+        (b"POST /fine HTTP/1.1\r\nContent-Length: 1\r\n\r\n", b"405"),
+    ],
+)
+async def test_forms_that_cannot_be_read_are_refused(
+    application: Ask, request_head: bytes, status: bytes
+) -> None:
+    assert (await application(request_head)).startswith(b"HTTP/1.1 " + status)
