@@ -73,6 +73,10 @@ class GroupAdmin:
         """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
         return await self._reader.lag(group)
 
+    async def online(self, group: str) -> GroupState:
+        """Return who is online and what they subscribe to, and nothing else; none is fine."""
+        return await self._reader.online(group)
+
     async def create(
         self, group: str, *, orderly: bool | None = None, retries_max: int | None = None
     ) -> list[BrokerAddress]:

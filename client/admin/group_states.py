@@ -169,7 +169,11 @@ class GroupReader:
 
     async def members(self, group: str) -> list[GroupMember]:
         """Return who is online."""
-        return list((await self._state(group, await self._masters(), with_lag=False)).members)
+        return list((await self.online(group)).members)
+
+    async def online(self, group: str) -> GroupState:
+        """Return who is online and what they subscribe to, and nothing else; none is fine."""
+        return await self._state(group, await self._masters(), with_lag=False)
 
     async def _state(
         self, group: str, masters: Sequence[BrokerAddress], *, with_lag: bool = True

@@ -1,0 +1,216 @@
+"""Figures of topics, and for how long groups are behind, from what each master says."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.admin.group_states import QueueLag
+from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.errors import ClientError
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.bodies import TopicStatsTable
+from rockhopper.protocol.bodies.topics import GroupList
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+
+AT_ONCE = 32
+LAGS_LOOKED_INTO_MAX = 128
+_THERE_OR_NOT = frozenset(
+    (int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.TOPIC_NOT_EXIST))
+)
+_Found = TypeVar("_Found")
+
+
+async def together(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
+    """The outcomes of many requests, of which only some are under way at a time."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Awaitable[_Found]) -> _Found:
+        async with slots:
+            return await each
+
+    return list(await asyncio.gather(*(one(each) for each in asked)))
+
+
+class _Window(msgspec.Struct):
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class _Stats(msgspec.Struct, rename="camel"):
+    stats_minute: _Window = msgspec.field(default_factory=_Window)
+    stats_day: _Window = msgspec.field(default_factory=_Window)
+
+
+class QueueFigures(NamedTuple):
+    """What is in one queue."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    newest_ms: int
+
+    @property
+    def messages(self) -> int:
+        """How many messages."""
+        return self.max_offset - self.min_offset
+
+
+@dataclass
+class TopicFigures:
+    """One topic; what was not asked for is None."""
+
+    name: str
+    queues: list[QueueFigures] = field(default_factory=list)
+    in_per_s: float | None = None
+    in_bytes_per_s: float | None = None
+    out_per_s: float | None = None
+    size_bytes: float | None = None
+    """About: brokers do not count it by topic."""
+    groups: list[str] = field(default_factory=list)
+    out_by_group: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        """How many are kept."""
+        return sum(each.messages for each in self.queues)
+
+    @property
+    def newest_ms(self) -> int:
+        """When the last one came."""
+        return max((each.newest_ms for each in self.queues), default=0)
+
+
+class TopicReader:
+    """Asks all masters about topics."""
+
+    def __init__(self, admin: Admin, masters: Sequence[BrokerAddress]) -> None:
+        self._admin = admin
+        self._masters = masters
+
+    async def _ask(
+        self, code: RequestCode, ext: Mapping[str, str], kind: type[_Found]
+    ) -> list[_Found]:
+        """What the masters say that can say anything."""
+        answers = await asyncio.gather(
+            *(
+                self._admin.request(master.address, code, ext, accept=_THERE_OR_NOT)
+                for master in self._masters
+            )
+        )
+        bodies = [each.body for each in answers if each.code == ResponseCode.SUCCESS]
+        try:
+            return [
+                kind.decode(body)  # type: ignore[attr-defined]
+                if hasattr(kind, "decode")
+                else msgspec.json.decode(body, type=kind)
+                for body in bodies
+            ]
+        except (ProtocolError, msgspec.DecodeError):
+            return []
+
+    async def queues(self, topic: str) -> list[QueueFigures]:
+        """What its queues hold, by broker and number."""
+        tables = await self._ask(
+            RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic}, TopicStatsTable
+        )
+        return sorted(
+            QueueFigures(
+                MessageQueue(key.topic, key.broker_name, key.queue_id),
+                each.min_offset,
+                each.max_offset,
+                each.last_update_timestamp,
+            )
+            for table in tables
+            for key, each in table.offset_table.items()
+        )
+
+    async def _stats(self, name: str, key: str) -> list[_Stats]:
+        ext = {"statsName": name, "statsKey": key}
+        return await self._ask(RequestCode.VIEW_BROKER_STATS_DATA, ext, _Stats)
+
+    async def in_per_s(self, topic: str) -> float:
+        """Messages of the last minute."""
+        return sum(each.stats_minute.tps for each in await self._stats("TOPIC_PUT_NUMS", topic))
+
+    async def groups(self, topic: str) -> list[str]:
+        """The groups that read it, or have."""
+        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+        told = await self._ask(code, {"topic": topic}, GroupList)
+        return sorted({group for each in told for group in each.group_list})
+
+    async def out_per_s(self, topic: str, group: str) -> float:
+        """Messages of the last minute that went to a group."""
+        told = await self._stats("GROUP_GET_NUMS", f"{topic}@{group}")
+        return sum(each.stats_minute.tps for each in told)
+
+    async def all_of(self, topic: str, groups_max: int = 16) -> TopicFigures:
+        """Everything about a topic."""
+        queues, numbers, sizes, groups = await asyncio.gather(
+            self.queues(topic),
+            self._stats("TOPIC_PUT_NUMS", topic),
+            self._stats("TOPIC_PUT_SIZE", topic),
+            self.groups(topic),
+        )
+        rates = await asyncio.gather(
+            *(self.out_per_s(topic, group) for group in groups[:groups_max])
+        )
+        found = TopicFigures(
+            topic,
+            queues,
+            in_per_s=sum(each.stats_minute.tps for each in numbers),
+            in_bytes_per_s=sum(each.stats_minute.tps for each in sizes),
+            out_per_s=sum(rates),
+            groups=groups,
+            out_by_group=dict(zip(groups, rates, strict=False)),
+        )
+        put = sum(each.stats_day.sum for each in numbers)
+        average = sum(each.stats_day.sum for each in sizes) / put if put else None
+        if average is None and found.messages:
+            average = await self._newest_size(queues)
+        found.size_bytes = found.messages * average if average is not None else None
+        if not found.messages:
+            found.size_bytes = 0
+        return found
+
+    async def _newest_size(self, queues: Sequence[QueueFigures]) -> float | None:
+        newest = max(queues, key=lambda each: (each.messages > 0, each.newest_ms))
+        puller = Puller(self._admin.session, None)
+        try:
+            result = await puller.pull(newest.queue, newest.max_offset - 1, 1, 0.0)
+        except ClientError:
+            return None
+        return float(result.messages[0].size_bytes) if result.messages else None
+
+
+async def lag_seconds(
+    puller: Puller, lags: Iterable[QueueLag], now_ms: int | None = None
+) -> dict[MessageQueue, float]:
+    """For how long the first message that a group has not consumed lies there, by queue.
+
+    Queues without lag are 0; those that could not be looked into are missing.
+    """
+    now_ms = now_ms or time.time_ns() // 1_000_000
+    lags = list(lags)
+    found = {each.queue: 0.0 for each in lags if not each.lag}
+    behind = [each for each in lags if each.lag][:LAGS_LOOKED_INTO_MAX]
+
+    async def look(each: QueueLag) -> None:
+        try:
+            first = each.broker_offset - each.lag
+            result = await puller.pull(each.queue, first, 1, 0.0)
+        except ClientError:
+            return
+        if result.messages:
+            waited_ms = now_ms - result.messages[0].store_time_ms
+            found[each.queue] = max(waited_ms, 0) / 1000
+
+    await together(look(each) for each in behind)
+    return found
