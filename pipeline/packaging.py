@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTS = ("client", "pipeline", "protocol")
+MODULES = ("__init__.py", "page_style.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -31,7 +32,7 @@ def write_zip(path: str | os.PathLike[str]) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
-            for source in sorted((package / "__init__.py", *sources)):
+            for source in sorted((*(package / name for name in MODULES), *sources)):
                 name = (package.name / source.relative_to(package)).as_posix()
                 info = zipfile.ZipInfo(name, _EPOCH)
                 info.compress_type = zipfile.ZIP_DEFLATED

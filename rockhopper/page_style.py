@@ -1,4 +1,4 @@
-"""The style sheet of the report's page, for light and dark screens and for paper."""
+"""The style sheet of our pages (reports, the console), for light and dark screens and for paper."""
 
 CSS = """
 :root { color-scheme: light dark;

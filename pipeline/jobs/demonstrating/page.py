@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
+from rockhopper.page_style import CSS
 from rockhopper.pipeline.jobs.demonstrating.words import WINDOW_S, WordCounts
 from rockhopper.pipeline.jobs.reporting import plots
-from rockhopper.pipeline.jobs.reporting.page_style import CSS
 from rockhopper.pipeline.jobs.reporting.plots import SERIES_MAX
 
 TOP = 15

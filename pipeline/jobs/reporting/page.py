@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from rockhopper.page_style import CSS
 from rockhopper.pipeline.jobs.reporting import plots
-from rockhopper.pipeline.jobs.reporting.page_style import CSS
 from rockhopper.pipeline.jobs.reporting.plots import SERIES_MAX, short_number
 from rockhopper.pipeline.jobs.reporting.tallies import HOUR_MS, MINUTE_MS, Tables
 from rockhopper.pipeline.jobs.results import count_text, size_text
