@@ -36,6 +36,7 @@ from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.assembly.tls_metrics import tls_families
+from rockhopper.broker.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.loop.clock import BrokerClock
@@ -213,7 +214,7 @@ class Broker(ServingParts):
 
     @property
     def http_address(self) -> str:
-        """host:port of /healthz, /readyz and /metrics; blank when httpPort is -1."""
+        """host:port of /healthz, /readyz, /metrics and the console; blank when httpPort is -1."""
         return self._ports.address("httpPort")
 
     def facts(self) -> dict[str, str]:
@@ -641,7 +642,17 @@ class Broker(ServingParts):
             await grpc.close()
 
     async def _open_health_port(self) -> None:
-        health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics, self.access)
+        console = Console(
+            self.config, self.access, lambda: self.nameserver, self._ports.certificate
+        )
+        self._undo.push_async_callback(console.close)
+        health = HealthServer(
+            self.why_not_healthy,
+            self.why_not_ready,
+            self.metrics,
+            self.access,
+            console.applications(),
+        )
         self._undo.push_async_callback(health.close)
         await self._ports.listen("httpPort", health.start_on)
 

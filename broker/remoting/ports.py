@@ -8,6 +8,7 @@ port that is bound and does not listen refuses connections.
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 
 from rockhopper.broker.listening.gates import gate_of
 from rockhopper.broker.listening.listener import OPEN, Gate
@@ -90,6 +91,10 @@ class Ports:
             raise StartError(str(error)) from error
         if self.gate.tls is not None:
             self.gate.tls.start()
+
+    def certificate(self) -> Path | None:
+        """What these ports show to who speaks TLS; None where nobody may."""
+        return None if self.gate.tls is None else self.gate.tls.files.certificate
 
     def close_gate(self) -> None:
         """Look at certificates no more."""

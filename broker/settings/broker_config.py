@@ -112,7 +112,16 @@ class BrokerConfig:
     """Ours. The name service's port; 0 picks a free one."""
 
     http_port: int = setting("httpPort", 9464, least=-1, most=65535)
-    """Ours.  /healthz, /readyz and /metrics; 0 picks a free one, -1 opens none."""
+    """Ours.  /healthz, /readyz, /metrics and the console; 0 picks a free one, -1 opens none."""
+
+    console_enable: bool = setting("consoleEnable", True)
+    """Ours. Whether httpPort serves the web console, /console/. Until somebody opens it, it costs
+    nothing; then some 20 MiB of memory."""
+
+    console_hosts: tuple[str, ...] = setting("consoleHosts", ())
+    """Ours. Names by which browsers may reach the console, ``;`` between, beside addresses,
+    localhost, this host's name, brokerIP1 and the names of advertise. Others are refused, for
+    whoever owns a name can have it point here."""
 
     grpc_port: int = setting("grpcPort", -1, least=-1, most=65535)
     """Ours. The port of RocketMQ 5 clients, 8081 by habit; it takes the extra ``[grpc]``. 0 picks a

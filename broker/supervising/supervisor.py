@@ -14,6 +14,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from rockhopper.broker.console.door import Console
 from rockhopper.broker.members.guarding import guard_of
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.remoting.http import HttpServer
@@ -52,7 +53,10 @@ class Supervisor:
             )
         self._brokers: list[BrokerProcess] = []
         guard = guard_of(config) if self._name_server is None else self._name_server.guard
-        self._http = HttpServer(pages_of(lambda: self._brokers), guard)
+        self._console = Console(config, guard, self._name_services_known, self._ports.certificate)
+        self._http = HttpServer(
+            pages_of(lambda: self._brokers), guard, self._console.applications()
+        )
 
     @property
     def brokers(self) -> Sequence[BrokerProcess]:
@@ -128,6 +132,7 @@ class Supervisor:
         self._brokers = []
         try:
             await self._http.close()
+            await self._console.close()
             if self._name_server is not None:
                 await self._name_server.stop()
         finally:
@@ -143,7 +148,7 @@ class Supervisor:
     def _broker(self, number: int) -> BrokerProcess:
         config = self.config
         port = config.listen_port and config.listen_port + PORTS_APART * number
-        name_services = list(filter(None, (self._name_service_address(), *config.namesrv_addr)))
+        name_services = self._name_services_known()
         # All of them share the memory that one would have to itself.
         ratio_max = -(-config.store.in_memory_ratio_max // self._count)
         name = name_of(config.broker_name, number)
@@ -153,7 +158,7 @@ class Supervisor:
             *self._tls_arguments(),
             *("--brokers=1", f"--set=accessMessageInMemoryMaxRatio={ratio_max}"),
             *(f"--role={Role.BROKER.value}", f"--name={name}", f"--store={directory}"),
-            *(f"--listen-port={port}", f"--namesrv-addr={';'.join(name_services)}"),
+            *(f"--listen-port={port}", f"--namesrv-addr={name_services}"),
         ]
         if config.grpc_port > 0:
             arguments.append(f"--set=grpcPort={config.grpc_port + PORTS_APART * number}")
@@ -175,6 +180,9 @@ class Supervisor:
         inner = self._name_server.inner_user()
         document = {"accessKey": inner.access_key, "secretKey": inner.secret}
         return {f"{ENVIRONMENT_PREFIX}{SECRET_KEYS[1].upper()}": json.dumps(document)}
+
+    def _name_services_known(self) -> str:
+        return ";".join(filter(None, (self._name_service_address(), *self.config.namesrv_addr)))
 
     def _name_service_address(self) -> str:
         return self._name_server.address if self._name_server is not None else ""

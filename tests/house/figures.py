@@ -25,7 +25,7 @@ FLOORS = (
     ("listening",),
     ("ha",),
     ("remoting", "tables"),
-    ("members",),
+    ("members", "console"),
     ("pulling",),
     ("later",),
     ("pop", "transactions"),

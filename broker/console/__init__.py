@@ -1,0 +1,1 @@
+"""The web console on the operator's port."""

@@ -1,0 +1,48 @@
+"""Forms that change something: where they come from, and the token that shows it.
+
+Browsers send what they know of a user (HTTP Basic) with every request, whichever page it comes
+from. So each of our forms carries a token that only our pages hold: an HMAC of the user's name by
+a secret of this process. Browsers also say from where a form is sent; what they say has to fit.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+FIELDS_MAX = 200
+
+
+class Tokens:
+    """The tokens of one process; those of the last one are worth nothing."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def make(self, user: str, what: str = "form") -> str:
+        """The token of *user*, for forms or for another text that is to come back as it was."""
+        said = f"{what}\0{user}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._secret, said, hashlib.sha256).hexdigest()
+
+    def is_right(self, token: str, user: str, what: str = "form") -> bool:
+        """Whether ``make`` has made *token*."""
+        made = self.make(user, what).encode()
+        return hmac.compare_digest(token.encode("utf-8", "replace"), made)
+
+
+def is_from_here(headers: Mapping[str, str]) -> bool:
+    """Whether a form was sent from a page of this very place, as far as the browser tells."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    _, separator, place = origin.partition("://")
+    return bool(separator) and place.lower() == headers.get("host", "").lower()
+
+
+def fields(encoded: str) -> dict[str, str]:
+    """The fields of a query or a form; of several with a name the last. Raises ValueError."""
+    pairs = parse_qsl(encoded, keep_blank_values=True, errors="replace", max_num_fields=FIELDS_MAX)
+    return dict(pairs)

@@ -1,0 +1,36 @@
+"""Kept: what took many requests to find out, for the seconds in which it is asked for again."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+_Found = TypeVar("_Found")
+
+KEPT_S = 10.0
+KEPT_MAX = 16
+
+
+class Kept:
+    """Belongs to the event loop. Who asks while it is being found out waits for the same answer."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._found: dict[Any, tuple[float, asyncio.Task[Any]]] = {}
+
+    async def get(self, key: Any, find: Callable[[], Awaitable[_Found]]) -> _Found:
+        """What *find* returned lately for *key*, which also names who may see it."""
+        now_s = self._now_s()
+        for old in [each for each, (until_s, _) in self._found.items() if until_s <= now_s]:
+            del self._found[old]
+        if key not in self._found:
+            while len(self._found) >= KEPT_MAX:
+                del self._found[next(iter(self._found))]
+            self._found[key] = (now_s + KEPT_S, asyncio.ensure_future(find()))
+        task = self._found[key][1]
+        try:
+            found: _Found = await asyncio.shield(task)
+        except BaseException:
+            self._found.pop(key, None)
+            raise
+        return found

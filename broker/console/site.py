@@ -1,0 +1,197 @@
+"""Site: which page is at which path, how its view is run, and how what fails is shown."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.console.clients import Clients, tls_of
+from rockhopper.broker.console.forms import Tokens
+from rockhopper.broker.console.hosts import HOME
+from rockhopper.broker.console.kept import Kept
+from rockhopper.broker.console.rendering import as_json, link, render, static_files
+from rockhopper.broker.console.views import (
+    dead_letters,
+    groups,
+    later,
+    messages,
+    overview,
+    sending,
+    settings,
+    topics,
+)
+from rockhopper.broker.console.visit import Data, Moved, Raw, Result, Shown, Visit, WrongInput
+from rockhopper.broker.remoting.http import Page
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.client.errors import (
+    ClientError,
+    MessageNotFoundError,
+    RequestRefusedError,
+    RouteNotFoundError,
+    code_name,
+)
+from rockhopper.protocol.signing import Credentials
+
+log = structlog.get_logger("broker.console")
+
+HTML = "text/html; charset=utf-8"
+STATIC = "static/"
+
+View = Callable[[Visit], Awaitable[Result]]
+Act = Callable[[Visit, Mapping[str, str]], Awaitable[Result]]
+
+PAGES: Mapping[str, View] = {
+    "": overview.show,
+    "rates.json": overview.rates,
+    "brokers": overview.brokers,
+    "topics": topics.show_all,
+    "topic": topics.show,
+    "messages": messages.browse,
+    "message": messages.show,
+    "message/body": messages.save,
+    "send": sending.show,
+    "groups": groups.show_all,
+    "group": groups.show,
+    "group/reset": groups.preview_reset,
+    "dead-letters": dead_letters.show_all,
+    "dead-letters/of": dead_letters.show,
+    "later": later.show,
+    "settings": settings.show,
+}
+ACTS: Mapping[str, Act] = {
+    "send": sending.send,
+    "group/reset": groups.reset,
+    "dead-letters/of": dead_letters.requeue,
+    "settings": settings.change,
+}
+
+
+class Site:
+    """Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        access: Access,
+        name_services: Callable[[], str],
+        tokens: Tokens,
+        certificate: Path | None = None,
+    ) -> None:
+        self._config = config
+        self._access = access
+        self._name_services = name_services
+        self._tokens = tokens
+        self._tls = tls_of(config.tls, certificate)
+        self.clients = Clients(self._tls)
+        self._kept = Kept()
+
+    async def close(self) -> None:
+        """Let the clients go."""
+        await self.clients.close()
+
+    def visit(
+        self,
+        principal: Principal,
+        credentials: tuple[str, str] | None,
+        query: dict[str, str],
+        *,
+        may_change: bool,
+    ) -> Visit:
+        """What a view is told of who asks."""
+        notice, seal = query.pop("notice", ""), query.pop("seal", "")
+        is_ours = self._tokens.is_right(seal, principal.user, f"notice {notice}")
+        return Visit(
+            access=self._access,
+            principal=principal,
+            credentials=Credentials(*credentials) if principal.user and credentials else None,
+            query=query,
+            may_change=may_change,
+            name_services=self._name_services(),
+            kept=self._kept,
+            tls=self._tls,
+            notice=notice if is_ours else "",
+        )
+
+    async def show(self, path: str, visit: Visit) -> Page:
+        """The page at *path*."""
+        if path + "/" == HOME:
+            return Page(b"", 303, headers=(("Location", HOME),))
+        visit.path = path.removeprefix(HOME)
+        if visit.path.startswith(STATIC):
+            return _static(visit.path.removeprefix(STATIC))
+        view = PAGES.get(visit.path)
+        if view is None:
+            return await self.refuse(visit, "There is no such page.", 404)
+        return await self._run(visit, lambda: view(visit))
+
+    async def take(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
+        """Do what a form asks for."""
+        visit.path = path.removeprefix(HOME)
+        act = ACTS.get(visit.path)
+        if act is None:
+            return await self.refuse(visit, "There is no such form.", 404)
+        return await self._run(visit, lambda: act(visit, form))
+
+    async def refuse(self, visit: Visit, sentence: str, status: int) -> Page:
+        """A page with nothing but a sentence."""
+        return await self._render(visit, Shown("sentence.html", {"sentence": sentence}, status))
+
+    async def _run(self, visit: Visit, view: Callable[[], Awaitable[Result]]) -> Page:
+        if not visit.name_services:
+            sentence = "This broker has no name service: set namesrvAddr, or role=all."
+            return await self.refuse(visit, sentence, 503)
+        try:
+            async with self.clients.use(visit.name_services, visit.credentials) as admin:
+                visit.admin = admin
+                return await self._page(visit, await view())
+        except WrongInput as error:
+            return await self.refuse(visit, str(error), 400)
+        except (MessageNotFoundError, RouteNotFoundError) as error:
+            return await self.refuse(visit, str(error), 404)
+        except NoPermission as error:
+            return await self.refuse(visit, str(error), 403)
+        except RequestRefusedError as error:
+            is_forbidden = error.code is not None and code_name(error.code) == "NO_PERMISSION"
+            return await self.refuse(visit, str(error), 403 if is_forbidden else 502)
+        except ClientError as error:
+            return await self.refuse(visit, str(error), 502)
+        except TimeoutError:
+            return await self.refuse(visit, "A broker did not answer in time.", 504)
+
+    async def _page(self, visit: Visit, result: Result) -> Page:
+        match result:
+            case Shown():
+                return await self._render(visit, result)
+            case Data(document):
+                return Page(as_json(document), content_type="application/json")
+            case Raw(body, name):
+                saved = ("Content-Disposition", f'attachment; filename="{name}"')
+                return Page(body, content_type="application/octet-stream", headers=(saved,))
+            case Moved(path, query, notice):
+                seal = self._tokens.make(visit.principal.user, f"notice {notice}")
+                said = {"notice": notice, "seal": seal} if notice else {}
+                return Page(b"", 303, headers=(("Location", link(path, **query, **said)),))
+
+    async def _render(self, visit: Visit, shown: Shown) -> Page:
+        values: dict[str, Any] = {
+            "visit": visit,
+            "query": visit.query,
+            "token": self._tokens.make(visit.principal.user),
+            "cluster": self._config.cluster_name,
+            **shown.values,
+        }
+        body = await asyncio.to_thread(render, shown.template, values)
+        return Page(body, shown.status, HTML)
+
+
+def _static(name: str) -> Page:
+    found = static_files().get(name)
+    if found is None:
+        return Page(b"there is no such file\n", 404)
+    # The address holds a mark of its bytes.
+    return Page(found[0], content_type=found[1], headers=(("Cache-Control", "max-age=86400"),))

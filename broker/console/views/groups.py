@@ -1,0 +1,188 @@
+"""Groups: the list, a page for each, and moving one to another place in a topic."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from rockhopper.broker.access.access import Action, Kind
+from rockhopper.broker.console.views.messages import time_of
+from rockhopper.broker.console.visit import (
+    Moved,
+    Shown,
+    Visit,
+    WrongInput,
+    number,
+    queue_of,
+)
+from rockhopper.client.admin.admin_groups import OffsetMove, Target
+from rockhopper.client.admin.group_states import GroupState
+from rockhopper.client.admin.topic_figures import lag_seconds, together
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
+
+PAGE_SIZE = 25
+SORTED_BY_LAG_MAX = 1000
+TARGETS = ("earliest", "latest", "time", "offset")
+
+
+class Row(NamedTuple):
+    """A group in the list."""
+
+    state: GroupState
+    seconds: float | None
+    """How long what it has not consumed lies there, at most."""
+
+    @property
+    def topics(self) -> list[str]:
+        """What it reads, its retry topic apart."""
+        read = {each.queue.topic for each in self.state.queues} | set(self.state.subscriptions)
+        return sorted(topic for topic in read if not is_retry_topic(topic))
+
+
+async def show_all(visit: Visit) -> Shown:
+    """The list: searched, sorted, a page at a time."""
+    wanted = visit.query.get("search", "").strip()
+    with_system = bool(visit.query.get("system"))
+    every = await visit.admin.groups.names(with_system=with_system)
+    names = [name for name in every if wanted.lower() in name.lower()]
+    by_lag = visit.query.get("sort") == "lag"
+    note = ""
+    if by_lag and len(names) > SORTED_BY_LAG_MAX:
+        by_lag, note = False, f"Sorted by name: by lag at most {SORTED_BY_LAG_MAX:,} groups are."
+    if by_lag:
+        lags = await _lags(visit, names)
+        names.sort(key=lambda name: (-lags[name], name))
+    pages = max(-(-len(names) // PAGE_SIZE), 1)
+    page = visit.number("page", 1, least=1, most=pages)
+    rows = await together(
+        _row(visit, name) for name in names[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    )
+    values = {
+        "rows": rows,
+        "total": len(names),
+        "page": page,
+        "pages": pages,
+        "wanted": wanted,
+        "note": note,
+    }
+    return Shown("groups.html", values)
+
+
+async def _lags(visit: Visit, names: Sequence[str]) -> dict[str, int]:
+    async def lag(name: str) -> int:
+        return sum(each.lag for each in await visit.admin.groups.lag(name))
+
+    async def lags() -> dict[str, int]:
+        return dict(zip(names, await together(map(lag, names)), strict=True))
+
+    key = (visit.principal.user, visit.name_services, "lags", tuple(names))
+    return await visit.kept.get(key, lags)
+
+
+async def _row(visit: Visit, name: str) -> Row:
+    online, lags = await asyncio.gather(
+        visit.admin.groups.online(name), visit.admin.groups.lag(name)
+    )
+    seconds = await lag_seconds(visit.puller(), lags)
+    online = GroupState(
+        name,
+        members=online.members,
+        subscriptions=online.subscriptions,
+        model=online.model,
+        queues=lags,
+    )
+    return Row(online, max(seconds.values(), default=None))
+
+
+async def show(visit: Visit) -> Shown:
+    """One group: who is there, and how far it is in each queue."""
+    name = visit.needed("name")
+    visit.check(Action.GET, name, Kind.GROUP)
+    state, dead = await asyncio.gather(
+        visit.admin.groups.state(name), visit.admin.dead_letters.count(name)
+    )
+    seconds = await lag_seconds(visit.puller(), state.queues)
+    topics: dict[str, list[object]] = {}
+    for each in state.queues:
+        topics.setdefault(each.queue.topic, []).append(each)
+    values = {
+        "state": state,
+        "dead": dead,
+        "seconds": seconds,
+        "longest": max(seconds.values(), default=None),
+        "topics": dict(sorted(topics.items(), key=lambda pair: (is_retry_topic(pair[0]), pair[0]))),
+        "resettable": sorted(
+            {topic for topic in (*topics, *state.subscriptions) if not is_dlq_topic(topic)},
+            key=lambda topic: (is_retry_topic(topic), topic),
+        ),
+    }
+    return Shown("group.html", values)
+
+
+class Reset(NamedTuple):
+    """What a form says: which group goes where."""
+
+    group: str
+    topic: str
+    to: Target
+    queues: Sequence[MessageQueue] | None
+
+
+def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
+    """Raises WrongInput, NoPermission."""
+    group, topic = fields.get("group", "").strip(), fields.get("topic", "").strip()
+    if not group or not topic:
+        raise WrongInput("say which group, and in which topic")
+    visit.check(Action.UPDATE, group, Kind.GROUP)
+    kind, value = fields.get("to", ""), fields.get("value", "").strip()
+    to: Target
+    if kind == "earliest":
+        to = "earliest"
+    elif kind == "latest":
+        to = "latest"
+    elif kind == "offset":
+        to = number(value, -1)
+        if to < 0:
+            raise WrongInput(f"{value[:60]!r} is no offset: a number from 0 on is expected")
+    elif kind == "time":
+        to = datetime.fromtimestamp(time_of(value) / 1000).astimezone()
+    else:
+        raise WrongInput(f"a group can be moved to {', '.join(TARGETS)}")
+    chosen = fields.get("queue", "")
+    return Reset(group, topic, to, [queue_of(chosen, topic)] if chosen else None)
+
+
+async def preview_reset(visit: Visit) -> Shown:
+    """What a reset would do; nothing is done yet."""
+    asked = _reset_of(visit, visit.query)
+    state = await visit.admin.groups.online(asked.group)
+    moves = await visit.admin.groups.plan_reset(
+        asked.group, asked.topic, asked.to, queues=asked.queues
+    )
+    values = {"asked": asked, "moves": moves, "members": state.members, **_sums(moves)}
+    return Shown("reset.html", values)
+
+
+def _sums(moves: Sequence[OffsetMove]) -> dict[str, int]:
+    steps = [move.after - (move.before or 0) for move in moves]
+    return {
+        "again": -sum(step for step in steps if step < 0),
+        "skipped": sum(step for step in steps if step > 0),
+        "moving": sum(move.before != move.after for move in moves),
+    }
+
+
+async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:
+    """Do it."""
+    asked = _reset_of(visit, form)
+    moves = await visit.admin.groups.reset_offsets(
+        asked.group, asked.topic, asked.to, queues=asked.queues
+    )
+    moving = sum(move.before != move.after for move in moves)
+    notice = (
+        f"{asked.group} was moved in {moving} of {len(moves)} queues of {asked.topic}."
+        if moving
+        else f"{asked.group} stood there already in all queues of {asked.topic}."
+    )
+    return Moved("group", {"name": asked.group}, notice)

@@ -1,0 +1,142 @@
+"""Messages: browsing a topic, and one of them with its body, its properties and where it went."""
+
+import asyncio
+import re
+from datetime import datetime
+
+from rockhopper.broker.access.access import Action
+from rockhopper.broker.console.bodies import opened, shown
+from rockhopper.broker.console.browsing import Browser, Listed, line, read_places
+from rockhopper.broker.console.visit import (
+    Moved,
+    Raw,
+    Result,
+    Shown,
+    Visit,
+    WrongInput,
+    number,
+    queue_of,
+    queue_text,
+)
+from rockhopper.client.admin.topic_figures import QueueFigures, TopicReader
+from rockhopper.client.admin.tracks import tracks
+from rockhopper.client.received import ReceivedMessage
+
+BY_KEY_MAX = 64
+WAYS = ("newest", "offset", "time", "key", "id")
+_UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+async def browse(visit: Visit) -> Result:
+    """The messages of a topic: newest, from an offset or a time on, by key or by id."""
+    topic = visit.needed("topic")
+    visit.check(Action.SUB, topic)
+    _, masters = await asyncio.gather(visit.admin.route(topic), visit.admin.masters())
+    queues = await TopicReader(visit.admin, masters).queues(topic)
+    by = visit.query.get("by", "newest")
+    if by not in WAYS:
+        raise WrongInput(f"messages can be looked for by {', '.join(WAYS)}")
+    wanted = visit.query.get("q", "").strip()
+    if by == "id" and wanted:
+        return await _to_message(visit, await visit.admin.message(wanted, topic))
+    if by == "key" and wanted:
+        found = await visit.admin.messages_by_key(topic, wanted, max_count=BY_KEY_MAX)
+        left_out = f"The newest {BY_KEY_MAX} of them." if len(found) == BY_KEY_MAX else ""
+        listed = Listed(await asyncio.to_thread(lambda: list(map(line, found))), "", left_out)
+    elif by in ("key", "id"):
+        listed = Listed([])
+    else:
+        listed = await _from_queues(visit, queues, by)
+    values = {
+        "topic": topic,
+        "by": by,
+        "wanted": wanted,
+        "queues": [queue_text(each.queue) for each in queues],
+        "listed": listed,
+        "kept": sum(each.messages for each in queues),
+    }
+    return Shown("messages.html", values)
+
+
+async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Listed:
+    chosen = visit.query.get("queue", "")
+    if chosen:
+        queue = queue_of(chosen, visit.query["topic"])
+        queues = [each for each in queues if each.queue == queue]
+        if not queues:
+            raise WrongInput(f"the topic has no queue {chosen[:100]}")
+    browser = Browser(visit.puller(), queues)
+    places = read_places(visit.query.get("at", ""), len(queues))
+    if by == "newest":
+        return await browser.back_from(places)
+    if places is None and by == "offset":
+        places = [visit.number("q", 0)] * len(queues)
+    if places is None:
+        time_ms = time_of(visit.query.get("q", ""))
+        offset_at = visit.admin.offsets.offset_at
+        places = list(await asyncio.gather(*(offset_at(each.queue, time_ms) for each in queues)))
+    return await browser.on_from(places)
+
+
+def time_of(text: str) -> int:
+    """The time in ms that a field of a form says, in this host's zone. Raises WrongInput."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return number(text, 0)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise WrongInput(
+            f"{text[:60]!r} is no time: 2024-05-01T12:00, or milliseconds since 1970"
+        ) from None
+
+
+async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:
+    """Its page; a message that was found by its id may be in another topic by rights."""
+    visit.check(Action.SUB, message.topic)
+    queue = queue_text(message.queue)
+    return Moved(
+        "message", {"topic": message.queue.topic, "queue": queue, "offset": message.queue_offset}
+    )
+
+
+async def _message(visit: Visit) -> ReceivedMessage:
+    topic = visit.needed("topic")
+    visit.check(Action.SUB, topic)
+    queue = queue_of(visit.needed("queue"), topic)
+    offset = visit.number("offset", -1, least=-1)
+    found = await visit.puller().pull(queue, offset, 1)
+    message = next((each for each in found.messages if each.queue_offset == offset), None)
+    if message is None:
+        raise WrongInput(
+            f"There is no message at {offset:,} of {queue}: it holds {found.min_offset:,} to "
+            f"{found.max_offset - 1:,}."
+            if found.max_offset > found.min_offset
+            else f"There is no message at {offset:,} of {queue}, which is empty."
+        )
+    return message
+
+
+async def show(visit: Visit) -> Shown:
+    """One message."""
+    message = await _message(visit)
+    body, went = await asyncio.gather(
+        asyncio.to_thread(shown, message.stored, visit.query.get("as", "")),
+        tracks(visit.admin, message),
+    )
+    values = {
+        "message": message,
+        "stored": message.stored,
+        "queue": queue_text(message.queue),
+        "body": body,
+        "tracks": went,
+    }
+    return Shown("message.html", values)
+
+
+async def save(visit: Visit) -> Raw:
+    """Its body as a file."""
+    message = await _message(visit)
+    body, _ = await asyncio.to_thread(opened, message.stored)
+    name = f"{message.queue.topic}-{message.queue_id}-{message.queue_offset}.bin"
+    return Raw(body, _UNSAFE_IN_NAMES.sub("_", name))

@@ -1,0 +1,122 @@
+"""The first page, the brokers, and the numbers that their live view asks for."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rockhopper.broker.console.views.topics import plain_only
+from rockhopper.broker.console.visit import Data, Shown, Visit
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.errors import ClientError
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.protocol.names import is_dlq_topic
+
+DISK_WARNING, DISK_FULL = 0.75, 0.90
+
+
+class BrokerState(NamedTuple):
+    """A broker, and what it says of itself."""
+
+    broker: BrokerAddress
+    facts: Mapping[str, str]
+    problem: str
+    """Why it says nothing; blank if it does."""
+
+    def number(self, key: str) -> float | None:
+        """The first number of a fact."""
+        try:
+            return float(self.facts[key].split()[0])
+        except (KeyError, IndexError, ValueError):
+            return None
+
+    def rates(self, key: str) -> list[float]:
+        """A fact's rates over 10 s, a minute and ten minutes."""
+        try:
+            return [float(part) for part in self.facts[key].split()]
+        except (KeyError, ValueError):
+            return []
+
+    @property
+    def disk_ratio(self) -> float | None:
+        """The fuller of the disks."""
+        ratios = [self.number(key) for key in ("commitLogDiskRatio", "consumeQueueDiskRatio")]
+        return max((each for each in ratios if each is not None and each >= 0), default=None)
+
+    @property
+    def log_bytes(self) -> float | None:
+        """What is kept of the commit log."""
+        low, high = self.number("commitLogMinOffset"), self.number("commitLogMaxOffset")
+        return None if low is None or high is None else high - low
+
+    @property
+    def alarms(self) -> list[str]:
+        """What an operator should look at."""
+        if self.problem:
+            return [f"{self.broker.name} does not answer: {self.problem}"]
+        found = []
+        ratio = self.disk_ratio
+        if ratio is not None and ratio >= DISK_WARNING:
+            what = "is full" if ratio >= DISK_FULL else "is filling up"
+            found.append(f"{self.broker.name}: its disk {what}, {ratio:.0%} are used")
+        if self.broker.is_master and self.facts.get("brokerActive") == "false":
+            found.append(f"{self.broker.name} takes no messages")
+        if behind := int(self.number("dispatchBehindBytes") or 0) >> 20:
+            found.append(f"{self.broker.name}: {behind:,} MiB of messages are not in queues yet")
+        return found
+
+
+async def states(admin: Admin) -> list[BrokerState]:
+    """All brokers that the name service knows."""
+    return list(await asyncio.gather(*(_state(admin, each) for each in await admin.brokers())))
+
+
+async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
+    try:
+        return BrokerState(broker, await admin.broker_status(broker.address), "")
+    except ClientError as error:
+        return BrokerState(broker, {}, str(error))
+
+
+async def show(visit: Visit) -> Shown:
+    """What there is, how it does, and what is wrong."""
+    found, topics, groups, departed = await asyncio.gather(
+        states(visit.admin),
+        visit.admin.topics(),
+        visit.admin.groups.names(),
+        visit.admin.departed_brokers(),
+    )
+    alarms = [alarm for each in found for alarm in each.alarms]
+    alarms += [f"{name} was here, and went" for name in departed]
+    values = {
+        "states": found,
+        "alarms": alarms,
+        "topic_count": len(plain_only(topics, [each.broker for each in found])),
+        "dead_count": sum(map(is_dlq_topic, topics)),
+        "group_count": len(groups),
+    }
+    return Shown("overview.html", values)
+
+
+async def brokers(visit: Visit) -> Shown:
+    """Everything that the brokers say of themselves."""
+    return Shown("brokers.html", {"states": await states(visit.admin)})
+
+
+async def rates(visit: Visit) -> Data:
+    """Counters that a script makes rates of."""
+    found = await states(visit.admin)
+    return Data(
+        {
+            "timeMs": time.time_ns() // 1_000_000,
+            "brokers": {
+                f"{each.broker.name}/{each.broker.broker_id}": {
+                    "in": each.number("msgPutTotalTodayNow"),
+                    "out": each.number("msgGetTotalTodayNow"),
+                    "booted": each.number("bootTimestamp"),
+                }
+                for each in found
+                if not each.problem
+            },
+        }
+    )

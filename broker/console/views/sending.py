@@ -1,0 +1,115 @@
+"""Sending one message."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+
+from rockhopper.broker.access.access import Action
+from rockhopper.broker.console.views.messages import time_of
+from rockhopper.broker.console.visit import (
+    Moved,
+    Shown,
+    Visit,
+    WrongInput,
+    number,
+    queue_of,
+    queue_text,
+)
+from rockhopper.client.errors import ClientError, RouteNotFoundError
+from rockhopper.client.producer import Producer
+from rockhopper.protocol.message import Message
+
+GROUP = "rockhopper_console"
+BODY_FORMS = ("text", "hex")
+
+
+async def show(visit: Visit) -> Shown:
+    """The form."""
+    return await _form(visit, visit.query)
+
+
+async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> Shown:
+    topic = fields.get("topic", "").strip()
+    queues: list[str] = []
+    if topic:
+        try:
+            route = await visit.admin.route(topic)
+            queues = [queue_text(queue) for queue in route.write_queues]
+        except RouteNotFoundError as error:
+            problem = problem or str(error)
+    values = {"fields": fields, "topic": topic, "queues": queues, "problem": problem}
+    return Shown("send.html", values, 400 if problem and fields is not visit.query else 200)
+
+
+async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
+    """Send it, and go to its page; what is wrong is shown beside what was typed."""
+    topic = form.get("topic", "").strip()
+    try:
+        if not topic:
+            raise WrongInput("say to which topic")
+        visit.check(Action.PUB, topic)
+        message = await asyncio.to_thread(_message, topic, form)
+        queue = queue_of(form["queue"], topic) if form.get("queue") else None
+        producer = Producer(
+            visit.name_services,
+            group=GROUP,
+            timeout_s=5.0,
+            tls=visit.tls or False,
+            credentials=visit.credentials,
+        )
+        async with producer:
+            receipt = await producer.send(message, queue=queue)
+    except (ClientError, ValueError, WrongInput) as error:
+        return await _form(visit, form, str(error))
+    if message.delay_ms is not None or message.deliver_at_ms is not None:
+        return Moved("topic", {"name": topic}, f"{receipt.message_id} is to be delivered later.")
+    place = {
+        "topic": topic,
+        "queue": queue_text(receipt.queue),
+        "offset": str(receipt.queue_offset),
+    }
+    return Moved("message", place, "The message was stored.")
+
+
+def _message(topic: str, form: Mapping[str, str]) -> Message:
+    """Raises WrongInput, ValueError."""
+    body = form.get("body", "").replace("\r\n", "\n")
+    if form.get("form") == "hex":
+        try:
+            content = bytes.fromhex(body)
+        except ValueError as error:
+            raise WrongInput(f"the body is no hex: {error}") from None
+    else:
+        content = body.encode("utf-8", "surrogatepass")
+    later = form.get("later", "").strip()
+    kind = form.get("when", "now")
+    deliver_at: datetime | None = None
+    delay_ms: int | None = None
+    if kind == "at":
+        deliver_at = datetime.fromtimestamp(time_of(later) / 1000).astimezone()
+    elif kind == "after":
+        seconds = number(later, -1, most=10**9)
+        if seconds < 0:
+            raise WrongInput(f"{later[:60]!r} is no number of seconds")
+        delay_ms = seconds * 1000
+    return Message(
+        topic,
+        content,
+        tags=form.get("tags", "").strip() or None,
+        keys=form.get("keys", "").split(),
+        properties=_properties(form.get("properties", "")),
+        delay_ms=delay_ms,
+        deliver_at=deliver_at,
+        sharding_key=form.get("sharding_key", "").strip() or None,
+    )
+
+
+def _properties(text: str) -> dict[str, str]:
+    """Those of ``name=value`` lines. Raises WrongInput."""
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, separator, value = line.partition("=")
+        if not separator or not name.strip():
+            raise WrongInput(f"{line[:60]!r} is no property: name=value, one on each line")
+        found[name.strip()] = value.strip()
+    return found

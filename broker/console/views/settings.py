@@ -1,0 +1,132 @@
+"""Settings: what each broker has, which of them change while it runs, and changing one."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from rockhopper.broker.access.access import CLUSTER, Action
+from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.console.visit import Moved, Shown, Visit, WrongInput
+from rockhopper.broker.settings import setting_fields
+from rockhopper.broker.settings.auth_config import AuthConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.classic_config import ClassicConfig
+from rockhopper.broker.settings.following_config import FollowingConfig
+from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
+from rockhopper.broker.settings.nameserver_config import NameServiceConfig
+from rockhopper.broker.settings.replica_config import ReplicaConfig
+from rockhopper.broker.settings.store_config import StoreConfig
+from rockhopper.broker.settings.tls_config import TlsConfig
+
+_PARTS = (
+    LiveSettings,
+    LiveStoreSettings,
+    BrokerConfig,
+    StoreConfig,
+    NameServiceConfig,
+    FollowingConfig,
+    ReplicaConfig,
+    ClassicConfig,
+    AuthConfig,
+    TlsConfig,
+)
+_LIVE = (LiveSettings, LiveStoreSettings)
+
+
+class Row(NamedTuple):
+    """One setting of a broker."""
+
+    key: str
+    value: str
+    default: str
+    about: str
+    is_live: bool
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is another than the default."""
+        return bool(self.about) and self.value != self.default
+
+
+class _Known(NamedTuple):
+    default: str
+    about: str
+    is_live: bool
+
+
+@lru_cache
+def known() -> Mapping[str, _Known]:
+    """What this version knows of each setting, by key."""
+    found = {}
+    for part in _PARTS:
+        texts = _texts(part)
+        for field, setting in setting_fields.settings_of(part):
+            default = setting_fields.format_value(field.default, setting.separator)
+            found[setting.key] = _Known(default, texts.get(field.name, ""), part in _LIVE)
+    return found
+
+
+def _texts(part: type) -> dict[str, str]:
+    """The sentences below the fields of a class, by field."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        match node, after:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str() as text)):
+                texts[name] = " ".join(text.replace("`", "").split())
+    return texts
+
+
+def _rows(settings: Mapping[str, str], wanted: str) -> Iterable[Row]:
+    nothing = _Known("", "", False)
+    for key, value in sorted(settings.items(), key=lambda pair: pair[0].lower()):
+        row = Row(key, value, *known().get(key, nothing))
+        if wanted.lower() in f"{row.key} {row.about}".lower():
+            yield row
+
+
+async def show(visit: Visit) -> Shown:
+    """The settings of one broker."""
+    masters = await visit.admin.masters()
+    chosen = visit.query.get("broker") or masters[0].name
+    (broker,) = await visit.admin.masters(chosen)
+    if not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
+        raise NoPermission(visit.why_not.replace("Changes come", "Settings are shown to"))
+    wanted = visit.query.get("search", "").strip()
+    rows = list(_rows(await visit.admin.broker_config(broker.address), wanted))
+    if visit.query.get("live"):
+        rows = [row for row in rows if row.is_live]
+    if visit.query.get("changed"):
+        rows = [row for row in rows if row.is_changed]
+    edited = visit.query.get("edit", "")
+    values = {
+        "masters": masters,
+        "broker": broker,
+        "rows": rows,
+        "wanted": wanted,
+        "edited": next((row for row in rows if row.key == edited and row.is_live), None),
+    }
+    return Shown("settings.html", values)
+
+
+async def change(visit: Visit, form: Mapping[str, str]) -> Moved:
+    """Change a setting of one broker, or of all, until they start again."""
+    key, value = form.get("key", "").strip(), form.get("value", "").strip()
+    broker = form.get("broker", "")
+    entry = known().get(key)
+    if entry is None or not entry.is_live:
+        raise WrongInput(f"{key[:100]!r} is no setting that changes while the broker runs")
+    every = await visit.admin.masters()
+    targets = every if form.get("everywhere") else await visit.admin.masters(broker)
+    for target in targets:
+        await visit.admin.update_broker_config(target.address, {key: value})
+    names = ", ".join(target.name for target in targets)
+    return Moved(
+        "settings",
+        {"broker": broker},
+        f"{key} is {value} on {names} until the next start; put it into broker.conf to keep it.",
+    )

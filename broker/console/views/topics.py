@@ -1,0 +1,129 @@
+"""Topics: the list, and a page for each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from rockhopper.broker.access.access import Action
+from rockhopper.broker.console.visit import Shown, Visit
+from rockhopper.client.admin.group_states import QueueLag
+from rockhopper.client.admin.topic_figures import TopicFigures, TopicReader, lag_seconds, together
+from rockhopper.client.errors import ClientError
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.protocol.names import (
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_topic,
+    reply_topic,
+)
+
+PAGE_SIZE = 50
+GROUPS_SHOWN_MAX = 50
+
+
+def plain_only(topics: Iterable[str], brokers: Iterable[BrokerAddress]) -> list[str]:
+    """The applications' own: none that brokers keep for themselves or for groups."""
+    named = {each.name for each in brokers} | {each.cluster for each in brokers}
+    named |= {reply_topic(each.cluster) for each in brokers}
+    return [
+        topic
+        for topic in topics
+        if not (
+            topic in named or is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic)
+        )
+    ]
+
+
+async def show_all(visit: Visit) -> Shown:
+    """The list: sorted, searched, a page at a time."""
+    masters, every = await asyncio.gather(visit.admin.masters(), visit.admin.topics())
+    reader = TopicReader(visit.admin, masters)
+    wanted = visit.query.get("search", "").strip()
+    with_system = bool(visit.query.get("system"))
+    names = [
+        name
+        for name in (every if with_system else plain_only(every, masters))
+        if wanted.lower() in name.lower()
+    ]
+    names = await _sorted(visit, reader, names)
+    pages = max(-(-len(names) // PAGE_SIZE), 1)
+    page = visit.number("page", 1, least=1, most=pages)
+    chosen = names[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    rows = await together(reader.all_of(name) for name in chosen)
+    values = {"rows": rows, "total": len(names), "page": page, "pages": pages, "wanted": wanted}
+    return Shown("topics.html", values)
+
+
+async def _sorted(visit: Visit, reader: TopicReader, names: list[str]) -> list[str]:
+    """By name, or by a figure; that takes a request for each topic, and is kept for a while."""
+    sort = visit.query.get("sort", "name")
+    finders: dict[str, Callable[[str], Awaitable[Any]]] = {
+        "messages": lambda name: _messages(reader, name),
+        "newest": lambda name: _newest(reader, name),
+        "in": reader.in_per_s,
+    }
+    if sort in finders:
+        find = finders[sort]
+
+        async def figures() -> dict[str, Any]:
+            return dict(zip(names, await together(map(find, names)), strict=True))
+
+        key = (visit.principal.user, visit.name_services, "topics", sort, tuple(names))
+        found = await visit.kept.get(key, figures)
+        names = sorted(names, key=lambda name: (-found[name], name))
+    return names[::-1] if visit.query.get("reverse") else names
+
+
+async def _messages(reader: TopicReader, name: str) -> int:
+    return sum(each.messages for each in await reader.queues(name))
+
+
+async def _newest(reader: TopicReader, name: str) -> int:
+    return max((each.newest_ms for each in await reader.queues(name)), default=0)
+
+
+async def show(visit: Visit) -> Shown:
+    """One topic: its queues, and the groups that read it."""
+    name = visit.needed("name")
+    visit.check(Action.GET, name)
+    # Raises where there is no such topic.
+    route, masters = await asyncio.gather(visit.admin.route(name), visit.admin.masters())
+    reader = TopicReader(visit.admin, masters)
+    figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
+    shown = figures.groups[:GROUPS_SHOWN_MAX]
+    groups = await together(_group(visit, each, figures) for each in shown)
+    values = {
+        "topic": figures,
+        "route": route,
+        "groups": groups,
+        "hidden_groups": len(figures.groups) - len(shown),
+        "kind": _kind(name),
+    }
+    return Shown("topic.html", values)
+
+
+async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, Any]:
+    lags: Sequence[QueueLag] = ()
+    problem = ""
+    try:
+        lags = [
+            each for each in await visit.admin.groups.lag(group) if each.queue.topic == figures.name
+        ]
+    except ClientError as error:
+        problem = str(error)
+    seconds = await lag_seconds(visit.puller(), lags)
+    return {
+        "name": group,
+        "lag": sum(each.lag for each in lags),
+        "seconds": max(seconds.values(), default=None),
+        "out_per_s": figures.out_by_group.get(group),
+        "problem": problem,
+    }
+
+
+def _kind(name: str) -> str:
+    if is_retry_topic(name):
+        return "holds what a group wants delivered again"
+    if is_dlq_topic(name):
+        return "holds what a group gave up"
+    return "is the broker's own" if is_system_topic(name) else ""

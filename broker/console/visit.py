@@ -1,0 +1,131 @@
+"""Visit: a request for a page, as the views see it, and what they make of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rockhopper.broker.access.access import Access, Action, Kind, Resource
+from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.console.kept import Kept
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.network.tls import TlsOptions
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from rockhopper.protocol.signing import Credentials
+
+
+class Shown(NamedTuple):
+    """A page: its template, and what the template names."""
+
+    template: str
+    values: Mapping[str, Any]
+    status: int = 200
+
+
+class Data(NamedTuple):
+    """JSON for our own scripts."""
+
+    document: Any
+
+
+class Raw(NamedTuple):
+    """Bytes that a browser is to save and never to show."""
+
+    body: bytes
+    file_name: str
+
+
+class Moved(NamedTuple):
+    """Go to another page, which says what was done."""
+
+    path: str
+    query: Mapping[str, Any]
+    notice: str = ""
+
+
+Result = Shown | Data | Raw | Moved
+
+
+class WrongInput(Exception):
+    """What was asked for makes no sense; the sentence says why."""
+
+
+@dataclass
+class Visit:
+    """Who asks for what, and what he may."""
+
+    access: Access
+    principal: Principal
+    credentials: Credentials | None
+    query: Mapping[str, str]
+    may_change: bool
+    name_services: str
+    kept: Kept
+    tls: TlsOptions | None = None
+    notice: str = ""
+    path: str = ""
+    admin: Admin = field(init=False)
+    """In the name of who asks; there once a view runs."""
+
+    @property
+    def why_not(self) -> str:
+        """Why he may change nothing; blank if he may."""
+        if self.may_change:
+            return ""
+        if self.access.is_open:
+            return (
+                f"Changes come from this host alone, and you are at {self.principal.host}: set "
+                "remoteAdmin=true on the broker to allow them."
+            )
+        return f"{self.principal.user} is no administrator from {self.principal.host}."
+
+    def check(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> None:
+        """Raise NoPermission unless he may, from where he is: brokers see this host alone."""
+        if self.access.is_open:
+            return
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+            if kind is Kind.TOPIC and topic_or_group.startswith(prefix):
+                kind, topic_or_group = Kind.GROUP, topic_or_group.removeprefix(prefix)
+        if not self.access.may(self.principal, action, Resource(kind, topic_or_group)):
+            raise NoPermission(
+                f"{self.principal.user} at {self.principal.host} may not {action.value} "
+                f"{kind.value}:{topic_or_group}"
+            )
+
+    def puller(self) -> Puller:
+        """Reads from queues, for no group."""
+        return Puller(self.admin.session, None)
+
+    def needed(self, name: str) -> str:
+        """A field of the query that has to be there. Raises WrongInput."""
+        value = self.query.get(name, "").strip()
+        if not value:
+            raise WrongInput(f"this page needs to be told {name}=…")
+        return value
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
+        """A number of the query; another text than one is *default*."""
+        return number(self.query.get(name, ""), default, least=least, most=most)
+
+
+def number(text: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
+    """The number in *text*, brought between *least* and *most*; *default* if it is none."""
+    text = text.strip().replace(",", "")
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
+        return default
+    return min(max(int(text), least), most)
+
+
+def queue_of(text: str, topic: str) -> MessageQueue:
+    """The queue that ``broker:id`` names. Raises WrongInput."""
+    broker, _, queue_id = text.rpartition(":")
+    if not broker or number(queue_id, -1, least=-1) < 0:
+        raise WrongInput(f"{text[:100]!r} names no queue: broker:number is expected")
+    return MessageQueue(topic, broker, number(queue_id, 0))
+
+
+def queue_text(queue: MessageQueue) -> str:
+    """What ``queue_of`` reads."""
+    return f"{queue.broker_name}:{queue.queue_id}"

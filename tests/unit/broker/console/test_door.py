@@ -1,0 +1,180 @@
+"""The door: who comes in, by which name, and which forms are taken."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rockhopper.broker.broker import Broker
+from tests.support.console import Browser
+
+LOOK = """
+import asyncio, sys
+from rockhopper.broker.broker import Broker
+from tests.support.console import Browser
+
+HEAVY = ("jinja2", "rockhopper.client", "rockhopper.broker.console.site")
+
+def loaded():
+    return [name for name in HEAVY if name in sys.modules]
+
+async def main():
+    async with Broker.temporary() as broker:
+        browser = Browser(broker.http_address)
+        await browser.ask("GET", "/metrics")
+        before = loaded()
+        await browser.get()
+        print(before, loaded())
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_of_it_is_loaded_before_the_first_page() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK], capture_output=True, text=True, check=True, timeout=300
+    )
+    before, _, after = done.stdout.strip().partition("] ")
+    assert before == "["
+    assert "jinja2" in after
+    assert "rockhopper.client" in after
+
+
+async def test_the_root_leads_to_it(browser: Browser) -> None:
+    for path in ("/", "/console"):
+        moved = await browser.ask("GET", path)
+        assert (moved.status, moved.headers["Location"]) == (303, "/console/")
+
+
+async def test_it_can_be_switched_off() -> None:
+    async with Broker.temporary({"consoleEnable": False}) as broker:
+        browser = Browser(broker.http_address)
+        assert (await browser.get()).status == 404
+        assert (await browser.ask("GET", "/")).status == 404
+
+
+async def test_every_answer_forbids_what_pages_do_not_need(browser: Browser) -> None:
+    for page in ("", "nothing", "static/console.css", "rates.json"):
+        headers = (await browser.get(page)).headers
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        kept = "max-age=86400" if page.startswith("static") else "no-store"
+        assert headers["Cache-Control"] == kept
+
+
+@pytest.mark.parametrize("page", ["", "static/console.css", "rates.json"])
+async def test_other_names_are_refused_with_a_sentence(browser: Browser, page: str) -> None:
+    browser.headers["Host"] = "evil.example"
+    answer = await browser.get(page)
+    assert answer.status == 421
+    assert "consoleHosts" in answer.source
+
+
+async def test_a_request_without_a_name_or_with_two_is_refused(browser: Browser) -> None:
+    browser.headers = {}
+    assert (await browser.get()).status == 421
+    answer = await browser.ask("GET", "/console/", headers={"Host": "localhost", "host": "evil"})
+    assert answer.status == 400
+
+
+async def test_only_get_head_and_post_are_served(browser: Browser) -> None:
+    assert (await browser.ask("PUT", "/console/send")).status == 405
+    head = await browser.ask("HEAD", "/console/")
+    assert (head.status, head.body) == (200, b"")
+
+
+async def test_a_form_needs_its_token(browser: Browser) -> None:
+    for token in ("", "0" * 64):
+        answer = await browser.post("send", token=token, topic="orders", body="x")
+        assert answer.status == 403
+        assert "load it again" in answer.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}],
+)
+async def test_forms_of_other_pages_are_refused(browser: Browser, headers: dict[str, str]) -> None:
+    token = await browser.token()
+    browser.headers |= headers
+    answer = await browser.post("send", token=token, topic="orders", body="x")
+    assert answer.status == 403
+    assert "a page elsewhere" in answer.text
+
+
+async def test_forms_have_a_size(browser: Browser) -> None:
+    answer = await browser.ask("POST", "/console/send", "x" * ((1 << 20) + 1))
+    assert answer.status == 413
+    chunked = {"Content-Length": "1, 2"}
+    browser.headers |= chunked
+    assert (await browser.ask("POST", "/console/send")).status in (400, 403, 411)
+    del browser.headers["Content-Length"]
+    fields = "&".join(f"f{n}=1" for n in range(300))
+    assert (await browser.ask("POST", "/console/send", fields)).status == 400
+
+
+USERS = {
+    "authenticationEnabled": True,
+    "authorizationEnabled": True,
+    "initAuthenticationUser": '{"username":"root","password":"the secret"}',
+}
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Broker]:
+    async with Broker.temporary(USERS) as broker:
+        yield broker
+
+
+async def test_where_there_are_users_everybody_says_who_he_is(guarded: Broker) -> None:
+    stranger = await Browser(guarded.http_address).get()
+    assert stranger.status == 401
+    assert "WWW-Authenticate" in stranger.headers
+    wrong = await Browser(guarded.http_address, ("root", "no")).get()
+    assert wrong.status == 401
+    root = Browser(guarded.http_address, ("root", "the secret"))
+    assert "You are root" in (await root.get()).text
+    sent = await root.post("send", topic="orders", body="x")
+    assert "was stored" in (await root.follow(sent)).text
+
+
+async def test_a_user_sees_and_does_what_the_rules_allow(guarded: Broker) -> None:
+    from rockhopper.client.admin.admin import Admin
+    from rockhopper.protocol.signing import Credentials
+
+    root = Credentials("root", "the secret")
+    async with Admin(guarded.nameserver, credentials=root) as admin:
+        await admin.create_topic("orders")
+        await admin.create_topic("secrets")
+        await admin.accounts.add_user("al", "al's secret")
+        browser = Browser(guarded.http_address, ("al", "al's secret"))
+        assert (await browser.get()).status == 403
+        await admin.accounts.add_rule("al", "Cluster:*", ["Get", "List"], is_allowed=True)
+        await admin.accounts.add_rule("al", "Topic:orders", ["All"], is_allowed=True)
+    assert (await browser.get("messages", topic="orders")).status == 200
+    refused = await browser.get("messages", topic="secrets")
+    assert refused.status == 403
+    assert "may not Sub Topic:secrets" in refused.text
+    sent = await browser.post("send", topic="secrets", body="x")
+    assert "may not Pub Topic:secrets" in sent.text
+    # A token is the user's own.
+    other = Browser(guarded.http_address, ("root", "the secret"))
+    answer = await other.post("send", token=await browser.token(), topic="orders", body="x")
+    assert answer.status == 403
+
+
+async def test_from_elsewhere_nothing_changes_without_remote_admin() -> None:
+    settings = {"proxyProtocol": True, "proxyProtocolFrom": "127.0.0.0/8"}
+    for is_allowed in (False, True):
+        async with Broker.temporary({**settings, "remoteAdmin": is_allowed}) as broker:
+            browser = Browser(broker.http_address)
+            browser.first = "PROXY TCP4 192.0.2.7 198.51.100.1 56324 9464\r\n"
+            page = await browser.get("send")
+            assert "You are at 192.0.2.7" in page.text
+            assert ("set remoteAdmin=true" in page.text) is not is_allowed
+            sent = await browser.post("send", topic="orders", body="x")
+            assert sent.status == (303 if is_allowed else 403)
+            assert (await browser.get("settings")).status == (200 if is_allowed else 403)

@@ -1,0 +1,49 @@
+"""The site: paths, and what is shown of what fails."""
+
+from rockhopper.broker.broker import Broker
+from rockhopper.client import Producer
+from tests.support.console import Browser
+
+
+async def test_what_is_not_there_is_a_page_with_a_sentence(browser: Browser) -> None:
+    for page in ("nothing", "views/topics", "../metrics", "%2e%2e/x"):
+        answer = await browser.get(page)
+        assert answer.status == 404
+        assert "There is no such page." in answer.text
+    assert (await browser.get("static/../door.py")).status == 404
+    assert (await browser.post("nothing")).status == 404
+
+
+async def test_what_is_asked_wrongly_is_told_so(browser: Browser) -> None:
+    missing = await browser.get("topic")
+    assert (missing.status, "told name=" in missing.text) == (400, True)
+    unknown = await browser.get("topic", name="<script>alert(1)</script>")
+    assert unknown.status == 404
+    assert "<script>alert" not in unknown.source
+    assert "<script>alert(1)</script>" in unknown.text
+
+
+async def test_a_notice_is_shown_only_as_it_was_sealed(
+    browser: Browser, producer: Producer
+) -> None:
+    moved = await browser.post("send", topic="orders", body="x")
+    place = moved.headers["Location"]
+    assert "The message was stored." in (await browser.ask("GET", place)).text
+    forged = place.replace("notice=The", "notice=Your+password+is+wrong.+The")
+    assert forged != place
+    assert "password" not in (await browser.ask("GET", forged)).text
+
+
+async def test_brokers_that_are_away_are_a_sentence(served: Broker, browser: Browser) -> None:
+    assert (await browser.get("topics")).status == 200
+    await served.server.close()
+    answer = await browser.get("groups")
+    assert answer.status == 502
+    assert "That cannot be shown" in answer.text
+
+
+async def test_a_broker_without_a_name_service_says_so() -> None:
+    async with Broker.temporary({"role": "broker"}) as broker:
+        answer = await Browser(broker.http_address).get("topics")
+    assert answer.status == 503
+    assert "set namesrvAddr" in answer.text

@@ -1,0 +1,57 @@
+"""Visit: what pages are asked by, and by whom."""
+
+import pytest
+
+from rockhopper.broker.access.access import Access, Action, Kind, Resource
+from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.console.kept import Kept
+from rockhopper.broker.console.visit import Visit, WrongInput, number, queue_of, queue_text
+from rockhopper.client.queues import MessageQueue
+from tests.support.rules import Rules
+
+
+def visit(access: Access, **query: str) -> Visit:
+    return Visit(access, Principal("192.0.2.1", "al"), None, query, False, "", Kept())
+
+
+def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:
+    rules = Rules((Action.SUB, Resource(Kind.GROUP, "billing")))
+    asked = visit(rules)
+    asked.check(Action.SUB, "%RETRY%billing")
+    asked.check(Action.SUB, "%DLQ%billing")
+    with pytest.raises(NoPermission, match=r"al at 192.0.2.1 may not Sub Topic:billing"):
+        asked.check(Action.SUB, "billing")
+    visit(Access(remote_admin=False)).check(Action.SUB, "billing")
+
+
+def test_why_nothing_may_be_changed_is_a_sentence() -> None:
+    assert "remoteAdmin=true" in visit(Access(remote_admin=False)).why_not
+    assert visit(Rules()).why_not == "al is no administrator from 192.0.2.1."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7", 7),
+        (" 1,0 ", 10),
+        ("-5", 0),
+        ("9" * 19, 100),
+        ("9" * 30, 3),
+        ("x", 3),
+        ("", 3),
+        ("²", 3),
+    ],
+)
+def test_numbers_are_brought_into_bounds(text: str, expected: int) -> None:
+    assert number(text, 3, most=100) == expected
+
+
+def test_fields_are_needed_and_queues_named() -> None:
+    with pytest.raises(WrongInput, match="name="):
+        visit(Rules(), name=" ").needed("name")
+    queue = MessageQueue("t", "broker:a", 3)
+    assert queue_of(queue_text(queue), "t") == queue
+    for text in ("", "3", "a:", "a:-1", "a:x"):
+        with pytest.raises(WrongInput, match="broker:number"):
+            queue_of(text, "t")

@@ -1,0 +1,35 @@
+"""Dead letters: seen, and sent back."""
+
+from rockhopper.broker.broker import Broker
+from tests.support.console import Browser
+from tests.support.dead_letters import fail_on_all, send, take_all
+
+
+async def test_there_may_be_none(browser: Browser) -> None:
+    assert "There are none." in (await browser.get("dead-letters")).text
+    page = await browser.get("dead-letters/of", group="billing")
+    assert (page.status, "There are none." in page.text) == (200, True)
+
+
+async def test_they_are_seen_and_go_back(served: Broker, browser: Browser) -> None:
+    ids = await send(served, 3)
+    await fail_on_all(served, 3)
+    assert "billing 3 3" in (await browser.get("dead-letters")).text
+    page = await browser.get("dead-letters/of", group="billing")
+    assert "gave up 3; 3 were not sent back" in page.text
+    assert page.source.count('name="id"') == 3
+
+    moved = await browser.post("dead-letters/of", group="billing", id=ids[1])
+    assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
+    moved = await browser.post("dead-letters/of", group="billing", count=1000)
+    page = await browser.follow(moved)
+    assert "2 of the dead letters of billing went back" in page.text
+    assert "There are none." in page.text
+    assert sorted(each.message_id for each in await take_all(served, 3)) == sorted(ids)
+    every = await browser.get("dead-letters/of", group="billing", all=1)
+    assert every.text.count("was sent") == 3
+
+
+async def test_a_form_without_a_group_is_refused(browser: Browser) -> None:
+    assert (await browser.post("dead-letters/of", count=1)).status == 400
+    assert (await browser.post("dead-letters/of", group="nobody", count=1)).status == 404

@@ -1,0 +1,101 @@
+"""Groups: the list, one of them, and moving it."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.console.views.groups import PAGE_SIZE
+from rockhopper.client import Consumer, Producer
+from rockhopper.client.admin.admin import Admin
+from tests.support.console import Browser
+
+
+@pytest.fixture
+async def consumer(served: Broker, producer: Producer) -> AsyncIterator[Consumer]:
+    """Online, and three of four messages behind."""
+    for number in range(4):
+        await producer.send("orders", b"%d" % number, queue=0)
+    async with Consumer(
+        "billing", "orders", nameserver=served.nameserver, queue_count_max=1, batch_size=1
+    ) as consumer:
+        async for message in consumer:
+            first = message
+            break
+        await consumer.commit()
+        async with Admin(served.nameserver) as admin:
+            await admin.offsets.commit("billing", first.queue, 1)
+        yield consumer
+
+
+async def test_the_list_tells_who_is_behind(browser: Browser, consumer: Consumer) -> None:
+    text = (await browser.get("groups")).text
+    assert re.search(r"billing 1 3 [\d.]+ s orders", text)
+
+
+async def test_the_list_is_searched_sorted_and_paged(browser: Browser, admin: Admin) -> None:
+    for number in range(PAGE_SIZE + 1):
+        await admin.groups.create(f"group-{number:02d}")
+    first = await browser.get("groups")
+    assert f"{PAGE_SIZE + 1} groups" in first.text
+    assert "Page 1 of 2" in first.text
+    assert f"group-{PAGE_SIZE:02d}" in (await browser.get("groups", page=2)).text
+    assert "1 group." in (await browser.get("groups", search="P-07")).text
+    assert (await browser.get("groups", sort="lag")).status == 200
+
+
+async def test_a_group_shows_members_and_queues(browser: Browser, consumer: Consumer) -> None:
+    text = (await browser.get("group", name="billing")).text
+    assert "3 messages behind" in text
+    assert "1 member online" in text
+    assert consumer.client_id in text
+    assert "retryMaxTimes" in text
+    assert (await browser.get("group", name="nobody")).status == 404
+
+
+async def test_a_reset_is_shown_before_it_is_done(
+    browser: Browser, producer: Producer, admin: Admin
+) -> None:
+    for number in range(4):
+        await producer.send("orders", b"%d" % number, queue=0)
+    await admin.groups.create("billing")
+    (queue, *_) = (await admin.route("orders")).read_queues
+    await admin.offsets.commit("billing", queue, 3)
+    asked = {"group": "billing", "topic": "orders", "to": "offset", "value": "1"}
+    preview = await browser.get("group/reset", **asked, queue="broker-a:0")
+    assert "Nothing is done yet" in preview.text
+    assert "broker-a 0 3 1 -2" in preview.text
+    assert "2 messages are consumed again" in preview.text
+    assert await admin.offsets.committed("billing", queue) == 3
+
+    moved = await browser.post("group/reset", **asked, queue="broker-a:0")
+    assert "was moved in 1 of 1 queues" in (await browser.follow(moved)).text
+    assert await admin.offsets.committed("billing", queue) == 1
+    for to, expected in (("latest", 4), ("earliest", 0)):
+        await browser.post("group/reset", **{**asked, "to": to})
+        assert await admin.offsets.committed("billing", queue) == expected
+    await browser.post("group/reset", **{**asked, "to": "time", "value": "2100-01-01T00:00"})
+    assert await admin.offsets.committed("billing", queue) == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"group": ""}, "say which group"),
+        ({"to": "nowhere"}, "can be moved to"),
+        ({"value": "x"}, "is no offset"),
+        ({"to": "time", "value": "x"}, "is no time"),
+        ({"queue": "x"}, "names no queue"),
+    ],
+)
+async def test_a_reset_to_nowhere_is_refused(
+    browser: Browser, wrong: dict[str, str], why: str
+) -> None:
+    asked = {"group": "billing", "topic": "orders", "to": "offset", "value": "1", **wrong}
+    for answer in (
+        await browser.get("group/reset", **asked),
+        await browser.post("group/reset", **asked),
+    ):
+        assert answer.status == 400
+        assert why in answer.text

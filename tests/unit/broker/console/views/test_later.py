@@ -1,0 +1,44 @@
+"""What waits: levels, timers, transactions."""
+
+from rockhopper.broker.broker import Broker
+from rockhopper.client import Message, Producer, TransactionProducer
+from rockhopper.client.transactions import Transaction
+from tests.support.console import Browser
+
+
+async def test_nothing_waits_at_first(browser: Browser) -> None:
+    text = (await browser.get("later")).text
+    assert text.count("None waits.") == 2
+    assert "None is open." in text
+
+
+async def test_levels_and_timers_are_listed(browser: Browser, producer: Producer) -> None:
+    await producer.send(Message("orders", b"on a level", delay_level=18))
+    await producer.send(Message("orders", b"in two hours", delay_ms=7_200_000))
+    await producer.send(Message("orders", b"in an hour", delay_ms=3_600_000))
+    text = (await browser.get("later")).text
+    assert text.index("in an hour") < text.index("in two hours")
+    assert "broker-a 18 2 h 1 newest" in text
+    assert "not due yet: 2." in text
+
+
+async def test_open_transactions_are_listed_until_they_end(
+    served: Broker, browser: Browser
+) -> None:
+    async def undecided(_transaction: Transaction) -> str:
+        return "UNKNOW"
+
+    async def unknown(_message: object) -> None:
+        return None
+
+    async with TransactionProducer(
+        "ordering", check=unknown, nameserver=served.nameserver
+    ) as producer:
+        async with producer.transaction(Message("orders", b"the first")):
+            pass
+        await producer.send_in_transaction(Message("orders", b"the second"), undecided)
+        page = await browser.get("later")
+        assert "the second" in page.text
+        assert "the first" not in page.text
+        assert "1 half message whose producer" in page.text
+        assert "ordering" in page.text

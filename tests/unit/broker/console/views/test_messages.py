@@ -1,0 +1,110 @@
+"""Messages: the ways to find them, and one of them."""
+
+import re
+
+import pytest
+
+from rockhopper.broker.console.views.messages import time_of
+from rockhopper.broker.console.visit import WrongInput
+from rockhopper.client import Message, Producer
+from rockhopper.client.receipts import SendReceipt
+from tests.support.console import Answered, Browser
+
+
+def bodies(answer: Answered) -> list[str]:
+    return re.findall(r'<td class="preview"><code>(.*?)</code>', answer.source)
+
+
+@pytest.fixture
+async def sent(producer: Producer) -> list[SendReceipt]:
+    return [
+        await producer.send("orders", b"body %d" % number, queue=0, keys=[f"k{number % 3}"])
+        for number in range(6)
+    ]
+
+
+async def test_every_way_to_look(browser: Browser, sent: list[SendReceipt]) -> None:
+    every = [f"body {number}" for number in range(6)]
+    assert bodies(await browser.get("messages", topic="orders")) == every[::-1]
+    found = await browser.get("messages", topic="orders", by="offset", q="4")
+    assert bodies(found) == every[4:]
+    found = await browser.get("messages", topic="orders", by="time", q="2020-01-01T00:00")
+    assert bodies(found) == every
+    found = await browser.get("messages", topic="orders", by="time", q="4102444800000")
+    assert bodies(found) == []
+    found = await browser.get("messages", topic="orders", by="key", q="k1")
+    assert sorted(bodies(found)) == ["body 1", "body 4"]
+    assert (
+        "has the key “none”"
+        in (await browser.get("messages", topic="orders", by="key", q="none")).text
+    )
+    for message_id in (sent[2].message_id, sent[2].offset_message_id):
+        moved = await browser.get("messages", topic="orders", by="id", q=message_id)
+        assert "body 2" in (await browser.follow(moved)).text
+    assert "Type an id" in (await browser.get("messages", topic="orders", by="id")).text
+
+
+async def test_one_queue_can_be_chosen(browser: Browser, sent: list[SendReceipt]) -> None:
+    assert len(bodies(await browser.get("messages", topic="orders", queue="broker-a:0"))) == 6
+    assert bodies(await browser.get("messages", topic="orders", queue="broker-a:1")) == []
+    assert (await browser.get("messages", topic="orders", queue="broker-a:99")).status == 400
+    assert (await browser.get("messages", topic="orders", queue="x")).status == 400
+
+
+async def test_a_message_has_all_there_is(browser: Browser, producer: Producer) -> None:
+    message = Message("orders", b'{"a":1}', tags="new", keys=["k"], properties={"region": "eu"})
+    receipt = await producer.send(message)
+    place = {
+        "topic": "orders",
+        "queue": f"broker-a:{receipt.queue.queue_id}",
+        "offset": receipt.queue_offset,
+    }
+    page = await browser.get("message", **place)
+    assert '{ "a": 1 }' in page.text
+    for part in ("7 bytes", "region eu", receipt.message_id, "No group has read this topic"):
+        assert part in page.text
+    hexed = await browser.get("message", **place, **{"as": "hex"})
+    assert "7b 22 61" in hexed.text
+    saved = await browser.get("message/body", **place)
+    assert saved.body == b'{"a":1}'
+    assert saved.headers["Content-Type"] == "application/octet-stream"
+    assert saved.headers["Content-Disposition"].startswith('attachment; filename="orders-')
+
+
+async def test_hostile_messages_stay_text(browser: Browser, producer: Producer) -> None:
+    script = "<script>alert(1)</script>"
+    message = Message(
+        "orders",
+        f"</pre>{script}\u202e\x1b[31m".encode(),
+        tags=script,
+        keys=["<b>"],
+        properties={f'"{script}': f"javascript:{script}\u2066"},
+    )
+    receipt = await producer.send(message, queue=0)
+    place = {"topic": "orders", "queue": "broker-a:0", "offset": receipt.queue_offset}
+    for page in (
+        await browser.get("messages", topic="orders"),
+        await browser.get("message", **place),
+        await browser.get("messages", topic="orders", by="key", q=script),
+    ):
+        assert page.status == 200
+        assert "<script>alert" not in page.source
+        assert "<b>" not in page.source.replace("<b>alert", "")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e\u2066]", page.source)
+
+
+async def test_what_is_not_there_says_what_is(browser: Browser, sent: list[SendReceipt]) -> None:
+    beyond = await browser.get("message", topic="orders", queue="broker-a:0", offset=6)
+    assert beyond.status == 400
+    assert "holds 0 to 5" in beyond.text
+    empty = await browser.get("message", topic="orders", queue="broker-a:1", offset=0)
+    assert "which is empty" in empty.text
+    assert (await browser.get("messages", topic="orders", by="magic")).status == 400
+
+
+def test_times_are_dates_or_milliseconds() -> None:
+    assert time_of("1700000000000") == 1_700_000_000_000
+    assert time_of("2023-11-14T22:13:20+00:00") == 1_700_000_000_000
+    for text in ("", "yesterday", "9999999-01-01", "0001-01-01T00:00"):
+        with pytest.raises(WrongInput, match="is no time"):
+            time_of(text)

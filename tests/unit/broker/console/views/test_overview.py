@@ -1,0 +1,54 @@
+"""The first page, the brokers and their counters."""
+
+import json
+
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.console.views.overview import BrokerState
+from rockhopper.client import Producer
+from rockhopper.client.network.addresses import BrokerAddress
+from tests.support.console import Browser
+
+BROKER = BrokerAddress("C", "broker-a", 0, "127.0.0.1:1")
+
+
+async def test_it_counts_what_there_is(browser: Browser, producer: Producer) -> None:
+    await producer.send("orders", b"x")
+    await producer.send("%RETRY%billing", b"x")
+    text = (await browser.get()).text
+    assert "1 topic 1 consumer group 0 groups with dead letters 1 broker" in text
+    assert "broker-a" in text
+    assert "serves" in text
+
+
+async def test_brokers_tell_everything(served: Broker, browser: Browser) -> None:
+    text = (await browser.get("brokers")).text
+    assert served.address in text
+    assert "putMessageDistributeTime" in text
+
+
+async def test_counters_grow(browser: Browser, producer: Producer) -> None:
+    before = json.loads((await browser.get("rates.json")).body)
+    await producer.send("orders", b"x")
+    after = json.loads((await browser.get("rates.json")).body)
+    assert after["timeMs"] >= before["timeMs"]
+    assert list(after["brokers"]) == ["broker-a/0"]
+    assert after["brokers"]["broker-a/0"]["in"] == before["brokers"]["broker-a/0"]["in"] + 1
+
+
+def test_alarms_say_what_is_wrong() -> None:
+    assert BrokerState(BROKER, {}, "refused").alarms == ["broker-a does not answer: refused"]
+    facts = {
+        "commitLogDiskRatio": "0.80",
+        "consumeQueueDiskRatio": "0.91",
+        "brokerActive": "false",
+        "dispatchBehindBytes": str(5 << 20),
+    }
+    assert BrokerState(BROKER, facts, "").alarms == [
+        "broker-a: its disk is full, 91% are used",
+        "broker-a takes no messages",
+        "broker-a: 5 MiB of messages are not in queues yet",
+    ]
+    # Apache's brokers say less, or something else.
+    odd = {"commitLogDiskRatio": "", "dispatchBehindBytes": "many", "putTps": "x"}
+    state = BrokerState(BROKER, odd, "")
+    assert (state.alarms, state.rates("putTps"), state.log_bytes) == ([], [], None)
