@@ -1,0 +1,104 @@
+"""Consumer and PullConsumer without `await`."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rockhopper.client import consumer, pull_consumer
+from rockhopper.client.consuming.face.pauses import Paused
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.sync.face import Face, iterates, looks, made_like, waits
+from rockhopper.client.sync.loop_thread import loop_thread
+
+Handler = Callable[[ReceivedMessage], object]
+
+
+class Consumer(Face[consumer.Consumer]):
+    """A member of a consumer group; see rockhopper.Consumer.
+
+    A consumer that was opened before a fork belongs to the parent: the child makes its own.
+    """
+
+    @made_like(consumer.Consumer)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(consumer.Consumer, *args, **kwargs)
+
+    commit = waits(consumer.Consumer.commit)
+    retry_later = waits(consumer.Consumer.retry_later)
+    put_back = looks(consumer.Consumer.put_back)
+    pause = looks(consumer.Consumer.pause)
+    resume = looks(consumer.Consumer.resume)
+    stop = looks(consumer.Consumer.stop)
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """The name of this member."""
+        return self._client.client_id
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that this member holds now."""
+        return self._look(lambda client: client.assigned)
+
+    @property
+    def paused(self) -> list[Paused]:
+        """The topics and queues that are paused by name."""
+        return self._look(lambda client: client.paused)
+
+    __iter__ = iterates(consumer.Consumer.__aiter__)
+    batches = iterates(consumer.Consumer.batches)
+
+    def run(self, handler: Handler, *, concurrency: int = 16) -> None:
+        """Give each message to `handler`, in up to `concurrency` threads, until `stop` or `close`.
+
+        Returning acknowledges a message, raising asks for it again. An interrupt (Ctrl-C, an
+        exception in a signal handler) waits for handlers to finish what they have, a second does
+        not.
+        """
+        if not callable(handler) or inspect.iscoroutinefunction(handler):
+            raise TypeError(
+                f"the handler {handler!r} is no plain function: coroutine functions are for "
+                "rockhopper.Consumer"
+            )
+        client = self._opened()
+        with ThreadPoolExecutor(max(concurrency, 1), "rockhopper-handler") as threads:
+
+            async def handle(message: ReceivedMessage) -> None:
+                await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+
+            running = client.run(handle, concurrency=concurrency)
+            loop_thread().call(running, interrupted=client.stop)
+
+
+class PullConsumer(Face[pull_consumer.PullConsumer]):
+    """Reads the queues that it is told to; see rockhopper.PullConsumer."""
+
+    @made_like(pull_consumer.PullConsumer)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(pull_consumer.PullConsumer, *args, **kwargs)
+
+    queues = waits(pull_consumer.PullConsumer.queues)
+    assign = waits(pull_consumer.PullConsumer.assign)
+    seek = waits(pull_consumer.PullConsumer.seek)
+    position = looks(pull_consumer.PullConsumer.position)
+    begin_offset = waits(pull_consumer.PullConsumer.begin_offset)
+    end_offset = waits(pull_consumer.PullConsumer.end_offset)
+    pull = waits(pull_consumer.PullConsumer.pull)
+    pull_from = waits(pull_consumer.PullConsumer.pull_from)
+    commit = waits(pull_consumer.PullConsumer.commit)
+    committed = waits(pull_consumer.PullConsumer.committed)
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that are being read."""
+        return self._look(lambda client: client.assigned)
+
+    __iter__ = iterates(pull_consumer.PullConsumer.__aiter__)

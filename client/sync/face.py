@@ -1,0 +1,193 @@
+"""What the synchronous clients have in common: an asynchronous one, opened by the first call.
+
+Its methods are wrapped one by one (`waits`), so that names, parameters, types and docstrings are
+those of the asynchronous client, and stand in one place.
+"""
+
+import functools
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from rockhopper.client.network.connection import fork_count
+from rockhopper.client.sync.loop_thread import loop_thread
+
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
+
+
+class Opened(Protocol):
+    """An asynchronous client."""
+
+    async def __aenter__(self) -> Self:
+        """Open it."""
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+
+
+_Client = TypeVar("_Client", bound=Opened)
+
+
+class Face(Generic[_Client]):
+    """A synchronous client; may be used from any number of threads.
+
+    Use it in a `with` block, or call it: the first call opens it. What is not closed is closed when
+    the interpreter exits.
+    """
+
+    _reopens_in_child = False
+
+    def __init__(self, make: Callable[..., _Client], *args: Any, **kwargs: Any) -> None:
+        self._make = functools.partial(make, *args, **kwargs)
+        self._client = self._make()  # what is wrong with the arguments is raised here
+        self._is_open = False
+        self._is_closed = False
+        self._forks = fork_count()
+        self._opening = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end(exc_type, exc, traceback)
+
+    def start(self) -> Self:
+        """Open it now; a second call does nothing."""
+        self._opened()
+        return self
+
+    def close(self) -> None:
+        """Close it; a second call does nothing. In a forked child the parent's stays open."""
+        self._end(None, None, None)
+
+    def _opened(self) -> _Client:
+        """The client of this process, open unless it was closed."""
+        if self._is_open and self._forks == fork_count():
+            return self._client
+        if self._forks != fork_count():
+            self._take_over()
+        with self._opening:
+            if not (self._is_open or self._is_closed):
+                thread = loop_thread()
+                thread.call(self._client.__aenter__())
+                thread.open_clients.add(self)
+                self._is_open = True
+        return self._client
+
+    def _take_over(self) -> None:
+        """Begin anew in a forked child, unless it is the client's state that counts."""
+        if self._reopens_in_child or not self._is_open:
+            self._forks = fork_count()
+            self._opening = threading.Lock()
+            self._client = self._make()
+            self._is_open = False
+
+    def _end(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        was_open, self._is_open, self._is_closed = self._is_open, False, True
+        if not was_open or self._forks != fork_count():
+            return
+        thread = loop_thread()
+        thread.open_clients.discard(self)
+        thread.call(self._client.__aexit__(exc_type, exc, traceback))
+
+    def _look(self, function: Callable[[_Client], _Result]) -> _Result:
+        client = self._opened()
+        return loop_thread().look(lambda: function(client))
+
+
+class Part(Generic[_Item]):
+    """What belongs to a face and has methods of its own, as Admin's groups."""
+
+    def __init__(self, face: Face[Any], pick: Callable[[Any], _Item]) -> None:
+        self._face = face
+        self._pick = pick
+
+    def _opened(self) -> _Item:
+        return self._pick(self._face._opened())
+
+
+def waits(
+    method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _Result]],
+) -> Callable[Concatenate[Any, _P], _Result]:
+    """A method that calls the asynchronous client's and waits for what it returns."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def waiting(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        bound = getattr(self._opened(), name)
+        return loop_thread().call(bound(*args, **kwargs))  # type: ignore[no-any-return]
+
+    return waiting
+
+
+def looks(
+    method: Callable[Concatenate[Any, _P], _Result],
+) -> Callable[Concatenate[Any, _P], _Result]:
+    """A method that calls the asynchronous client's, which is no coroutine function."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def looking(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        bound = getattr(self._opened(), name)
+        return loop_thread().look(lambda: bound(*args, **kwargs))  # type: ignore[no-any-return]
+
+    return looking
+
+
+def iterates(
+    method: Callable[Concatenate[Any, _P], AsyncIterator[_Item]],
+) -> Callable[Concatenate[Any, _P], Iterator[_Item]]:
+    """A method that begins the asynchronous client's loop, and waits for each of its items."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def iterating(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_Item]:
+        bound = getattr(self._opened(), name)
+        return _items(loop_thread().look(lambda: bound(*args, **kwargs)))
+
+    return iterating
+
+
+def _items(items: AsyncIterator[_Item]) -> Iterator[_Item]:
+    try:
+        while (found := loop_thread().call(_next_of(items))) is not None:
+            yield found[0]
+    finally:
+        if isinstance(items, AsyncGenerator):
+            loop_thread().call(items.aclose())
+
+
+async def _next_of(items: AsyncIterator[_Item]) -> tuple[_Item] | None:
+    try:
+        return (await anext(items),)
+    except StopAsyncIteration:
+        return None
+
+
+def made_like(
+    model: Callable[_P, Any],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]:
+    """Let an `__init__` have the parameters of the asynchronous client's."""
+
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, _P], None]:
+        return functools.update_wrapper(init, model.__init__)
+
+    return decorate

@@ -1,0 +1,128 @@
+"""The one thread of a process in which the synchronous clients have their event loop.
+
+It is begun by the first call and ends with the interpreter, after all clients were closed. A
+forked child has none of its parent's threads: it begins its own, and never touches the parent's
+loop, whose selector it shares with the parent.
+"""
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
+from typing import Any, Protocol, TypeVar
+
+from rockhopper.client.errors import ClientStateError
+
+log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+_JOIN_S = 5.0
+
+
+class Closable(Protocol):
+    """A client that is open."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class LoopThread:
+    """An event loop in a thread of its own, which serves calls from all other threads."""
+
+    def __init__(self) -> None:
+        self.open_clients: set[Closable] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="rockhopper-sync", daemon=True
+        )
+        self._thread.start()
+
+    def call(
+        self,
+        coroutine: Coroutine[Any, Any, _Result],
+        *,
+        interrupted: Callable[[], object] | None = None,
+    ) -> _Result:
+        """Run a coroutine there and return what it returns.
+
+        An exception that interrupts the waiting cancels it; or calls `interrupted` there, and waits
+        until the coroutine has ended by that.
+
+        Raises:
+            ClientStateError: asked from that loop itself, which would wait for ever.
+        """
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise ClientStateError(
+                "a synchronous client was called in the event loop that serves it: what is a "
+                "coroutine function uses the asynchronous clients of rockhopper"
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            if interrupted is None or future.done():
+                future.cancel()
+            else:
+                self._loop.call_soon_threadsafe(interrupted)
+                wait([future])
+            raise
+
+    def look(self, function: Callable[[], _Result]) -> _Result:
+        """Call a plain function there."""
+
+        async def called() -> _Result:
+            return function()
+
+        return self.call(called())
+
+    def end(self) -> None:
+        """Close what is open, then the loop."""
+        for client in list(self.open_clients):
+            try:
+                client.close()
+            except Exception as error:
+                log.warning("%r did not close well at exit: %s", client, error)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_JOIN_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+_lock = threading.Lock()
+_running: LoopThread | None = None
+# Kept, for a loop that is collected closes what the parent process still uses.
+_of_the_parent: list[LoopThread] = []
+
+
+def loop_thread() -> LoopThread:
+    """Return the loop's thread of this process."""
+    global _running
+    with _lock:
+        if _running is None:
+            _running = LoopThread()
+        return _running
+
+
+def _end() -> None:
+    global _running
+    if _running is not None:
+        _running.end()
+        _running = None
+
+
+def _after_fork() -> None:
+    global _lock, _running
+    _lock = threading.Lock()
+    if _running is not None:
+        _of_the_parent.append(_running)
+        _running = None
+
+
+atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

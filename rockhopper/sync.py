@@ -1,0 +1,5 @@
+"""The clients without `await`: `from rockhopper.sync import Consumer, Producer`."""
+
+from rockhopper.client.sync import Admin, Consumer, Producer, PullConsumer, TransactionProducer
+
+__all__ = ["Admin", "Consumer", "Producer", "PullConsumer", "TransactionProducer"]

@@ -1,0 +1,116 @@
+"""Consumers without await: loops, batches, handlers in threads, what an interrupt does."""
+
+import asyncio
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from rockhopper import Message, ReceivedMessage, RetryLater, ThreadedBroker
+from rockhopper.sync import Admin, Consumer, Producer, PullConsumer
+from tests.support.hang import HANG_S
+
+
+def send(count: int, topic: str = "orders") -> None:
+    with Producer(timeout_s=HANG_S) as producer:
+        producer.send_batch([Message(topic, b"%d" % number) for number in range(count)])
+
+
+def lag(group: str) -> int:
+    with Admin() as admin:
+        return sum(each.lag for each in admin.groups.lag(group))
+
+
+def test_a_loop_acknowledges_and_an_exception_asks_again(broker: ThreadedBroker) -> None:
+    send(3)
+
+    def consume() -> None:
+        with Consumer("billing", "orders") as consumer:
+            for message in consumer:
+                if message.body == b"1":
+                    raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        consume()
+    with Consumer("billing", "orders") as consumer:
+        again = {}
+        for message in consumer:
+            again[message.body] = message.reconsume_times
+            if len(again) == 2:
+                break
+        assert consumer.assigned
+    assert again == {b"1": 1, b"2": 0}
+    assert lag("billing") == 0
+
+
+def test_batches(broker: ThreadedBroker) -> None:
+    send(5)
+    with Consumer("billing", "orders") as consumer:
+        with pytest.raises(ValueError, match="count_max"):
+            consumer.batches(0, 1.0)
+        sizes = []
+        for batch in consumer.batches(3, 0.05):
+            sizes.append(len(batch))
+            if sum(sizes) == 5:
+                break
+        consumer.pause("orders")
+        assert consumer.paused == ["orders"]
+    assert sizes[0] == 3
+
+
+def test_handlers_run_in_threads_and_ask_again_by_raising(broker: ThreadedBroker) -> None:
+    send(8)
+    together = threading.Barrier(4)
+    seen: list[tuple[bytes, int]] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        if not seen:
+            together.wait(HANG_S)
+        seen.append((message.body, message.reconsume_times))
+        if message.body == b"5" and not message.reconsume_times:
+            raise RetryLater(delay_s=0)
+        if len(seen) == 9:
+            consumer.stop()
+
+    with Consumer("billing", "orders") as consumer:
+        consumer.run(handle, concurrency=4)
+    assert sorted(seen) == sorted([(b"%d" % n, 0) for n in range(8)] + [(b"5", 1)])
+    assert lag("billing") == 0
+
+
+def test_an_interrupt_lets_handlers_finish(broker: ThreadedBroker) -> None:
+    send(1)
+    finish = threading.Event()
+    main = threading.get_ident()
+
+    def handle(message: ReceivedMessage) -> None:
+        # As Ctrl-C does, while the main thread waits for `run`.
+        signal.pthread_kill(main, signal.SIGINT)
+        finish.wait(0.05)
+
+    def consume() -> None:
+        with Consumer("billing", "orders") as consumer:
+            consumer.run(handle, concurrency=1)
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert lag("billing") == 0
+
+
+def test_a_coroutine_function_is_no_handler(broker: ThreadedBroker) -> None:
+    handler: Any = asyncio.sleep
+    with pytest.raises(TypeError, match=r"rockhopper\.Consumer"):
+        Consumer("billing", "orders").run(handler)
+
+
+def test_a_pull_consumer_reads_seeks_and_commits(broker: ThreadedBroker) -> None:
+    send(3)
+    with PullConsumer("orders", group="audit") as consumer:
+        first = next(iter(consumer))
+        assert consumer.position(first.queue) == first.queue_offset + 1
+        consumer.seek(first.queue, "earliest")
+        assert [each.body for each in consumer.pull(3, timeout_s=HANG_S)] == [b"0", b"1", b"2"]
+        consumer.commit()
+        assert consumer.committed(first.queue) == consumer.end_offset(first.queue) == 3
+        assert first.queue in consumer.assigned

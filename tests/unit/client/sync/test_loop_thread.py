@@ -1,0 +1,83 @@
+"""The loop's thread: calls that would wait for themselves, forks, the end of the interpreter."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rockhopper import ClientStateError, ThreadedBroker
+from rockhopper.client.sync.loop_thread import loop_thread
+from rockhopper.sync import Producer
+from tests.support.hang import HANG_S
+
+ROOT = Path(__file__).parents[4]
+
+FORK = """
+import os
+from rockhopper import ClientStateError
+from rockhopper.sync import Consumer, Producer
+
+producer, unopened = Producer(), Producer()
+print("parent", producer.send("orders", b"x").queue_offset >= 0, flush=True)
+consumer = Consumer("billing", "orders").start()
+child = os.fork()
+if child == 0:
+    print("child", producer.send("orders", b"y").queue_offset >= 0, flush=True)
+    print("child", unopened.send("orders", b"z").queue_offset >= 0, flush=True)
+    try:
+        next(iter(consumer))
+    except ClientStateError as error:
+        print(error, flush=True)
+    consumer.close()
+    raise SystemExit(0)
+print(os.waitpid(child, 0)[1], flush=True)
+print("parent", producer.send("orders", b"w").queue_offset >= 0, len(next(iter(consumer)).body))
+"""
+
+EXIT = """
+import atexit
+from rockhopper.sync import Consumer, Producer
+
+producer = Producer()
+atexit.register(lambda: print(producer.send("orders", b"last").queue.topic))
+producer.send("orders", b"first")
+for message in Consumer("billing", "orders"):
+    break
+"""
+
+
+def run(program: str) -> tuple[int, str, str]:
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_a_forked_child_sends_over_connections_of_its_own(broker: ThreadedBroker) -> None:
+    code, out, err = run(FORK)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:3] == ["parent True", "child True", "child True"]
+    assert "make a new client in the child process" in lines[3]
+    assert lines[4:] == ["0", "parent True 1"]
+
+
+def test_the_interpreter_ends_with_clients_open(broker: ThreadedBroker) -> None:
+    assert run(EXIT) == (0, "orders\n", "")
+
+
+def test_a_call_from_the_loop_itself_is_refused(broker: ThreadedBroker) -> None:
+    with Producer(timeout_s=HANG_S) as producer:
+
+        async def ask() -> None:
+            producer.send("orders", b"x")
+
+        with pytest.raises(ClientStateError, match="asynchronous clients"):
+            loop_thread().call(ask())
