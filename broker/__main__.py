@@ -26,6 +26,7 @@ import structlog
 
 from rockhopper.broker.loop.garbage import ShortCollections
 from rockhopper.broker.loop.heap import keep_freed_memory
+from rockhopper.broker.loop.service_manager import ServiceManager
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
@@ -222,6 +223,8 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     *parent_http* is given by a parent process; it is explained where that is.
     """
     parent = None if parent_http is None else Parent(parent_http)
+    # A parent speaks for its children.
+    manager = ServiceManager(os.environ if parent is None else {})
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)
     service = _make_service(loaded.config, parent)
@@ -248,6 +251,7 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     collections = ShortCollections()
     collections.start()
     log.info("serving", **service.facts())
+    manager.serving(service.facts())
     if parent is not None:
         await service.announce()
         parent.tell_serving(service.facts())
@@ -258,6 +262,7 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
         log.error("stopping because the store has failed")
     else:
         log.info("stopping")
+    manager.stopping()
     try:
         await service.stop()
     except OSError as error:

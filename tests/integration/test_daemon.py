@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -145,6 +146,22 @@ async def test_it_stops_in_good_order_when_it_is_told_to_or_its_terminal_closes(
         assert (tmp_path / "abort").exists()
         assert await daemon.stop(number) == 0
     assert not (tmp_path / "abort").exists()
+
+
+async def test_systemd_is_told_that_it_serves_and_that_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(HANG_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", systemd.getsockname())
+        async with Daemon(tmp_path / "store") as daemon:
+            assert (
+                f"broker {daemon.address},"
+                in (await asyncio.to_thread(systemd.recv, 4096)).decode()
+            )
+            await daemon.stop()
+            assert (await asyncio.to_thread(systemd.recv, 4096)).startswith(b"STOPPING=1")
 
 
 async def first_closed(readers: Iterable[asyncio.StreamReader]) -> None:
