@@ -14,6 +14,7 @@ class GroupAdmin(Part[admin_groups.GroupAdmin]):
     states = waits(admin_groups.GroupAdmin.states)
     state = waits(admin_groups.GroupAdmin.state)
     lag = waits(admin_groups.GroupAdmin.lag)
+    online = waits(admin_groups.GroupAdmin.online)
     create = waits(admin_groups.GroupAdmin.create)
     plan_reset = waits(admin_groups.GroupAdmin.plan_reset)
     reset_offsets = waits(admin_groups.GroupAdmin.reset_offsets)
