@@ -78,6 +78,7 @@ from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.live_settings import FlushDiskType
 from rockhopper.broker.settings.setting_fields import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
@@ -164,7 +165,7 @@ class Broker(ServingParts):
         """There while RocketMQ's slaves may follow this broker."""
         self._shares = 0, 0
         self._store_host = b""
-        self._levels = DelayLevels(config.delay_levels)
+        self._levels = DelayLevels(config.live.delay_levels)
         self.takeover = Takeover(self.stop, self.start, on_failure=self.failed.set)
 
     @classmethod
@@ -765,6 +766,9 @@ class Broker(ServingParts):
         """Take over the settings of *config* that may change while the broker runs."""
         before = _known_to_the_hot_path(self.config)
         apply_live(self.config, config)
+        self.store.flush_each(config.store.flush_disk_type is FlushDiskType.SYNC)
+        if self._levels.change(config.live.delay_levels):
+            self.delayed.levels_changed()
         self.topics.seed_system_topics()
         if before != _known_to_the_hot_path(self.config):
             # Routes and the hot path hold what they worked out for each topic.

@@ -224,6 +224,7 @@ class RequestCode(IntEnum):
     EXPLAIN_ACCESS = 70_016
     SHARE_ACCOUNTS = 70_017
     FIGURES = 70_018
+    DESCRIBE_CONFIG = 70_019
 
 
 class ResponseCode(IntEnum):

@@ -194,6 +194,20 @@ class DelayedDelivery(Part):
             self._soon(level)
         self._save_later()
 
+    def levels_changed(self) -> None:
+        """Go by what ``levels`` say by now, for what waits already as well.
+
+        A level that is no more is looked at still, until nothing waits there.
+        """
+        for level in range(1, self.levels.level_max + 1):
+            if level not in self._timers:
+                self._timers[level] = WallTimer(self._now_ms, partial(self._run, level))
+                if self._is_running:
+                    low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+                    self._next[level] = min(max(self.table.offsets.get(level, 0), low), high)
+        for level in self._timers:
+            self._soon(level)
+
     def stop(self) -> None:
         """Deliver nothing more."""
         self._is_running = False

@@ -1,7 +1,7 @@
 """The broker itself: settings (25, 26), its state (28), statistics (315) and delay offsets (45)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -14,12 +14,20 @@ from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, refusal
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.settings.config_file import change_live, parse_properties, properties_of
-from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.config_file import (
+    change_live,
+    is_live,
+    parse_properties,
+    parts_of,
+    properties_of,
+)
+from rockhopper.broker.settings.setting_fields import SettingError, settings_of, unit_of
+from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
+from rockhopper.protocol.bodies.setting_facts import SettingFacts, Value, encode_facts
 from rockhopper.protocol.requests import GetBrokerConfigResponse, encode_fields
 from rockhopper.protocol.requests.fields import RpcRequest
 
@@ -31,6 +39,7 @@ _BLACK_LIST = frozenset(("brokerConfigPath", "configBlackList", "rocketmqHome"))
 _PATH_WORDS = ("path", "home")
 _SECRET_WORDS = ("secret", "password", "credential", "token", "accesskey")
 _MASK = "******"
+_DEFAULTS = properties_of(BrokerConfig())
 
 
 class ViewBrokerStatsDataRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -52,11 +61,13 @@ class BrokerAdminProcessors:
     _steady_ms: Callable[[], int]
     _change_config: Callable[[BrokerConfig], None]
     _config_version: DataVersion = field(init=False)
+    _at_start: dict[str, str] = field(default_factory=dict)
+    """What settings were that have been changed since."""
 
     def __post_init__(self) -> None:
         self._config_version = DataVersion(0, self._now_ms())
 
-    def update_config(self, request: Request) -> Response:
+    async def update_config(self, request: Request) -> Response:
         """25: change run-time settings, until the next start: broker.conf stays as it is.
 
         Only settings that are declared to be so may change. Nothing that names a path may, and a
@@ -74,14 +85,21 @@ class BrokerAdminProcessors:
             lower = key.lower()
             if key in _BLACK_LIST or any(word in lower for word in _PATH_WORDS):
                 raise NoPermission("Can not update config in black list.")
+        config = self._changed(changes)
+        if (
+            config.store.flush_disk_type is FlushDiskType.ASYNC
+            and self._config.store.flush_disk_type is FlushDiskType.SYNC
+        ):
+            try:
+                await asyncio.to_thread(self._store.note_async_flush)
+            except OSError as error:
+                raise refusal(error, "flushDiskType stays, for the store takes no note: ") from None
+            config = self._changed(changes)
         before = properties_of(self._config)
-        try:
-            config = change_live(self._config, changes)
-        except SettingError as error:
-            raise refusal(error) from None
         after = properties_of(config)
         changed = {key: value for key, value in after.items() if before.get(key) != value}
         if changed:
+            self._at_start = {key: before[key] for key in changed} | self._at_start
             self._change_config(config)
             self._config_version.advance(self._now_ms())
             log.info(
@@ -90,6 +108,12 @@ class BrokerAdminProcessors:
                 changed=changed,
             )
         return Response()
+
+    def _changed(self, changes: Mapping[str, str]) -> BrokerConfig:
+        try:
+            return change_live(self._config, changes)
+        except SettingError as error:
+            raise refusal(error) from None
 
     def get_config(self, _request: Request) -> Response:
         """26: every setting as ``key=value``; secrets are masked."""
@@ -101,6 +125,30 @@ class BrokerAdminProcessors:
         return Response(
             ext=encode_fields(GetBrokerConfigResponse(version=version)),
             body="".join(lines).encode(),
+        )
+
+    def describe_config(self, _request: Request) -> Response:
+        """70019: every setting, with its default, unit, and whether it changes live."""
+        now = properties_of(self._config)
+        units = {
+            known.key: unit_of(field.name)
+            for part in parts_of(self._config)
+            for field, known in settings_of(part)
+        }
+        return Response(
+            body=encode_facts(
+                [
+                    SettingFacts(
+                        key,
+                        _typed(_MASK if text and _is_secret(key) else text),
+                        _typed(_DEFAULTS[key]),
+                        units.get(key, ""),
+                        is_live(key),
+                        self._at_start.get(key, text) != text,
+                    )
+                    for key, text in now.items()
+                ]
+            )
         )
 
     async def get_runtime_info(self, _request: Request) -> Response:
@@ -149,3 +197,10 @@ class BrokerAdminProcessors:
 def _is_secret(key: str) -> bool:
     lower = key.lower()
     return any(word in lower for word in _SECRET_WORDS)
+
+
+def _typed(text: str) -> Value:
+    """The number or the truth value that a setting's text is."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else text

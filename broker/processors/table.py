@@ -226,6 +226,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         # The broker
         Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
         Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),
+        Code.DESCRIBE_CONFIG: administers(admin.describe_config, SEE),
         Code.FIGURES: administers(figures.process, SEE),
         Code.GET_BROKER_RUNTIME_INFO: administers(admin.get_runtime_info, SEE),
         Code.VIEW_BROKER_STATS_DATA: administers(admin.view_stats, SEE),

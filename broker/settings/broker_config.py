@@ -23,7 +23,6 @@ from enum import Enum
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
 from rockhopper.broker.settings.auth_config import AuthConfig as AuthConfig
 from rockhopper.broker.settings.classic_config import ClassicConfig
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
@@ -34,7 +33,6 @@ from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
 from rockhopper.broker.settings.tls_config import TlsConfig as TlsConfig
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.names import TRACE_TOPIC
-from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 
 
 class Role(Enum):
@@ -174,10 +172,6 @@ class BrokerConfig:
     region_id: str = setting("regionId", "DefaultRegion")
     """The region that send answers name."""
 
-    delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
-    """How long each delay level waits. Changing it delays what is waiting already by the new
-    times."""
-
     timer_wheel_enable: bool = setting("timerWheelEnable", True)
     """Whether producers may name a time of delivery. What is pending is delivered either way."""
 
@@ -220,10 +214,6 @@ class BrokerConfig:
                 raise SettingError(
                     key, name, "letters, digits, '_', '-', '%', '|', '.' are allowed"
                 )
-        try:
-            DelayLevels(self.delay_levels)
-        except ValueError as error:
-            raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None
 
     def _check_replica(self) -> None:
         engine = self.replication.engine
@@ -247,6 +237,15 @@ class BrokerConfig:
                 f"this broker follows followMaster={self.following.follow_master}: take over first "
                 "(rockhopper ha takeover), then start it with haEngine and without followMaster",
             )
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether others hold what this broker has stored, and count on how it flushes."""
+        return bool(
+            self.replication.engine
+            or self.replication.serves_slaves
+            or self.following.follow_master
+        )
 
     @property
     def acknowledging_slaves(self) -> int:

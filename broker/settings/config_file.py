@@ -49,6 +49,7 @@ from rockhopper.broker.settings.tls_config import (
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
+from rockhopper.protocol.store.delay_levels import delays_ms
 
 _Part = TypeVar("_Part")
 
@@ -259,13 +260,38 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
     for key, text in changes.items():
         if key in _OUR_KEYS and key not in _LIVE_KEYS and current[key] != text.strip():
             raise SettingError(key, text, "it changes only with a restart of the broker")
+    if config.is_replicated:
+        _check_unchanged("flushDiskType", changes, current)
     replace = dataclasses.replace
     in_store = replace(config.store.live, **parse_fields(LiveStoreSettings, changes))
-    return replace(
+    changed = replace(
         config,
         live=replace(config.live, **parse_fields(LiveSettings, changes)),
         store=replace(config.store, live=in_store),
     )
+    if not {"fileReservedTime", "messageDelayLevel"}.isdisjoint(changes):
+        _check_retention(changed)
+    return changed
+
+
+def _check_unchanged(key: str, changes: Mapping[str, str], current: Mapping[str, str]) -> None:
+    if key in changes and changes[key].strip() != current[key]:
+        raise SettingError(
+            key, changes[key], "with replicas or slaves it changes only with a restart"
+        )
+
+
+def _check_retention(config: BrokerConfig) -> None:
+    """See that nothing expires while it waits at a delay level."""
+    longest_ms = max(delays_ms(config.live.delay_levels))
+    hours = config.store.live.file_reserved_hours
+    if longest_ms >= hours * 3_600_000:
+        raise SettingError(
+            "fileReservedTime",
+            hours,
+            f"messages wait up to {longest_ms / 3_600_000:g} hours at delay levels "
+            "(messageDelayLevel), and would expire meanwhile: keep them longer than that",
+        )
 
 
 def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
@@ -274,20 +300,32 @@ def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
     vars(config.store.live).update(vars(changed.store.live))
 
 
+def parts_of(config: BrokerConfig) -> tuple[object, ...]:
+    """The parts of a configuration that hold settings."""
+    return (
+        config,
+        config.live,
+        config.store,
+        config.store.live,
+        config.name_service,
+        config.following,
+        config.replication,
+        config.classic,
+        config.auth,
+        config.tls,
+    )
+
+
+def is_live(key: str) -> bool:
+    """Whether a setting may change while the broker runs."""
+    return key in _LIVE_KEYS
+
+
 def properties_of(config: BrokerConfig) -> dict[str, str]:
     """Every setting with its value, by RocketMQ's key, as request code 26 and ``-p`` show them."""
-    properties = {
-        **format_fields(config),
-        **format_fields(config.live),
-        **format_fields(config.store),
-        **format_fields(config.store.live),
-        **format_fields(config.name_service),
-        **format_fields(config.following),
-        **format_fields(config.replication),
-        **format_fields(config.classic),
-        **format_fields(config.auth),
-        **format_fields(config.tls),
-    }
+    properties: dict[str, str] = {}
+    for part in parts_of(config):
+        properties |= format_fields(part)
     for key in (*SECRETS, *SECRET_KEYS):
         properties[key] = HIDDEN if properties[key] else ""
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")

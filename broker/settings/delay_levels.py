@@ -20,6 +20,11 @@ class DelayLevels:
         """Raises ValueError with a sentence when *text* is not a list such as ``1s 5m 2h``."""
         self.delays_ms = delays_ms(text)
 
+    def change(self, text: str) -> bool:
+        """Go by *text* from now on; return whether that is something else. Raises ValueError."""
+        before, self.delays_ms = self.delays_ms, delays_ms(text)
+        return self.delays_ms != before
+
     @property
     def level_max(self) -> int:
         """The highest level; a message that asks for more gets this one."""

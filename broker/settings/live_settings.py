@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+
+
+class FlushDiskType(Enum):
+    """When a producer gets its answer."""
+
+    ASYNC = "ASYNC_FLUSH"
+    SYNC = "SYNC_FLUSH"
 
 
 class AutoCreateTopic(Enum):
@@ -135,11 +143,19 @@ class LiveSettings:
     """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
     no producer of its group is online none is asked, and none is counted."""
 
+    delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
+    """How long each delay level waits. What is waiting already is delivered by the new times, and
+    what waits at a level that is no more by those of the last one."""
+
     accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0)
     """Refuse sends before this Unix time in ms."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+        try:
+            delays_ms(self.delay_levels)
+        except ValueError as error:
+            raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None
 
 
 @dataclass(kw_only=True)
@@ -154,6 +170,16 @@ class LiveStoreSettings:
 
     query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000)
     """Messages that a query by key returns when the client names no number."""
+
+    flush_disk_type: FlushDiskType = setting("flushDiskType", FlushDiskType.ASYNC)
+    """ASYNC_FLUSH answers when the message is in the page cache: a power cut loses at most
+    flushIntervalCommitLog. SYNC_FLUSH answers when it is on the disk, one fsync per group. In a
+    replica set, and with slaves, it changes with a restart only."""
+
+    file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
+    """Age at which a commit log file may be deleted, by the time of its last message. When it is
+    lowered live, files go only after timers have appended again what would get too old, and open
+    transactions have been looked at: some minutes later."""
 
     delete_when: str = setting("deleteWhen", "04")
     """Hours of the day, ``;`` between, at which expired commit log files go."""

@@ -129,6 +129,24 @@ def format_value(value: object, separator: str = ";") -> str:
     return str(value)
 
 
+# By the words of a field's name, the unit of which comes last.
+_UNITS = {
+    "per": "bytes/s",
+    "bytes": "bytes",
+    "hours": "hours",
+    "ms": "ms",
+    "percent": "%",
+    "ratio": "%",
+}
+
+
+def unit_of(name: str) -> str:
+    """In what the number of a field is counted; empty where it is a count, or no number."""
+    words = name.split("_")
+    unit = next((unit for word, unit in _UNITS.items() if word in words), "")
+    return unit or ("s" if words[-1] == "s" else "")
+
+
 def _range(known: Setting) -> str:
     if known.least is not None and known.most is not None:
         return f"a whole number from {known.least} to {known.most} is allowed"

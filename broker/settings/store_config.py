@@ -3,10 +3,15 @@
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from pathlib import Path
 
-from rockhopper.broker.settings.live_settings import LiveStoreSettings, check_hours
+from rockhopper.broker.settings.live_settings import (
+    FlushDiskType as FlushDiskType,
+)
+from rockhopper.broker.settings.live_settings import (
+    LiveStoreSettings,
+    check_hours,
+)
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_COUNT_MAX,
@@ -16,13 +21,6 @@ from rockhopper.protocol.store.queue_layout import (
 
 ROCKETMQ_QUEUE_UNIT_BYTES = 20
 ROCKETMQ_BATCH_QUEUE_UNIT_BYTES = 46
-
-
-class FlushDiskType(Enum):
-    """When a producer gets its answer."""
-
-    ASYNC = "ASYNC_FLUSH"
-    SYNC = "SYNC_FLUSH"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +69,6 @@ class StoreConfig:
 
     index_enabled: bool = setting("messageIndexEnable", True)
     """Whether messages can be found by key. Off saves about a tenth of the cost of a send."""
-
-    flush_disk_type: FlushDiskType = setting("flushDiskType", FlushDiskType.ASYNC)
-    """ASYNC_FLUSH answers when the message is in the page cache: a power cut loses at most
-    flushIntervalCommitLog. SYNC_FLUSH answers when it is on the disk, one fsync per group."""
 
     flush_interval_ms: int = setting("flushIntervalCommitLog", 500, least=1, most=3_600_000)
     """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost."""
@@ -127,10 +121,6 @@ class StoreConfig:
     filter_message_size_max: int = setting("maxFilterMessageSize", 16_000, least=1, most=1 << 24)
     """Consume queue entries, in multiples of 20 bytes, that one filtered pull looks at."""
 
-    file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
-    """Age at which a commit log file may be deleted, by the time of its last message. Not to be
-    changed live: timers append in time again what would get too old."""
-
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
     """Ours. How much of the commit log a second the scrub reads to find what has rotted; a record
     counts as 1 KiB at least. 2 MiB take about 2 % of a core. 0 turns it off."""
@@ -166,6 +156,11 @@ class StoreConfig:
                 "storePathCommitLog", self.commit_log_directory, "one directory is allowed, no list"
             )
         check_hours("scrubOffPeakWhen", self.scrub_off_peak_when)
+
+    @property
+    def flush_disk_type(self) -> FlushDiskType:
+        """When a producer gets its answer, now."""
+        return self.live.flush_disk_type
 
     def in_whole_entries(self) -> "StoreConfig":
         """The same, with consume queue files that end where an entry does."""

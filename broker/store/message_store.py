@@ -35,6 +35,7 @@ from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.light_queues import LightQueues
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Staged
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
+from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.retention import RetentionService
@@ -412,6 +413,22 @@ class MessageStore(StoreReading):
         """Let nothing expire from now on but files in front of *min_offset*."""
         if self._retention is not None:
             self._retention.delete_before = min_offset
+
+    def expires_sooner_after(self, has_taken_care: Callable[[int], bool]) -> None:
+        """Ask *has_taken_care* before files expire sooner than they did, see ReservedTime."""
+        self.opened.reserved_time.has_taken_care.append(has_taken_care)
+
+    def note_async_flush(self) -> None:
+        """Note that queues may be ahead of the disk soon; ``flush_each`` comes after it. Blocks.
+
+        Raises:
+            OSError: it is not noted: the next start would take what a crash costs for damage.
+        """
+        inventory.no_longer_sync(self.layout)
+
+    def flush_each(self, is_sync: bool) -> None:
+        """Change when messages are safe, see SafePoint."""
+        self.safe_point.flush_each(is_sync)
 
     def lead(self) -> None:
         """Write from now on, of a store that followed; all of its log is in the queues."""

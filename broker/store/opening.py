@@ -49,7 +49,7 @@ from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
-from rockhopper.broker.store.retention import RetentionService, RetentionSettings
+from rockhopper.broker.store.retention import ReservedTime, RetentionService, RetentionSettings
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
@@ -91,6 +91,9 @@ class OpenedStore:
         self._known_offsets = known_offsets
         # Before it is made: RocketMQ has no such directory.
         self._is_ours = self.layout.own.is_dir()
+        self.reserved_time = ReservedTime(
+            lambda: config.live.file_reserved_hours * 3_600_000, now_ms
+        )
         self.mappings = Mappings(extent.mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._read_ahead = ReadAhead()
@@ -302,7 +305,7 @@ class OpenedStore:
             self._files,
             self.queues,
             self.index,
-            lambda: _retention_settings(config),
+            lambda: _retention_settings(config, self.reserved_time()),
             now_ms=self._now_ms,
             wall_ms=self._wall_ms,
             on_disk_full=on_disk_full,
@@ -370,9 +373,9 @@ class OpenedStore:
         self._lock.release()
 
 
-def _retention_settings(config: StoreConfig) -> RetentionSettings:
+def _retention_settings(config: StoreConfig, reserved_ms: int) -> RetentionSettings:
     return RetentionSettings(
-        reserved_ms=config.file_reserved_hours * 3_600_000,
+        reserved_ms=reserved_ms,
         delete_when=config.live.delete_when,
         interval_ms=config.live.clean_interval_ms,
         delete_interval_ms=config.live.delete_files_interval_ms,

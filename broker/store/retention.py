@@ -42,6 +42,7 @@ log = structlog.get_logger("broker.store")
 # How often a full disk is looked at again, so that producers need not wait for the next round.
 FULL_DISK_INTERVAL_MS = 1000
 UNKNOWN_PERCENT = -1
+LOWERING_MS_MIN = 60_000
 
 
 class RetentionSettings(NamedTuple):
@@ -114,6 +115,40 @@ def expired_count(
             break
         count += 1
     return count
+
+
+class ReservedTime:
+    """How long the log is kept, also when that is changed while the broker runs.
+
+    More counts at once. Less counts when everybody has taken care of what is older by then and
+    still needed: timers append it again, transactions are looked at. Belongs to the loop's thread.
+    """
+
+    def __init__(self, wanted_ms: Callable[[], int], now_ms: Callable[[], int]) -> None:
+        """*wanted_ms* is what the settings say now."""
+        self._wanted_ms = wanted_ms
+        self._now_ms = now_ms
+        self._kept_ms = wanted_ms()
+        self._lowered_to_ms = self._kept_ms
+        self._lowered_at_ms = 0
+        self.has_taken_care: list[Callable[[int], bool]] = []
+        """Each says whether less may count that was asked for at a time."""
+
+    def __call__(self) -> int:
+        """How old the last message of a file must be, in ms, for it to go."""
+        wanted_ms, now_ms = self._wanted_ms(), self._now_ms()
+        if wanted_ms >= self._kept_ms:
+            self._kept_ms = self._lowered_to_ms = wanted_ms
+        elif wanted_ms != self._lowered_to_ms:
+            self._lowered_to_ms, self._lowered_at_ms = wanted_ms, now_ms
+        elif now_ms - self._lowered_at_ms >= LOWERING_MS_MIN and self._is_taken_care_of():
+            self._kept_ms = wanted_ms
+        return self._kept_ms
+
+    def _is_taken_care_of(self) -> bool:
+        # Each is asked, so that each begins.
+        answers = [done(self._lowered_at_ms) for done in self.has_taken_care]
+        return all(answers)
 
 
 def _disk_usage(path: Path) -> tuple[int, int]:

@@ -43,6 +43,8 @@ class SafePoint:
         self._request_flush = request_flush
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._waiting_bytes_max = config.flush_waiting_bytes_max
+        # What was acknowledged before every message had to be on disk stays so.
+        self._assured_offset = 0
         self._confirmed_offset: int | None = None
         self._undispatched: deque[tuple[int, Staged]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
@@ -55,9 +57,27 @@ class SafePoint:
     @property
     def offset(self) -> int:
         """Messages in front of this commit log offset may be acknowledged."""
-        held_offset = self._log.flushed_offset if self._is_sync else self._log.written_offset
+        held_offset = self._log.written_offset
+        if self._is_sync:
+            held_offset = max(self._log.flushed_offset, self._assured_offset)
         confirmed_offset = self._confirmed_offset
         return held_offset if confirmed_offset is None else min(held_offset, confirmed_offset)
+
+    def flush_each(self, is_sync: bool) -> None:
+        """From now on messages are safe on disk alone, or once they are written.
+
+        What was safe stays so. Not for logs that others copy: they count on the one or the other.
+        """
+        if is_sync == self._is_sync:
+            return
+        assert self._confirmed_offset is None
+        self._assured_offset = self.offset
+        self._is_sync = is_sync
+        self.is_what_is_written = not is_sync
+        if is_sync:
+            self._request_flush()
+        else:
+            self.moved()
 
     def replicate(
         self, confirmed_offset: int, on_written: Callable[[], None], timeout_ms: int

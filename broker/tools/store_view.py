@@ -93,7 +93,7 @@ class StoreView:
         self.checkpoint = checkpoints.load_newest(self.layout)
         self.noted: Inventory | None = inventory.load(self.layout)
         self.queues = QueueDirectories(self.layout)
-        self.levels = DelayLevels(self.config.delay_levels)
+        self.levels = DelayLevels(self.config.live.delay_levels)
         self.tags_codes = TagsCodes(self.levels.delay_ms)
         self.deleted = _ends(self.layout.own / DELETED_TOPICS_FILE)
         self.purged = _ends(self.layout.own / PURGED_TOPICS_FILE)

@@ -66,6 +66,11 @@ class CheckBack:
         self.may_be_asked: Callable[[Client, str], bool] = lambda client, topic: True
         """Whether a producer may see a message of a topic."""
 
+    def has_looked_since(self, time_ms: int) -> bool:
+        """Whether each half message that is open was looked at after *time_ms*."""
+        interval_ms = self._live.transaction_check_interval_ms
+        return self._halves.next_due_ms() is None or self._now_ms() - time_ms > interval_ms
+
     def start(self) -> None:
         """Begin; needs a running loop."""
         self._is_running = True
@@ -164,7 +169,7 @@ class CheckBack:
 
     @property
     def _reserved_ms(self) -> int:
-        return max(self._config.store.file_reserved_hours, 1) * HOUR_MS
+        return max(self._config.store.live.file_reserved_hours, 1) * HOUR_MS
 
     def _connection(self, group: str, producers: Iterable[Client]) -> Peer | None:
         """The connection whose turn it is, of those that read what they are sent if any does."""

@@ -88,6 +88,7 @@ class Transactions(Part):
             now_ms=now_ms,
         )
         self.ends.look_soon = self.check_back.look_soon
+        store.expires_sooner_after(self.check_back.has_looked_since)
         self._settle_timer: asyncio.TimerHandle | None = None
         self.held_count = 0
 

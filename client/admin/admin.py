@@ -35,6 +35,7 @@ from rockhopper.protocol.bodies import (
     decode_properties_text,
     encode_properties_text,
 )
+from rockhopper.protocol.bodies.setting_facts import SettingFacts, decode_facts
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
@@ -297,6 +298,26 @@ class Admin:
         """Return the settings of a broker."""
         answer = await self.session.request(address, RequestCode.GET_BROKER_CONFIG)
         return decode_properties_text(answer.body)
+
+    async def describe_broker_config(self, address: str) -> list[SettingFacts] | None:
+        """Return the settings of a broker, with default, unit, and whether they change live.
+
+        None of a broker that does not tell: Apache's, and ours before 0.4.
+        """
+        code = RequestCode.DESCRIBE_CONFIG
+        try:
+            answer = await self.session.request(address, code)
+        except RequestRefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return None
+        try:
+            return decode_facts(answer.body)
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} answered {code.name} with a body that cannot be read ({error})",
+                address=address,
+            ) from error
 
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Change settings of a running broker. Raises RequestRefusedError."""

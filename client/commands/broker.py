@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.protocol.bodies.setting_facts import SettingFacts
 
 _broker_option = click.option(
     "--broker", "-b", metavar="NAME|ADDRESS", help="Only this broker; default: all masters."
@@ -47,7 +48,7 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
         for index, target in enumerate(await admin.masters(name)):
             facts = await admin.broker_status(target.address)
             if as_json:
-                write_json({"broker": target.name, "address": target.address, **facts})
+                write_json({"broker": target.name, "address": target.address, **_typed(facts)})
                 continue
             if index:
                 write_line("")
@@ -56,6 +57,20 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
             width = max((len(key) for key, _ in chosen), default=0)
             for key, value in chosen:
                 write_line(f"  {key:<{width}}  {printable(value)}")
+
+
+def _typed(facts: dict[str, str]) -> dict[str, Any]:
+    """Return what a broker says as text, with numbers where it means some: "1.0 2.0" is two."""
+    typed: dict[str, Any] = {}
+    for key, text in facts.items():
+        if text in ("true", "false"):
+            typed[key] = text == "true"
+        elif text.isascii() and text.removeprefix("-").isdecimal():
+            typed[key] = int(text)
+        else:
+            numbers = _numbers(text)
+            typed[key] = text if not numbers else numbers if len(numbers) > 1 else numbers[0]
+    return typed
 
 
 def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
@@ -116,27 +131,46 @@ def _numbers(text: str | None) -> list[float]:
 @broker.command()
 @click.argument("settings", nargs=-1, metavar="[NAME | NAME=VALUE]...")
 @_broker_option
+@click.option("--live", "only_live", is_flag=True, help="Only those that change without a restart.")
+@click.option("--changed", "only_changed", is_flag=True, help="Only those that are no default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @nameserver_option
-def config(settings: tuple[str, ...], broker: str | None, as_json: bool) -> None:
+def config(
+    settings: tuple[str, ...],
+    broker: str | None,
+    only_live: bool,
+    only_changed: bool,
+    as_json: bool,
+) -> None:
     """Show the settings, or change them while the broker runs.
+
+    What is changed so holds until the next start: write it into broker.conf to keep it. What needs
+    a restart is refused, and nothing is changed then.
 
     \b
     Examples:
-      rockhopper broker config
+      rockhopper broker config --changed
       rockhopper broker config flushDiskType
-      rockhopper broker config autoCreateTopic=off
+      rockhopper broker config fileReservedTime=48 flushDiskType=SYNC_FLUSH
+      rockhopper broker config messageDelayLevel="1s 10s 1m 10m 1h"
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     changes = dict(text.split("=", 1) for text in settings if "=" in text)
     wanted = [text for text in settings if "=" not in text]
     if changes and wanted:
         raise click.UsageError("either show settings (NAME) or change them (NAME=VALUE)")
-    run(_config(changes, wanted, broker, as_json, nameserver()))
+
+    def is_shown(facts: "SettingFacts") -> bool:
+        return (facts.is_live or not only_live) and (
+            facts.value != facts.default or not only_changed
+        )
+
+    run(_config(changes, wanted or list(changes), is_shown, broker, as_json, nameserver()))
 
 
 async def _config(
     changes: dict[str, str],
     wanted: Sequence[str],
+    is_shown: "Callable[[SettingFacts], bool]",
     name: str | None,
     as_json: bool,
     nameserver: str | None,
@@ -145,22 +179,81 @@ async def _config(
 
     async with Admin(nameserver) as admin:
         targets = await admin.masters(name)
-        for target in targets:
+        for index, target in enumerate(targets):
             if changes:
                 await admin.update_broker_config(target.address, changes)
-            settings = await admin.broker_config(target.address)
-            keys = wanted or (list(changes) if changes else sorted(settings))
-            unknown = [key for key in keys if key not in settings]
+            described = await admin.describe_broker_config(target.address)
+            facts = described or await _undescribed(admin, target.address)
+            known = {each.key: each for each in facts}
+            unknown = [key for key in wanted if key not in known]
             if unknown:
                 raise Failure(f"{target.name} has no setting {', '.join(unknown)}")
-            shown = {key: settings[key] for key in keys}
+            chosen = [known[key] for key in wanted] if wanted else [*filter(is_shown, facts)]
             if as_json:
-                write_json({"broker": target.name, "address": target.address, **shown})
+                write_json(_settings_json(target, chosen, is_described=described is not None))
                 continue
             if len(targets) > 1:
-                write_line(f"# {target.name} at {target.address}")
-            for key, value in shown.items():
-                write_line(f"{key}={printable(value)}")
+                write_line(f"{'' if index == 0 else chr(10)}{target.name} at {target.address}")
+            _print_settings(chosen, is_described=described is not None)
+    if changes and not as_json:
+        write_line("until the next start: write it into broker.conf to keep it")
+
+
+async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":
+    from rockhopper.protocol.bodies.setting_facts import SettingFacts
+
+    settings = await admin.broker_config(address)
+    return [
+        SettingFacts(key, value, "", "", is_live=True, changed_since_start=False)
+        for key, value in sorted(settings.items())
+    ]
+
+
+def _settings_json(
+    target: BrokerAddress, facts: "Sequence[SettingFacts]", *, is_described: bool
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {each.key: each.value for each in facts}
+    if is_described:
+        settings = {
+            each.key: {
+                "value": each.value,
+                "default": each.default,
+                "unit": each.unit or None,
+                "live": each.is_live,
+                "changedSinceStart": each.changed_since_start,
+            }
+            for each in facts
+        }
+    return {"broker": target.name, "address": target.address, "settings": settings}
+
+
+def _print_settings(facts: "Sequence[SettingFacts]", *, is_described: bool) -> None:
+    if not is_described:
+        for each in facts:
+            write_line(f"{each.key}={printable(str(each.value))}")
+        return
+    rows: list[tuple[str, ...]] = [
+        (
+            each.key,
+            _setting_text(each.value),
+            each.unit or "-",
+            "live" if each.is_live else "restart",
+            "=" if each.value == each.default else _setting_text(each.default),
+            "changed since the start" if each.changed_since_start else "",
+        )
+        for each in facts
+    ]
+    if not any(row[-1] for row in rows):
+        rows = [row[:-1] for row in rows]
+    columns = ("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT", "NOTE")
+    print_table(columns[: len(rows[0])] if rows else columns[:-1], rows)
+
+
+def _setting_text(value: bool | int | str) -> str:
+    """Write a value as broker.conf has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if value != "" else '""'
 
 
 @click.command()

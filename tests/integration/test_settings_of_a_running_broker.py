@@ -1,8 +1,14 @@
 """UPDATE_BROKER_CONFIG (25) on a running broker: what Apache's changes live changes here, too."""
 
+import asyncio
+
 from rockhopper.broker import Broker
+from rockhopper.client import Admin, Message, Producer
+from rockhopper.protocol.bodies.setting_facts import SettingFacts
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull_fields, send, send_fields
+from tests.support.hang import HANG_S
+from tests.support.turns import until
 from tests.support.wire import WireClient
 
 
@@ -40,3 +46,61 @@ async def test_polling_changes_for_the_pulls_that_come() -> None:
         fields = pull_fields("orders", 1, suspend_ms=3_600_000)
         answer = await ask(broker.address, RequestCode.PULL_MESSAGE, fields)
         assert answer.code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_delay_levels_change_for_what_waits_already_and_for_new_levels() -> None:
+    async with Broker.temporary() as broker, Producer(broker.nameserver) as producer:
+        await producer.send(Message("orders", b"by the old times: an hour", delay_level=17))
+        assert await update(broker, "messageDelayLevel=" + "1h " * 16 + "1s\\ 1s") == 0
+
+        def delivered() -> int:
+            return sum(broker.store.queue_range("orders", queue)[1] for queue in range(4))
+
+        async with asyncio.timeout(HANG_S):
+            await until(lambda: delivered() == 1)
+        assert await update(broker, "messageDelayLevel=" + "1h " * 18 + "1s") == 0
+        await producer.send(Message("orders", b"a level that was not there", delay_level=19))
+        async with asyncio.timeout(HANG_S):
+            await until(lambda: delivered() == 2)
+        assert await update(broker, "messageDelayLevel=soon") == ResponseCode.SYSTEM_ERROR
+
+
+async def test_flush_mode_changes_live_both_ways() -> None:
+    settings = {"flushIntervalCommitLog": 3_600_000}
+    async with Broker.temporary(settings) as broker:
+        store = broker.store
+        await send(broker.address, "orders", b"in the page cache")
+        assert await update(broker, "flushDiskType=SYNC_FLUSH") == 0
+        async with asyncio.timeout(HANG_S):
+            await send(broker.address, "orders", b"on disk")
+        assert store.flushed_offset == store.max_commit_log_offset
+        assert await update(broker, "flushDiskType=ASYNC_FLUSH") == 0
+        await send(broker.address, "orders", b"in the page cache")
+        assert store.safe_offset == store.max_commit_log_offset
+        assert store.written_is_safe
+
+
+async def test_retention_changes_live_and_not_below_what_waits() -> None:
+    async with Broker.temporary() as broker:
+        assert await update(broker, "fileReservedTime=100") == 0
+        assert broker.store.opened.reserved_time() == 100 * 3_600_000
+        assert await update(broker, "fileReservedTime=10") == 0
+        # Timers and transactions are given time first.
+        assert broker.store.opened.reserved_time() == 100 * 3_600_000
+        assert await update(broker, "fileReservedTime=2") == ResponseCode.SYSTEM_ERROR
+        assert await update(broker, "messageDelayLevel=1s 11h") == ResponseCode.SYSTEM_ERROR
+
+
+async def test_settings_are_described_with_their_types() -> None:
+    async with Broker.temporary() as broker, Admin(broker.nameserver) as admin:
+        assert await update(broker, "fileReservedTime=100") == 0
+        described = await admin.describe_broker_config(broker.address)
+        assert described is not None
+        known = {each.key: each for each in described}
+        assert known["fileReservedTime"] == SettingFacts(
+            "fileReservedTime", 100, 72, "hours", True, True
+        )
+        listening = known["listenPort"]
+        assert (listening.default, listening.is_live) == (10_911, False)
+        assert known["longPollingEnable"].value is True
+        assert known.keys() == (await admin.broker_config(broker.address)).keys()

@@ -1,11 +1,13 @@
 """Message stores with small files and a clock of the test's, opened, closed and killed."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.settings.broker_config import StoreConfig
+from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
@@ -28,6 +30,13 @@ SIZES: dict[str, Any] = {
 }
 
 
+def store_config(root: Path, **fields: Any) -> StoreConfig:
+    """The settings of a store; *fields* are those of StoreConfig, and of its live settings."""
+    own = {field.name for field in dataclasses.fields(StoreConfig)}
+    live = LiveStoreSettings(**{name: fields.pop(name) for name in fields.keys() - own})
+    return StoreConfig(root=root, live=live, **fields)
+
+
 def open_store(
     root: Path,
     clock: Callable[[], int] | None = None,
@@ -41,7 +50,7 @@ def open_store(
 ) -> MessageStore:
     """Open the store in *root*; *fields* are those of StoreConfig."""
     return MessageStore.open(
-        StoreConfig(root=root, **{**SIZES, **fields}),
+        store_config(root, **{**SIZES, **fields}),
         now_ms=clock or Clock(),
         batch_topic=lambda topic: topic in batch_topics,
         store_host=store_host,

@@ -94,7 +94,7 @@ class Follower:
         self._prepare_directory(facts)
         store_config = dataclasses.replace(
             config.store,
-            flush_disk_type=FlushDiskType.SYNC,
+            live=dataclasses.replace(config.store.live, flush_disk_type=FlushDiskType.SYNC),
             commit_log_file_size_bytes=facts.log_file_size_bytes,
         )
         parts.config = dataclasses.replace(config, store=store_config)

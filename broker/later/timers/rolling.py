@@ -36,14 +36,14 @@ class Rolling:
         store: MessageStore,
         index: TimerIndex,
         queue: TimerQueue,
-        reserved_ms: int,
+        reserved_ms: Callable[[], int],
         *,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._index = index
         self._queue = queue
-        self._sixth_ms = max(reserved_ms // 6, INTERVAL_MS)
+        self._reserved_ms = reserved_ms
         self._now_ms = now_ms
         self._checked_ms = 0
         self.rolled_count = 0
@@ -57,9 +57,10 @@ class Rolling:
         now_ms = self._now_ms()
         if self._checked_ms <= now_ms < self._checked_ms + INTERVAL_MS or not self._index.waiting:
             return False
-        for sixths, spare_ms in ((5, 0), (4, self._sixth_ms)):
+        sixth_ms = max(self._reserved_ms() // 6, INTERVAL_MS)
+        for sixths, spare_ms in ((5, 0), (4, sixth_ms)):
             offset = self._store.offset_by_time(
-                TIMER_TOPIC, TIMER_QUEUE_ID, now_ms - sixths * self._sixth_ms, upper=False
+                TIMER_TOPIC, TIMER_QUEUE_ID, now_ms - sixths * sixth_ms, upper=False
             )
             entries = self._index.older_than(offset, now_ms + spare_ms, PASS_COUNT_MAX)
             if entries:
@@ -67,6 +68,10 @@ class Rolling:
                 return True
         self._checked_ms = now_ms
         return False
+
+    def has_rolled_since(self, time_ms: int) -> bool:
+        """Whether all that was too old was appended after *time_ms*, by what is reserved now."""
+        return not self._index.waiting or self._checked_ms > time_ms
 
     def _append(self, entries: list[Entry]) -> None:
         store, index = self._store, self._index

@@ -88,8 +88,15 @@ class Timers(Part):
         self._sync = NoteSync(files.take_unsynced_notes, files.unsynced_again)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
-        reserved_ms = config.store.file_reserved_hours * 3_600_000
-        self.rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=steady_ms)
+        live = config.store.live
+        self.rolling = Rolling(
+            store,
+            self.index,
+            self.queue,
+            lambda: live.file_reserved_hours * 3_600_000,
+            now_ms=steady_ms,
+        )
+        store.expires_sooner_after(self._has_rolled_since)
         self._timer = WallTimer(now_ms, self._run)
         self._saved: TimerCheckpoint | None = None
         self._timer_checks: tuple[int, ...] = ()
@@ -341,6 +348,12 @@ class Timers(Part):
     def _soon(self) -> None:
         if self._is_running:
             self._timer.soon()
+
+    def _has_rolled_since(self, time_ms: int) -> bool:
+        is_done = self.rolling.has_rolled_since(time_ms)
+        if not is_done:
+            self._soon()
+        return is_done
 
     def _run(self) -> None:
         try:

@@ -99,6 +99,17 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
     disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
 
 
+def no_longer_sync(layout: StoreLayout) -> None:
+    """Note that from now on messages may be in a queue that are not on disk. Blocks.
+
+    Raises:
+        OSError: that is not noted, and must not be so.
+    """
+    known = load(layout)
+    if known is not None and known.is_sync:
+        save(layout, known._replace(is_sync=False))
+
+
 def load(layout: StoreLayout) -> Inventory | None:
     """The inventory on disk; None when there is none or it is damaged."""
     return checked_line.load(

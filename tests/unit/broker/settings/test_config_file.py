@@ -41,7 +41,7 @@ def test_a_broker_conf_of_rocketmq_works_without_a_warning(tmp_path: Path) -> No
     assert loaded.warnings == []
     assert loaded.config.namesrv_addr == ("127.0.0.1:9876",)
     assert loaded.config.broker_ip1 == "192.168.1.10"
-    assert loaded.config.store.file_reserved_hours == 48
+    assert loaded.config.store.live.file_reserved_hours == 48
     assert loaded.config.store.root == Path("/data/store")
     assert "sendMessageThreadPoolNums" in loaded.ignored_keys
 
@@ -158,6 +158,24 @@ def test_live_settings_change_in_place_and_others_need_a_restart() -> None:
     with pytest.raises(SettingError, match="brokerPermission"):
         change_live(config, {"brokerPermission": "8"})
     assert change_live(config, {"noSuchKey": "1"}) == config
+
+
+def test_what_would_expire_while_it_waits_is_refused() -> None:
+    config = BrokerConfig()
+    assert change_live(config, {"fileReservedTime": "3"}).store.live.file_reserved_hours == 3
+    for changes in ({"fileReservedTime": "2"}, {"messageDelayLevel": "1s 3d"}):
+        with pytest.raises(SettingError, match="would expire meanwhile"):
+            change_live(config, changes)
+    both = {"fileReservedTime": "2", "messageDelayLevel": "1s 1h"}
+    assert change_live(config, both).live.delay_levels == "1s 1h"
+
+
+def test_replicas_and_slaves_count_on_the_flush_mode_that_there_is() -> None:
+    assert change_live(BrokerConfig(), {"flushDiskType": "SYNC_FLUSH"})
+    config = load_config(flags={"followMaster": "10.0.0.1:10911"}).config
+    with pytest.raises(SettingError, match="only with a restart"):
+        change_live(config, {"flushDiskType": "SYNC_FLUSH"})
+    assert change_live(config, {"flushDiskType": "ASYNC_FLUSH"})
 
 
 @pytest.mark.parametrize(("young", "offset"), [("first", "compat"), ("client", "strict")])

@@ -10,6 +10,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S
 from rockhopper.broker.store.message_store import MessageStore
+from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, flush, put
 from tests.support.stepped_loop import SteppedLoop
 
@@ -122,3 +123,46 @@ def test_replicas_are_told_when_there_is_more_to_fetch(store: MessageStore) -> N
     store.safe_point.replicate(0, lambda: told.append(store.max_commit_log_offset), 5000)
     ends = [put(store).end_offset for _ in range(2)]
     assert told == ends
+
+
+def test_what_was_safe_stays_so_when_each_message_must_be_on_disk(stores: Stores) -> None:
+    store = stores.open()
+    first = put(store, b"first").end_offset
+    assert (store.safe_offset, store.flushed_offset) == (first, 0)
+    store.flush_each(True)
+    assert (store.safe_offset, store.written_is_safe) == (first, False)
+    second = put(store, b"second").end_offset
+    assert bodies(store) == [b"first"]
+    flush(store)
+    assert store.safe_offset == second
+    assert bodies(store) == [b"first", b"second"]
+
+
+def test_what_waits_for_the_disk_is_let_go_when_it_need_not_any_more(stores: Stores) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    end = put(store).end_offset
+    assert bodies(store) == []
+    store.flush_each(False)
+    assert (store.safe_offset, store.written_is_safe) == (end, True)
+    assert bodies(store) == [b"hello"]
+    put(store, b"next")
+    assert bodies(store) == [b"hello", b"next"]
+
+
+def test_a_crash_after_the_change_to_async_flush_is_no_damage(stores: Stores) -> None:
+    """Under SYNC_FLUSH units of queues prove how far the log reached."""
+    for has_noted in (True, False):
+        store = stores.open(stores.root / f"{has_noted}", flush_disk_type=SYNC)
+        put(store, b"durable")
+        flush(store)
+        end = store.flushed_offset
+        if has_noted:
+            store.note_async_flush()
+        store.flush_each(False)
+        put(store, b"in the page cache")
+        killed = copy_killed(store.layout.root, stores.root.parent / f"killed-{has_noted}")
+        with open(next((killed / "commitlog").iterdir()), "r+b") as log:
+            log.seek(end)
+            log.write(bytes(500))
+        again = stores.open(killed, flush_disk_type=SYNC)
+        assert (again.max_commit_log_offset == end) is has_noted

@@ -8,12 +8,24 @@ from tests.support.command_line import CommandLine
 async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: CommandLine) -> None:
     (status,) = (await shell.run("broker", "status", "--json")).objects
     assert (status["broker"], status["brokerVersionDesc"]) == ("broker-a", "V5_3_3")
+    assert isinstance(status["msgPutTotalTodayNow"], int)
+    assert len(status["putTps"]) == 3
     both = f"V5_3_3 (Rockhopper {own_version()})"
     assert status["rockhopperVersion"] == own_version()
     assert both in (await shell.run("broker", "status")).out
     assert both in (await shell.run("cluster")).out
     changed = await shell.run("broker", "config", "defaultTopicQueueNums=3")
-    assert (changed.code, changed.out) == (0, "defaultTopicQueueNums=3\n")
+    assert changed.code == 0
+    assert changed.rows[1][:5] == ["defaultTopicQueueNums", "3", "-", "live", "8"]
+    assert changed.out.endswith("until the next start: write it into broker.conf to keep it\n")
+    (told,) = (await shell.run("broker", "config", "listenPort", "--json")).objects
+    listening = told["settings"]["listenPort"]
+    assert (listening["default"], listening["live"]) == (10911, False)
+    live = await shell.run("broker", "config", "--live", "--changed")
+    assert [row[0] for row in live.rows[1:]] == ["defaultTopicQueueNums"]
+    refused = await shell.run("broker", "config", "listenPort=1")
+    assert refused.code == 1
+    assert "only with a restart" in refused.err
     unknown = await shell.run("broker", "config", "noSuchSetting")
     assert (unknown.code, unknown.err) == (1, "rockhopper: broker-a has no setting noSuchSetting\n")
     (listed,) = (await shell.run("cluster", "--json")).objects

@@ -10,7 +10,7 @@ from rockhopper.broker.assembly.replicating.replica_store import ReplicaStore
 from rockhopper.broker.ha.running.replica_log import AwayError
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.store.message_store import MessageStore
-from tests.support.open_stores import FILE_SIZE_BYTES, SIZES, Stores, fill
+from tests.support.open_stores import FILE_SIZE_BYTES, SIZES, Stores, fill, store_config
 
 
 async def nowhere(cut_at: int | None, between: Callable[[], object] | None) -> None:
@@ -32,7 +32,7 @@ def master(stores: Stores) -> MessageStore:
 
 
 def config_of(**fields: Any) -> StoreConfig:
-    return StoreConfig(root=Path("unused"), **{**SIZES, **fields})
+    return store_config(Path("unused"), **{**SIZES, **fields})
 
 
 def copied(store: MessageStore, **fields: Any) -> ReplicaStore:

@@ -32,7 +32,7 @@ class Rolled:
         rig.start()
         self.index, self.queue = timers.index, timers.queue
         self.rolling = Rolling(
-            rig.broker.store, self.index, self.queue, 6 * SIXTH_MS, now_ms=rig.clock
+            rig.broker.store, self.index, self.queue, lambda: 6 * SIXTH_MS, now_ms=rig.clock
         )
 
     def put(self, *delays_hours: int) -> None:

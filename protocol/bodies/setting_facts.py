@@ -1,0 +1,43 @@
+"""Body of DESCRIBE_CONFIG (70019): the settings of a broker, and what may be done with them.
+
+    [[key, value, default, unit, isLive, changedSinceStart], …]   msgpack
+
+Values are numbers and booleans where settings are; secrets are masked. ``changedSinceStart`` holds
+what was changed while the broker runs, and is gone with its next start.
+"""
+
+import msgspec
+
+from rockhopper.protocol.errors import MalformedBodyError
+
+Value = bool | int | str
+
+
+class SettingFacts(msgspec.Struct, array_like=True):
+    """What is known of one setting."""
+
+    key: str
+    value: Value
+    default: Value
+    unit: str
+    """Of a number: ms, s, hours, bytes, % …; empty if there is none."""
+    is_live: bool
+    """Whether it may change while the broker runs."""
+    changed_since_start: bool
+
+
+def encode_facts(facts: list[SettingFacts]) -> bytes:
+    """The body."""
+    return _encode(facts)
+
+
+def decode_facts(body: bytes) -> list[SettingFacts]:
+    """The settings of a body. Raises MalformedBodyError."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedBodyError(f"the msgpack body does not decode: {error}") from None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[SettingFacts]).decode
