@@ -74,7 +74,7 @@ class _Main(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name != "store":
             return None
-        from rockhopper.broker.tools.commands import store
+        from rockhopper.broker.tools.mending.commands import store
 
         return store
 

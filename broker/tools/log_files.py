@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.fast_encoding import whole_end
+from rockhopper.broker.store.log.log_scan import is_zero
 from rockhopper.protocol.store.store_paths import is_numbered_file
 
 # A record may be half written when its size is seen; no write takes so long.
@@ -77,8 +78,16 @@ def written_end(files: MappedFileQueue, known_end: int) -> int:
 
 def stated_end(files: MappedFileQueue, known_end: int) -> int:
     """Where the records end by the sizes that they state, at *known_end* at least."""
-    last = files.files[-1] if files.files else None
+    last = last_written(files)
     if last is None:
         return known_end
     position = min(max(known_end - last.base_offset, 0), last.size_bytes)
     return max(known_end, last.base_offset + whole_end(last.mapping, position, last.size_bytes))
+
+
+def last_written(files: MappedFileQueue) -> MappedFile | None:
+    """The newest file with anything at its begin: brokers make the next one ahead of need."""
+    for file in reversed(files.files):
+        if not is_zero(file.mapping, 0):
+            return file
+    return files.files[0] if files.files else None

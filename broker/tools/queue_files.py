@@ -43,6 +43,11 @@ class QueueFiles:
         """Where the first file begins."""
         return self._files[0][0] if self._files else 0
 
+    @property
+    def file_size_bytes(self) -> int:
+        """How large the files are, 0 without any."""
+        return self._files[0][1] if self._files else 0
+
     def path_at(self, position: int) -> Path:
         """The file that holds *position*, or would."""
         for base, size_bytes, path in self._files:

@@ -8,7 +8,6 @@ from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tools import log_files
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
@@ -73,11 +72,10 @@ def _version(view: StoreView) -> str:
 def _log(view: StoreView) -> dict[str, Any]:
     files = view.log.files
     first = view.record_at(view.log.min_offset)
-    end = view.end if view.is_live else log_files.stated_end(view.log, view.proven_end)
     newest = next(filter(None, map(last_store_time_ms, reversed(files))), None)
     return {
         "start": view.log.min_offset,
-        "end": end,
+        "end": view.log_end(),
         "firstTime": first.store_time_ms if first is not None else None,
         "lastTime": newest,
         "directories": [str(directory) for directory in view.log_directories],

@@ -127,6 +127,17 @@ class StoreView:
             self.end = log_files.written_end(self.log, self.proven_end)
             log_files.end_at(self.log, self.end)
 
+    def log_end(self) -> int:
+        """Where the log ends, without reading more than its last file."""
+        last = log_files.last_written(self.log)
+        if self.is_live or last is None:
+            return self.end
+        files = [file for file in self.log.files if file.base_offset >= last.base_offset]
+        walk = LogWalk(files, last.base_offset, proven_end=self.proven_end, check_crc=False)
+        for _ in walk.records(lambda found: True):
+            pass
+        return walk.end
+
     @property
     def geometry(self) -> IndexGeometry | None:
         """With which sizes the index files were made; None if nothing tells."""

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tools.checking import check
-from rockhopper.broker.tools.commands import store as store_command
 from rockhopper.broker.tools.findings import Findings
+from rockhopper.broker.tools.mending.commands import store as store_command
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from tests.support import open_stores
@@ -66,6 +66,8 @@ class Ended(NamedTuple):
 def run(*arguments: object, command: click.Command = store_command) -> Ended:
     """Run ``rockhopper-broker store`` with *arguments*, or another *command*."""
     logging = structlog.get_config()
+    # The store logs to standard output in tests, which is the command's for the time being.
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     try:
         result = CliRunner().invoke(command, [str(each) for each in arguments])
     finally:

@@ -38,3 +38,11 @@ def test_the_log_of_a_live_store_ends_where_it_ended(tmp_path: Path) -> None:
     log_files.end_at(files, end)
     writer.append_many(40)
     assert files.next_base_offset == end
+
+
+def test_a_file_that_was_made_ahead_holds_nothing(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path)
+    writer.append_many(40)
+    (tmp_path / "commitlog" / f"{writer.end // 4096 * 4096 + 4096:020d}").write_bytes(bytes(4096))
+    files, _ = log_files.find([tmp_path / "commitlog"])
+    assert log_files.written_end(files, 0) == writer.end

@@ -1,0 +1,1 @@
+"""What writes: queues and index made anew, a log without its damage, backups and their return."""

@@ -1,0 +1,310 @@
+"""``store backup``: a copy of a store, stopped or served, to which each run adds a point.
+
+The order makes a point consistent. First the tables and notes, and where the queues end; then the
+end of the log is looked up, and the log copied up to there. So all that tables and notes tell of
+is in the log that goes with them, and so is all that was acknowledged before the run began. The
+topics come once more at the end: the log may have messages of one that was made meanwhile.
+"""
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from rockhopper.broker.settings.store_layout import file_name
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.log.log_scan import last_store_time_ms
+from rockhopper.broker.tools.mending import manifest as manifests
+from rockhopper.broker.tools.mending import recovered
+from rockhopper.broker.tools.mending.copying import companions, copy_range, crc_of
+from rockhopper.broker.tools.mending.manifest import Manifest, Point, Segment
+from rockhopper.broker.tools.mending.objects import Objects, snapshot
+from rockhopper.broker.tools.store_view import StoreView
+
+_SAVE_EVERY_BYTES = 256 << 20
+# What a first run that was cut off may have left.
+_OWN_NAMES = {"log", "objects", *(f"{manifests.FILE_NAME}{end}" for end in (".tmp", ".bak.tmp"))}
+_OWN_NAMES |= {f"{manifests.FILE_NAME}.bak"}
+_COMPARED_BYTES = 64 << 10
+_NEWER_COUNTS = ("config/topics.json", "config/subscriptionGroup.json")
+
+
+class Plan(NamedTuple):
+    """What a run would do."""
+
+    new_bytes: int
+    log_end: int
+    differs_at: int | None
+    """Where the log is not what was copied, and a new line begins."""
+
+
+class Backup:
+    """The backup in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read its manifest, if there is one. Raises CorruptFileError, StoreError, OSError."""
+        self.directory = directory
+        self.log = directory / "log"
+        self.objects = Objects(directory / "objects")
+        found = manifests.load(directory)
+        self.is_new = found is None
+        self.manifest = found or Manifest("")
+
+    def run_locked(
+        self,
+        view: StoreView,
+        now_ms: int,
+        progress: Callable[[int], None],
+        *,
+        prune: bool = False,
+    ) -> tuple[Point, int]:
+        """Add a point, and *prune* then; the point, and how many files that has dropped.
+
+        Raises:
+            StoreError: another run writes, the backup is damaged or of another store.
+            OSError: the disk is full or failing. The next run goes on.
+        """
+        with self._locked():
+            # Another run may have ended since the manifest was read.
+            self.manifest = manifests.load(self.directory) or Manifest("")
+            point = self.run(view, now_ms, progress)
+            return point, self.prune(view.log.min_offset) if prune else 0
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        for directory in (self.directory, self.log, self.directory / "objects"):
+            disk.make_directories_durably(directory)
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise StoreError(f"another run writes to the backup in {self.directory}") from None
+        finally:
+            os.close(descriptor)
+
+    def plan(self, view: StoreView) -> Plan:
+        """What there is to copy.
+
+        Raises:
+            StoreError: the directory is another store's backup, or no place for one.
+            OSError: something cannot be read.
+        """
+        others = set(os.listdir(self.directory)) - _OWN_NAMES if self.directory.is_dir() else set()
+        if self.is_new and others:
+            raise StoreError(
+                f"{self.directory} is not empty and holds no backup: name an empty directory, "
+                "a new one, or that of the backup"
+            )
+        if self.directory.resolve().is_relative_to(view.layout.root.resolve()):
+            raise StoreError(f"{self.directory} is inside of the store: name a directory elsewhere")
+        differs_at = self._first_difference(view)
+        end = view.log_end()
+        known = {
+            segment.base: segment.size
+            for segment in self.manifest.segments
+            if differs_at is None or segment.base < differs_at
+        }
+        new_bytes = sum(
+            max(min(file.end_offset, end) - file.base_offset - known.get(file.base_offset, 0), 0)
+            for file in view.log.files
+        )
+        return Plan(new_bytes, end, differs_at)
+
+    def _first_difference(self, view: StoreView) -> int | None:
+        """The file of the log from which on it is not what was copied."""
+        present = {file.base_offset: file for file in view.log.files}
+        common = [segment for segment in self.manifest.segments if segment.base in present]
+        if self.manifest.segments and view.log.files and not common:
+            last = self.manifest.segments[-1]
+            if view.log.min_offset < last.end:
+                raise self._is_of_another_store(view)
+        for segment in common:
+            file = present[segment.base]
+            try:
+                if self._goes_on(segment, file, view.log_end()):
+                    continue
+                is_alike = self._begins_alike(segment, file)
+            except FileNotFoundError:
+                continue  # It has expired meanwhile.
+            if segment is common[0] and not is_alike:
+                raise self._is_of_another_store(view)
+            return segment.base
+        return None
+
+    def _is_of_another_store(self, view: StoreView) -> StoreError:
+        return StoreError(
+            f"the backup in {self.directory} is of another store ({self.manifest.source}) than "
+            f"{view.layout.root}: name another directory"
+        )
+
+    def _begins_alike(self, segment: Segment, file: MappedFile) -> bool:
+        size_bytes = min(segment.size, 88)
+        copied = (self.log / segment.name).read_bytes()[:size_bytes]
+        return file.read(0, size_bytes) == copied
+
+    def _goes_on(self, segment: Segment, file: MappedFile, log_end: int) -> bool:
+        """Whether the log still has what was copied of a file, by the end of that."""
+        path = self.log / segment.name
+        size_bytes = path.stat().st_size if path.exists() else 0
+        if size_bytes < segment.size:
+            raise CorruptFileError(
+                path,
+                f"the backup has {size_bytes} bytes of it, and copied {segment.size}: "
+                "restore the file, or begin a new backup in another directory",
+            )
+        if segment.end > log_end or segment.size > file.size_bytes:
+            return False
+        start = max(segment.size - _COMPARED_BYTES, 0)
+        with path.open("rb") as copied:
+            copied.seek(start)
+            return copied.read(segment.size - start) == file.read(start, segment.size)
+
+    # Copying.
+
+    def run(self, view: StoreView, now_ms: int, progress: Callable[[int], None]) -> Point:
+        """Add a point. Raises StoreError, OSError: the next run goes on."""
+        root = view.layout.root
+        self.manifest.source = str(root.resolve())
+        ends = recovered.ends_to_keep(view)
+        tables = snapshot(lambda: companions(view.layout))
+        view.load_log()
+        plan = self.plan(view)
+        if plan.differs_at is not None:
+            self._begin_line(plan.differs_at)
+        self._copy_log(view, plan.log_end, progress)
+        named = {path.relative_to(root).as_posix(): data for path, data in tables.items()}
+        for name in _NEWER_COUNTS:
+            for each in (name, f"{name}.bak"):
+                if (root / each).exists():
+                    named[each] = (root / each).read_bytes()
+        newest = next(filter(None, map(last_store_time_ms, reversed(view.log.files))), 0)
+        shape = view.geometry
+        point = Point(
+            number=max((point.number for point in self.manifest.points), default=0) + 1,
+            time_ms=now_ms,
+            line=self.manifest.line,
+            log_start=min((segment.base for segment in self.manifest.segments), default=0),
+            log_end=plan.log_end,
+            last_store_time_ms=newest,
+            tables={name: [self.objects.put(data), len(data)] for name, data in named.items()},
+            ends=self.objects.put(_encode_ends(ends)),
+            sizes=[*recovered.file_sizes(view), *(shape or (0, 0))],
+        )
+        self.manifest.points.append(point)
+        self.manifest.save(self.directory)
+        return point
+
+    def _begin_line(self, differs_at: int) -> None:
+        kept = [segment for segment in self.manifest.segments if segment.base < differs_at]
+        self.manifest.lines[str(self.manifest.line + 1)] = kept
+        self.manifest.save(self.directory)
+
+    def _copy_log(self, view: StoreView, end: int, progress: Callable[[int], None]) -> None:
+        known = {segment.base: segment for segment in self.manifest.segments}
+        for file in view.log.files:
+            segment = known.get(file.base_offset)
+            if segment is None:
+                name = f"{file_name(file.base_offset)}-{self.manifest.line}"
+                segment = Segment(file.base_offset, name)
+                self.manifest.segments.append(segment)
+            stop = min(file.end_offset, end) - file.base_offset
+            if segment.size < stop:
+                try:
+                    self._copy_file(file.path, segment, stop, progress)
+                except FileNotFoundError:
+                    if not view.is_live:
+                        raise
+                    self.manifest.segments.remove(segment)  # It has expired meanwhile.
+        disk.sync_directory(self.log)
+
+    def _copy_file(
+        self, source: Path, segment: Segment, stop: int, progress: Callable[[int], None]
+    ) -> None:
+        descriptor = os.open(self.log / segment.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, segment.size)
+            crc, unsaved = segment.crc, 0
+
+            def write(position: int, data: bytes) -> None:
+                nonlocal crc, unsaved
+                disk.write_fully(descriptor, position, data)
+                crc = zlib.crc32(data, crc)
+                unsaved += len(data)
+
+            for at in copy_range(source, segment.size, stop, write):
+                progress(segment.base + at)
+                if unsaved >= _SAVE_EVERY_BYTES or at == stop:
+                    disk.sync_file(descriptor)
+                    disk.sync_directory(self.log)
+                    segment.size, segment.crc, unsaved = at, crc, 0
+                    self.manifest.save(self.directory)
+        finally:
+            os.close(descriptor)
+
+    # What is there.
+
+    def verify(self, progress: Callable[[int], None]) -> list[str]:
+        """Read all of the backup; what is not as it was copied, as sentences. Raises OSError."""
+        wrong = []
+        done = 0
+        segments = {s.name: s for line in self.manifest.lines.values() for s in line}
+        for segment in segments.values():
+            path = self.log / segment.name
+            try:
+                is_whole = path.stat().st_size >= segment.size
+                is_alike = is_whole and crc_of(path, segment.size) == segment.crc
+            except FileNotFoundError:
+                is_alike = False
+            if not is_alike:
+                wrong.append(f"{path} is not what was copied")
+            done += segment.size
+            progress(done)
+        for name in sorted(self._used_objects()):
+            try:
+                self.objects.get(name)
+            except (CorruptFileError, FileNotFoundError) as error:
+                wrong.append(str(error))
+        return wrong
+
+    def _used_objects(self) -> set[str]:
+        used = {point.ends for point in self.manifest.points}
+        return used | {kept[0] for point in self.manifest.points for kept in point.tables.values()}
+
+    def prune(self, log_start: int) -> int:
+        """Drop what the store has no longer; return how many files of the log that were.
+
+        Points of which nothing would be left go as well. Raises OSError.
+        """
+        manifest = self.manifest
+        newest = manifest.points[-1] if manifest.points else None
+        for line, segments in manifest.lines.items():
+            manifest.lines[line] = [segment for segment in segments if segment.end > log_start]
+        manifest.points = [
+            point for point in manifest.points if point.log_end > log_start or point is newest
+        ]
+        lines = {str(point.line) for point in manifest.points} | {str(manifest.line)}
+        manifest.lines = {line: kept for line, kept in manifest.lines.items() if line in lines}
+        for point in manifest.points:
+            point.log_start = max(point.log_start, log_start)
+        manifest.save(self.directory)
+        used = {segment.name for segments in manifest.lines.values() for segment in segments}
+        removed = disk.remove_files([path for path in self.log.iterdir() if path.name not in used])
+        self.objects.keep_only(self._used_objects())
+        return removed
+
+
+def _encode_ends(ends: dict[tuple[str, int], int]) -> bytes:
+    rows = sorted([topic, queue_id, end] for (topic, queue_id), end in ends.items())
+    return json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def decode_ends(data: bytes) -> dict[tuple[str, int], int]:
+    """Where the queues ended, by topic and queue id."""
+    return {(topic, queue_id): end for topic, queue_id, end in json.loads(data)}

@@ -1,0 +1,314 @@
+"""The commands that write: rebuild, repair, backup, restore. None does without --write."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreError, StoreLockedError
+from rockhopper.broker.tools.checking import check
+from rockhopper.broker.tools.commands import (
+    TimeOrMs,
+    config_option,
+    directory,
+    fail,
+    in_words,
+    json_option,
+    say_state,
+    store,
+)
+from rockhopper.broker.tools.findings import Findings
+from rockhopper.broker.tools.mending.backing_up import Backup
+from rockhopper.broker.tools.mending.rebuilding import rebuild
+from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
+from rockhopper.broker.tools.mending.restoring import (
+    check_target as check_restore_target,
+)
+from rockhopper.broker.tools.mending.restoring import choose, restore, segments_of
+from rockhopper.broker.tools.output import (
+    counted,
+    flush,
+    size_text,
+    time_text,
+    write_json,
+    write_line,
+    write_table,
+)
+from rockhopper.broker.tools.progress import Bar
+from rockhopper.broker.tools.store_view import StoreView, load_config
+
+__all__ = ["store"]
+
+_NAMED_MAX = 20
+_NOTHING = "Nothing is written yet: add --write"
+
+write_option = click.option("--write", is_flag=True, help="Do it; without, only say what would be.")
+
+
+@store.command("rebuild")
+@directory
+@config_option
+@write_option
+@json_option
+@in_words
+def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_json: bool) -> None:
+    """Make consume queues and index anew from the log of a stopped store.
+
+    Without --write, says what is wrong with those there are.
+    """
+    view = StoreView(root, config_path)
+    if view.holder is not None:
+        raise StoreLockedError(root, f"process {view.holder}" if view.holder else "another process")
+    if not as_json:
+        say_state(view)
+    findings = Findings(root)
+    if not write:
+        with Bar("Comparing", view.log.min_offset, view.log.next_base_offset) as bar:
+            checked = check(view, findings, bar.at)
+        wrong = {kind: findings.counts[kind] for kind in ("queue", "index")}
+        if as_json:
+            write_json({"written": False, "records": checked.record_count, "wrong": wrong})
+            return
+        write_line(
+            f"Would make {counted(checked.unit_count, 'queue unit')} and "
+            f"{counted(checked.entry_count, 'index entry')} anew from "
+            f"{counted(checked.record_count, 'record')}; of those there are, "
+            f"{wrong['queue']:,} places in queues and {wrong['index']:,} in the index are wrong"
+        )
+        write_line(_NOTHING)
+        return
+    report = rebuild(view)
+    units = sum(report.changed_queues.values())
+    if as_json:
+        write_json(
+            {
+                "written": True,
+                "records": report.record_count,
+                "queues": len(report.changed_queues),
+                "units": units,
+                "keys": report.indexed_count,
+            }
+        )
+        return
+    write_line(
+        f"Made {counted(units, 'queue unit')} in {counted(len(report.changed_queues), 'queue')} "
+        f"and {counted(report.indexed_count, 'index entry')} from "
+        f"{counted(report.record_count, 'record')}"
+    )
+
+
+@store.command("repair")
+@directory
+@click.option(
+    "--into", required=True, metavar="NEW", type=click.Path(path_type=Path), help="The new store."
+)
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="Write what was lost to this file, as JSON."
+)
+@config_option
+@write_option
+@json_option
+@in_words
+def repair_command(
+    root: Path,
+    config_path: Path | None,
+    *,
+    into: Path,
+    report: Path | None,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Make a new store with every sound record of a damaged one, and say what is lost.
+
+    Nothing in DIR is changed. Messages keep their offsets and their ids.
+    """
+    view = StoreView(root, config_path)
+    check_target(root, into)
+    if not as_json:
+        say_state(view)
+    with Bar("Reading", view.log.min_offset, view.log.next_base_offset) as bar:
+        found = survey(view, bar.at)
+    if write:
+        with Bar("Copying", found.log_start, found.log_end) as bar:
+            repair(view, found, into, bar.at)
+    if report is not None:
+        disk.write_atomically(report, json.dumps(found.json(), indent=2).encode() + b"\n")
+    if as_json:
+        write_json({"written": write, **found.json()})
+        return
+    _write_repair(found, None if report is None else report)
+    write_line(f"Made the store {into}" if write else _NOTHING)
+
+
+def _write_repair(found: Repair, report: Path | None) -> None:
+    for lost in found.lost[:_NAMED_MAX]:
+        write_line(lost.line())
+    if len(found.lost) > _NAMED_MAX:
+        rest = f"all are in {report}" if report else "--report FILE or --json has all"
+        write_line(f"… and {len(found.lost) - _NAMED_MAX:,} more: {rest}")
+    lost_bytes = sum(lost.size for lost in found.lost)
+    write_line(
+        f"{counted(found.record_count, 'sound record')}; lost: "
+        f"{counted(len(found.lost), 'place')} with {size_text(lost_bytes)}"
+    )
+
+
+@store.command("backup")
+@directory
+@click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
+@click.option("--prune", is_flag=True, help="Drop from TARGET what the store has no longer.")
+@click.option("--verify", is_flag=True, help="Read all of TARGET and compare it with its CRCs.")
+@config_option
+@write_option
+@json_option
+@in_words
+def backup_command(
+    root: Path,
+    target: Path,
+    config_path: Path | None,
+    *,
+    prune: bool,
+    verify: bool,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Copy a store, be it served, to TARGET; the next time, only what is new.
+
+    Each run adds a point to which 'restore' can go back. What was acknowledged before it began is
+    in it.
+    """
+    view = StoreView(root, config_path)
+    backup = Backup(target)
+    plan = backup.plan(view)
+    if not as_json:
+        say_state(view)
+    value: dict[str, object] = {"written": write, "newBytes": plan.new_bytes}
+    if not write:
+        text = f"Would copy {size_text(plan.new_bytes)} of log, up to the offset {plan.log_end}"
+    else:
+        now_ms = time.time_ns() // 1_000_000
+        with Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end) as bar:
+            point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
+        value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
+        text = (
+            f"Point {point.number}: {size_text(plan.new_bytes)} of log and more, up to the offset "
+            f"{point.log_end}, {counted(len(point.tables), 'table')}"
+        )
+        if prune:
+            text += f"; {counted(pruned, 'old file')} dropped"
+    if plan.differs_at is not None:
+        value["differsAt"] = plan.differs_at
+        text += (
+            f". The log from {plan.differs_at} on is not what was copied before (was its end cut "
+            "off by a crash?): it is copied anew, and the points so far keep what they have"
+        )
+    wrong = _verified(backup) if verify else None
+    if as_json:
+        write_json(value | ({} if wrong is None else {"wrong": wrong}))
+    else:
+        write_line(text)
+        for line in wrong or ():
+            write_line(line)
+        if wrong == []:
+            write_line("The backup is as it was copied")
+        if not write:
+            write_line(_NOTHING)
+    flush()
+    if wrong:
+        fail(f"{target} is damaged: begin a new backup in another directory")
+
+
+def _verified(backup: Backup) -> list[str]:
+    total = sum(segment.size for segment in backup.manifest.segments)
+    with Bar("Verifying", 0, total) as bar:
+        return backup.verify(bar.at)
+
+
+@store.command("restore")
+@click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
+@click.argument("root", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--to", "before_ms", type=TimeOrMs(), help="Only what was stored before this time.")
+@click.option("--point", "number", type=click.IntRange(1), help="This point, not the newest.")
+@config_option
+@write_option
+@json_option
+@in_words
+def restore_command(
+    target: Path,
+    root: Path,
+    config_path: Path | None,
+    *,
+    before_ms: int | None,
+    number: int | None,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Make a store in DIR, which must be empty, from the backup in TARGET.
+
+    Without --write, lists the points that there are.
+    """
+    backup = Backup(target)
+    if backup.is_new:
+        raise StoreError(f"there is no backup in {target}: name the directory of one")
+    point = choose(backup, number, before_ms)
+    check_restore_target(root)
+    if not write:
+        _write_points(backup, point.number, as_json=as_json)
+        return
+    config, _ = load_config(root, config_path)
+    segments = segments_of(backup, point)
+    with Bar("Copying", segments[0].base if segments else 0, point.log_end) as bar:
+        restored = restore(backup, point, root, config, before_ms, bar.at)
+    if as_json:
+        write_json(
+            {
+                "written": True,
+                "point": point.number,
+                "logStart": restored.log_start,
+                "logEnd": restored.log_end,
+                "records": restored.record_count,
+            }
+        )
+        return
+    write_line(
+        f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
+        f"{restored.log_start} to {restored.log_end}, from point {point.number}"
+    )
+
+
+def _write_points(backup: Backup, chosen: int, *, as_json: bool) -> None:
+    rows = [
+        (point, segments_of(backup, point)[0].base if segments_of(backup, point) else 0)
+        for point in backup.manifest.points
+    ]
+    if as_json:
+        points = [
+            {
+                "point": point.number,
+                "time": point.time_ms,
+                "logStart": start,
+                "logEnd": point.log_end,
+                "lastTime": point.last_store_time_ms,
+            }
+            for point, start in rows
+        ]
+        write_json({"written": False, "chosen": chosen, "points": points})
+        return
+    write_line(f"Backup {backup.directory} of {backup.manifest.source}")
+    write_table(
+        ("POINT", "LOG FROM", "UP TO", "MADE", "LAST MESSAGE"),
+        [
+            (
+                point.number,
+                start,
+                point.log_end,
+                time_text(point.time_ms),
+                time_text(point.last_store_time_ms),
+            )
+            for point, start in rows
+        ],
+    )
+    write_line(f"Would restore point {chosen}")
+    write_line(_NOTHING)

@@ -1,0 +1,128 @@
+"""What a backup holds: ``manifest.json``, a line of JSON and one with its CRC-32.
+
+    log/<20-digit offset>-<line>    a file of the commit log, as far as it has been copied
+    objects/<sha-256>               what tables and notes held, compressed; shared by points
+    manifest.json, manifest.json.bak
+
+A *point* is the store as it was at one time: the log up to an offset, and the tables. All points of
+a *line* share the log's files, which only grow. A new line begins where a store's log is not what
+was copied any more: after a power cut took its end, say. It shares the files in front of that.
+
+The manifest is replaced whenever a piece of the log has been copied durably, the point comes last;
+so a backup that is cut off goes on where it was.
+"""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rockhopper.broker.store.files import checked_line, disk
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+
+FILE_NAME = "manifest.json"
+FORMAT = 1
+
+
+@dataclass
+class Segment:
+    """A file of the log: its first *size* bytes have been copied, and have that CRC-32."""
+
+    base: int
+    name: str
+    size: int = 0
+    crc: int = 0
+
+    @property
+    def end(self) -> int:
+        """The log offset behind it."""
+        return self.base + self.size
+
+
+@dataclass
+class Point:
+    """The store at one time."""
+
+    number: int
+    time_ms: int
+    line: int
+    log_start: int
+    log_end: int
+    last_store_time_ms: int
+    tables: dict[str, list[Any]]
+    """Path below the root -> object and size."""
+    ends: str
+    """The object with where the queues ended."""
+    sizes: list[int]
+    """Of the files of log, queues and batch queues, then index slots and entries; 0: unknown."""
+
+
+@dataclass
+class Manifest:
+    """All of a backup."""
+
+    source: str
+    lines: dict[str, list[Segment]] = field(default_factory=lambda: {"1": []})
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def line(self) -> int:
+        """The line that goes on."""
+        return max(map(int, self.lines))
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Its files of the log, oldest first."""
+        return self.lines[str(self.line)]
+
+    def point(self, number: int | None) -> Point:
+        """A point by its number, or the newest. Raises StoreError."""
+        if not self.points:
+            raise StoreError("the backup has no point yet: its first run was cut off; run it again")
+        if number is None:
+            return self.points[-1]
+        for point in self.points:
+            if point.number == number:
+                return point
+        known = ", ".join(str(point.number) for point in self.points[-20:])
+        raise StoreError(f"the backup has no point {number}; there are {known}")
+
+    def save(self, directory: Path) -> None:
+        """Replace the manifest, durably. Raises OSError: the former one is still there."""
+        data = checked_line.encode({"format": FORMAT, **asdict(self)})
+        disk.write_atomically(directory / FILE_NAME, data, backup=data)
+
+
+def load(directory: Path) -> Manifest | None:
+    """The manifest of a backup; None where there is none.
+
+    Raises:
+        CorruptFileError: it is damaged, and its copy as well.
+        StoreError: a later release has written it.
+        OSError: it cannot be read.
+    """
+    path = directory / FILE_NAME
+    damages = []
+    for each in (path, disk.backup_path(path)):
+        try:
+            return _manifest_of(checked_line.decode(each.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            damages.append(str(error))
+    if damages:
+        raise CorruptFileError(
+            path,
+            f"the manifest of the backup is damaged, and its copy as well ({damages[0]}): restore "
+            "it from where the backup is copied to, or begin a new backup in another directory",
+        )
+    return None
+
+
+def _manifest_of(document: Any) -> Manifest:
+    if document["format"] != FORMAT:
+        raise StoreError("a later release has written this backup: use that one")
+    lines = {
+        line: [Segment(**segment) for segment in segments]
+        for line, segments in document["lines"].items()
+    }
+    return Manifest(document["source"], lines, [Point(**point) for point in document["points"]])

@@ -1,0 +1,100 @@
+"""Opening a store as a broker does at its start, and closing it as after a clean stop.
+
+So whatever is made here has been recovered once, by the same code, before a broker sees it.
+"""
+
+import asyncio
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.files.disk import sync_directory
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.store.geometry_note import IndexGeometry
+
+
+def recover(config: BrokerConfig) -> RecoveryReport:
+    """Recover the store of *config*, bound what groups have read by what there is, and close it.
+
+    Raises:
+        StoreError: it cannot be opened as it is.
+        OSError: the disk is full or failing.
+    """
+    return asyncio.run(_recover(config))
+
+
+async def _recover(config: BrokerConfig) -> RecoveryReport:
+    tables = Tables(config, now_ms=_now_ms)
+    tables.load()
+    store = MessageStore.open(
+        config.store,
+        now_ms=_now_ms,
+        batch_topic=tables.topics.is_batch,
+        known_offsets=tables.known_offsets,
+        delay_ms=DelayLevels(config.live.delay_levels).delay_ms,
+    )
+    report = store.opened.report
+    if tables.offsets.path.exists():
+        tables.offsets.start_saving()
+        tables.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
+        await tables.offsets.on_disk()
+        tables.offsets.stop_saving()
+        tables.offsets.close_journal()
+    await store.close()
+    sync_directory(config.store.root)
+    return report
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def sized_like(
+    config: BrokerConfig, sizes: tuple[int, int, int], shape: IndexGeometry | None
+) -> BrokerConfig:
+    """*config* with the sizes of files that a store has: of log, queues, batch queues; 0: as is."""
+    store = config.store
+    names = (
+        "commit_log_file_size_bytes",
+        "consume_queue_file_size_bytes",
+        "batch_consume_queue_file_size_bytes",
+    )
+    changes: dict[str, Any] = {name: size for name, size in zip(names, sizes, strict=True) if size}
+    if shape is not None:
+        changes |= {
+            "index_slot_count": shape.slot_count,
+            "index_entry_count_max": shape.entry_count_max,
+        }
+    return dataclasses.replace(config, store=dataclasses.replace(store, **changes))
+
+
+def at(config: BrokerConfig, root: Path) -> BrokerConfig:
+    """*config* for a store in *root*, with its log below it."""
+    store = dataclasses.replace(config.store, root=root, commit_log_directory=None)
+    return dataclasses.replace(config, store=store)
+
+
+def file_sizes(view: StoreView) -> tuple[int, int, int]:
+    """The sizes of the files of log, queues and batch queues; 0 where there are none."""
+    found = {False: 0, True: 0}
+    for key in view.queues:
+        if not found[key.is_batch]:
+            found[key.is_batch] = view.queues.open(*key[:2], is_batch=key.is_batch).file_size_bytes
+        if all(found.values()):
+            break
+    return view.log.file_size_bytes, found[False], found[True]
+
+
+def ends_to_keep(view: StoreView) -> dict[QueueKey, int]:
+    """Where queues end whose offsets the log may not tell any more: their units tell, or notes."""
+    ends = dict(view.noted.queue_ends) if view.noted is not None else {}
+    for key, end in view.queues.ends().items():
+        ends[key] = max(end, ends.get(key, 0))
+    return ends

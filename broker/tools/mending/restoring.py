@@ -1,0 +1,177 @@
+"""``store restore``: a store as it was at a point of a backup, or with what came before a time.
+
+The log is copied under another name, compared with its checksums, cut, and given its name once it
+is whole; then the store is opened as by a broker, which makes queues and index. Until that has
+ended there is a file RESTORING: a restore that was cut off is begun again over what it left.
+"""
+
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.store_layout import StoreLayout, file_name
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
+from rockhopper.broker.store.recovering.log_walk import LogWalk
+from rockhopper.broker.tools.mending import recovered
+from rockhopper.broker.tools.mending.backing_up import Backup, decode_ends
+from rockhopper.broker.tools.mending.copying import LogFileCopy, copy_range
+from rockhopper.broker.tools.mending.manifest import Point, Segment
+from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+
+_MARK = "RESTORING"
+_LOG_IN_THE_MAKING = "commitlog.restoring"
+
+
+class Restored(NamedTuple):
+    """What has come back."""
+
+    point: Point
+    log_start: int
+    log_end: int
+    record_count: int
+
+
+def choose(backup: Backup, number: int | None, before_ms: int | None) -> Point:
+    """The point to begin with: for a time, the first that was made behind it. Raises StoreError."""
+    manifest = backup.manifest
+    if number is None and before_ms is not None:
+        for point in manifest.points:
+            if point.time_ms >= before_ms and point.line == manifest.points[-1].line:
+                return point
+    return manifest.point(number)
+
+
+def segments_of(backup: Backup, point: Point) -> list[Segment]:
+    """The files of the log that belong to a point: those without a gap up to its end."""
+    found: list[Segment] = []
+    for segment in reversed(backup.manifest.lines[str(point.line)]):
+        if segment.base < point.log_end:
+            if found and segment.end != found[-1].base:
+                break
+            found.append(segment)
+    return found[::-1]
+
+
+def check_target(target: Path) -> None:
+    """Refuse a directory that holds something else than a restore cut off. Raises StoreError."""
+    if not target.exists():
+        return
+    if not target.is_dir() or (any(target.iterdir()) and not (target / _MARK).exists()):
+        raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
+
+
+def restore(
+    backup: Backup,
+    point: Point,
+    target: Path,
+    config: BrokerConfig,
+    before_ms: int | None,
+    progress: Callable[[int], None],
+) -> Restored:
+    """Make the store in *target*.
+
+    Raises:
+        StoreError: the target is not empty, or the backup is damaged; says where.
+        OSError: the disk is full or failing; the next try begins anew.
+    """
+    check_target(target)
+    for left in target.iterdir() if target.exists() else ():
+        if left.name != _MARK:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    layout = StoreLayout(target)
+    disk.make_directories_durably(target)
+    disk.write_atomically(target / _MARK, b"")
+    disk.make_directories_durably(target / _LOG_IN_THE_MAKING)
+    for name, (kept, _) in point.tables.items():
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(backup.objects.get(kept))
+    log_bytes, queue_bytes, batch_bytes, slots, entries = point.sizes
+    files = _copy_log(backup, point, target / _LOG_IN_THE_MAKING, log_bytes, progress)
+    ends = decode_ends(backup.objects.get(point.ends))
+    end = point.log_end
+    if before_ms is not None:
+        end, ends = _cut(files, point.log_end, before_ms, ends, layout)
+    sizes = log_bytes, queue_bytes, batch_bytes
+    inventory.save(layout, Inventory(end, None, ends, file_sizes=sizes))
+    disk.sync_paths([path for path in target.rglob("*") if path.is_file()])
+    disk.move_directory(target / _LOG_IN_THE_MAKING, layout.commit_log)
+    shape = IndexGeometry(slots, entries) if slots else None
+    report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
+    disk.remove_files([target / _MARK])
+    return Restored(point, files.min_offset, report.log_end, report.record_count)
+
+
+def _copy_log(
+    backup: Backup,
+    point: Point,
+    directory: Path,
+    file_size_bytes: int,
+    progress: Callable[[int], None],
+) -> MappedFileQueue:
+    segments = segments_of(backup, point)
+    files = MappedFileQueue(directory, file_size_bytes)
+    for segment in segments:
+        path = directory / file_name(segment.base)
+        copy = LogFileCopy(path, file_size_bytes, is_last=segment is segments[-1])
+        source = backup.log / segment.name
+        stop = min(segment.size, point.log_end - segment.base)
+        crc = 0
+
+        def write(position: int, data: bytes, copy: LogFileCopy = copy, stop: int = stop) -> None:
+            nonlocal crc
+            crc = zlib.crc32(data, crc)
+            if position < stop:
+                copy.write(position, data[: stop - position])
+
+        try:
+            for at in copy_range(source, 0, segment.size, write):
+                progress(segment.base + at)
+        finally:
+            copy.close()
+        if crc != segment.crc:
+            raise CorruptFileError(
+                source,
+                "this file of the backup is not what was copied: 'store backup --verify' says what "
+                "else is wrong. Restore an older point, or the file",
+            )
+        files.files.append(MappedFile(path, segment.base, file_size_bytes))
+    return files
+
+
+def _cut(
+    files: MappedFileQueue,
+    log_end: int,
+    before_ms: int,
+    ends: dict[QueueKey, int],
+    layout: StoreLayout,
+) -> tuple[int, dict[QueueKey, int]]:
+    """End the log in front of the first message of *before_ms* or later.
+
+    Returns the end, and where queues ended there of which nothing may be left.
+    """
+    walk = LogWalk(files.files, files.min_offset, proven_end=log_end)
+    end = log_end
+    firsts: dict[QueueKey, int] = {}
+    for record in walk.records():
+        if end == log_end and record.store_time_ms >= before_ms and record.offset < log_end:
+            end = record.offset
+        if record.offset >= end:
+            topic = record.topic.decode("utf-8", "replace")
+            firsts.setdefault((topic, record.queue_id), record.queue_offset)
+            for name, offset in light_places(topic, decode_properties(record.properties)):
+                firsts.setdefault((name, LIGHT_QUEUE_ID), offset)
+    if end < log_end:
+        files.truncate_to(end)
+    kept = {key: min(queue_end, firsts.get(key, queue_end)) for key, queue_end in ends.items()}
+    return end, {key: queue_end for key, queue_end in kept.items() if queue_end}

@@ -1,0 +1,156 @@
+"""A backup goes on where it was, and holds what it copied."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.mending.backing_up import Backup
+from rockhopper.broker.tools.store_view import StoreView
+from tests.support import open_stores, tool_stores
+from tests.support.peers import Clock
+from tests.support.rot import flip_bit, overwrite
+from tests.support.tool_stores import run
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def live(tmp_path: Path, clock: Clock) -> Iterator[MessageStore]:
+    """A store that is open in this process."""
+    store = open_stores.open_store(tmp_path / "store", clock)
+    tool_stores.fill(store, clock, 40)
+    yield store
+    open_stores.close(store)
+
+
+def _back_up(root: Path, target: Path, *options: str) -> dict[str, object]:
+    ended = run("backup", root, target, "--write", "--json", *options)
+    assert ended.code == 0, ended.err
+    return ended.objects[0]
+
+
+def _restored(target: Path, root: Path, *options: object) -> list[dict[str, object]]:
+    ended = run("restore", target, root, "--write", *options)
+    assert ended.code == 0, ended.err
+    assert tool_stores.checked(root).damages == []
+    return list(dump(StoreView(root), Wanted()))
+
+
+def test_each_run_copies_only_what_is_new(tmp_path: Path, live: MessageStore, clock: Clock) -> None:
+    root, target = tmp_path / "store", tmp_path / "backup"
+    first = _back_up(root, target)
+    tool_stores.fill(live, clock, 20, 40)
+    second = _back_up(root, target, "--verify")
+    assert first["newBytes"] != 0
+    assert second["newBytes"] == live.max_commit_log_offset - int(str(first["logEnd"]))
+    assert second["wrong"] == []
+    assert _back_up(root, target)["newBytes"] == 0
+    bodies = [each["body"] for each in _restored(target, tmp_path / "new")]
+    assert bodies == [f"body {number}" for number in range(60)]
+    bodies = [each["body"] for each in _restored(target, tmp_path / "old", "--point", 1)]
+    assert bodies == [f"body {number}" for number in range(40)]
+
+
+def test_nothing_is_written_without_write(root: Path, tmp_path: Path) -> None:
+    ended = run("backup", root, tmp_path / "backup")
+    assert "Would copy" in ended.out
+    assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 3, 5])
+def test_a_run_that_was_killed_goes_on(
+    root: Path, tmp_path: Path, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "backup"
+    count = 0
+
+    def dying(path: Path, *args: object, **kwargs: object) -> None:
+        nonlocal count
+        count += 1
+        if count > writes:
+            path.with_name(path.name + ".tmp").write_bytes(b"half of it")
+            raise Killed
+        write_atomically(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    write_atomically = disk.write_atomically
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "write_atomically", dying)
+        with pytest.raises(Killed):
+            Backup(target).run_locked(StoreView(root), 1, lambda offset: None)
+    _back_up(root, target, "--verify")
+    assert _restored(target, tmp_path / "new") == list(dump(StoreView(root), Wanted()))
+
+
+def test_what_retention_deletes_stays_unless_pruned(root: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    _back_up(root, target)
+    everything = list(dump(StoreView(root), Wanted()))
+    (root / "commitlog" / f"{0:020d}").unlink()
+    _back_up(root, target)
+    assert _restored(target, tmp_path / "new") == everything
+    assert _back_up(root, target, "--prune")["pruned"] == 1
+    left = _restored(target, tmp_path / "pruned")
+    assert left == [each for each in everything if int(str(each["logOffset"])) >= 4096]
+
+
+def test_a_log_whose_end_was_cut_off_begins_a_new_line(root: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    _back_up(root, target)
+    former = list(dump(StoreView(root), Wanted()))
+    store = open_stores.open_store(root, Clock(), cut_at=int(str(former[50]["logOffset"])))
+    open_stores.put(store, b"another")
+    open_stores.close(store)
+    assert _back_up(root, target)["differsAt"] == 4096
+    now = list(dump(StoreView(root), Wanted()))
+    assert now[-1]["body"] == "another"
+    assert _restored(target, tmp_path / "new") == now
+    assert _restored(target, tmp_path / "former", "--point", 1) == former
+
+
+def test_backups_of_other_stores_and_odd_places_are_refused(root: Path, tmp_path: Path) -> None:
+    other = tool_stores.write(tmp_path / "other", 10, Clock(1_800_000_000_000))
+    _back_up(root, tmp_path / "backup")
+    assert "another store" in run("backup", other, tmp_path / "backup", "--write").err
+    assert "holds no backup" in run("backup", root, other, "--write").err
+    assert "inside of the store" in run("backup", root, root / "backup", "--write").err
+    assert "no backup in" in run("restore", other, tmp_path / "new").err
+
+
+def test_rot_in_a_backup_is_named(root: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    _back_up(root, target)
+    flip_bit(target / "log" / f"{4096:020d}-1", 5)
+    ended = run("backup", root, target, "--verify")
+    assert ended.code == 1
+    assert f"{4096:020d}-1 is not what was copied" in ended.out
+    ended = run("restore", target, tmp_path / "new", "--write")
+    assert (ended.code, "is not what was copied" in ended.err) == (1, True)
+    overwrite(target / "log" / f"{4096:020d}-1", 0, b"")
+    (target / "log" / f"{0:020d}-1").unlink()
+    assert "0 bytes of it" in run("backup", root, target, "--write").err
+
+
+def test_a_full_disk_is_a_sentence(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/backup")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "write_fully", full)
+        ended = run("backup", root, tmp_path / "backup", "--write")
+    assert ended.code == 1
+    assert ended.err == "rockhopper-broker: /backup: no space left on device\n"
+    assert _back_up(root, tmp_path / "backup")["point"] == 1

@@ -1,0 +1,35 @@
+from pathlib import Path
+
+from rockhopper.broker.tools.mending import recovered
+from rockhopper.broker.tools.store_view import StoreView
+from tests.support import open_stores, tool_stores
+
+
+def test_a_store_is_opened_with_its_own_sizes(root: Path) -> None:
+    view = StoreView(root)
+    sizes = recovered.file_sizes(view)
+    assert sizes == (4096, 1000, 0)
+    config = recovered.sized_like(view.config, sizes, view.geometry)
+    report = recovered.recover(config)
+    assert report.log_end == view.proven_end
+    assert tool_stores.checked(root).is_sound
+    store = open_stores.open_store(root)
+    assert len(open_stores.messages(store, "Topic1", 2)) == 8
+    open_stores.close(store)
+
+
+def test_offsets_of_groups_are_bounded_by_their_queues(root: Path) -> None:
+    path = root / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    path.write_text('{"offsetTable":{"Topic1@g":{0:500,1:3}}}')
+    view = StoreView(root)
+    recovered.recover(recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry))
+    assert "0:8" in path.read_text()
+    assert "1:3" in path.read_text()
+
+
+def test_ends_are_those_that_queues_or_notes_tell(root: Path) -> None:
+    view = StoreView(root)
+    ends = recovered.ends_to_keep(view)
+    assert ends["Topic1", 0] == 8
+    assert recovered.at(view.config, root.parent).store.root == root.parent
