@@ -1,11 +1,15 @@
-"""Makes ``docs/compatibility.md``: ``make compatibility``, or ``python -m`` this module.
+"""Makes docs/compatibility.md and the table of docs/request-codes.md: ``make compatibility``.
 
-Which request codes are served comes from the processor tables, what is not from unserved.py. The
-part of the page above the marker is written by hand and stays.
+Which request codes are served, and to whom, comes from the processor tables, what is not from
+unserved.py, what those of ours do from protocol/codes.py. The part of the first page above its
+marker is written by hand and stays, and so does what is around the table in the second.
 """
 
+import ast
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,11 +17,15 @@ from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
 from rockhopper.broker.remoting.dispatcher import Row
+from rockhopper.broker.remoting.needs import ADMINISTRATION
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.codes import RequestCode
 
 PAGE = Path("docs/compatibility.md")
 MARKER = "<!-- Made by `make compatibility`: do not edit below. -->\n"
+OWN_PAGE = Path("docs/request-codes.md")
+OWN_MARKERS = ("<!-- Made by `make compatibility`. -->\n", "<!-- By hand from here. -->\n")
+FIRST_OWN = 70_001
 
 
 class _Anything:
@@ -50,10 +58,12 @@ def generated() -> str:
         "## Request codes that are served",
         "",
         "An asterisk marks those that are for operators: from other hosts they are refused unless "
-        "`remoteAdmin=true`. Codes from 70001 on are [ours](request-codes.md).",
+        "`remoteAdmin=true`. Codes from 70001 on are [ours](request-codes.md). The right is what "
+        "[users](security.md) need where `authorizationEnabled` is on: all that is named, and any "
+        "one of those with `or` between.",
         "",
-        "| code | name | served by |",
-        "|---|---|---|",
+        "| code | name | right | served by |",
+        "|---|---|---|---|",
         *_served(broker_table(), "broker"),
         *_served(name_service_table(), "name service"),
         "",
@@ -73,7 +83,48 @@ def generated() -> str:
 def _served(table: Mapping[int, Row], by: str) -> Iterable[str]:
     names = {code.value: code.name for code in RequestCode}
     for code in sorted(code for code in table if code in names):
-        yield f"| {code} | `{names[code]}`{'*' if table[code].is_administration else ''} | {by} |"
+        row = table[code]
+        name = f"`{names[code]}`{'*' if row.is_administration else ''}"
+        yield f"| {code} | {name} | {_rights(row)} | {by} |"
+
+
+def _rights(row: Row) -> str:
+    needs = [need for need in row.needs if need is not ADMINISTRATION]
+    return ", ".join(
+        f"{need.kind.value} {' or '.join(action.value for action in need.actions)}"
+        for need in needs
+    )
+
+
+def own_codes() -> dict[str, str]:
+    """What each request code of ours does, by its name, as it stands below it."""
+    (definition,) = ast.parse(inspect.getsource(RequestCode)).body
+    texts = {}
+    for code, below in pairwise(cast(ast.ClassDef, definition).body):
+        match code, below:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                texts[name] = text
+    return texts
+
+
+def own_table() -> str:
+    """The request codes of ours, for the page that describes them."""
+    table, texts = {**name_service_table(), **broker_table()}, own_codes()
+    lines = ["| code | name | what it does | right |", "|---|---|---|---|"]
+    for code in sorted(code for code in RequestCode if FIRST_OWN <= code < 80_000):
+        right = _rights(table[code]) if code in table else ""
+        lines.append(f"| {code.value} | `{code.name}` | {texts[code.name]} | {right} |")
+    return "\n".join(lines) + "\n"
+
+
+def own_page(current: str) -> str:
+    """*current* with its table made anew."""
+    begin, end = OWN_MARKERS
+    before, _, rest = current.partition(begin)
+    return f"{before}{begin}\n{own_table()}\n{end}{rest.partition(end)[2]}"
 
 
 def page(current: str) -> str:
@@ -83,8 +134,9 @@ def page(current: str) -> str:
 
 def main() -> int:
     """Write the page."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"{PAGE} is up to date")
+    for path, made in ((PAGE, page), (OWN_PAGE, own_page)):
+        path.write_text(made(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"{path} is up to date")
     return 0
 
 

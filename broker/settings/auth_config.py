@@ -23,7 +23,10 @@ class AuthConfig:
 
     authentication_enabled: bool = setting("authenticationEnabled", False)
     """Serve nobody but users, whose requests are signed. A Super user must be
-    there: initAuthenticationUser makes the first."""
+    there: initAuthenticationUser makes the first.
+
+    Cost: an HMAC-SHA1 over each request at the broker and at the client.
+    """
 
     authorization_enabled: bool = setting("authorizationEnabled", False)
     """Allow users what their rules allow, and nothing else; needs authenticationEnabled."""

@@ -13,7 +13,10 @@ class ClassicConfig:
 
     in_sync_replicas: int = setting("inSyncReplicas", 1, least=1, most=REPLICAS_MAX)
     """How many have a message, this master among them, before a send to a SYNC_MASTER is answered.
-    1 waits for nobody, as in RocketMQ. A machine with several slaves counts once."""
+    1 waits for nobody, as in RocketMQ. A machine with several slaves counts once.
+
+    Cost: with more than one, the round trip to the slaves for each send.
+    """
 
     transfer_batch_size_bytes: int = setting(
         "haTransferBatchSize", 32 << 10, least=1024, most=1 << 20
@@ -25,7 +28,10 @@ class ClassicConfig:
 
     sync_from_last_file: bool = setting("syncFromLastFile", True)
     """Whether a slave with an empty log gets the newest file of the log alone, as from a RocketMQ
-    master; else it gets all that there is."""
+    master; else it gets all that there is.
+
+    Cost: false sends the whole log to each slave that is new.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

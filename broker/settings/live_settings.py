@@ -65,7 +65,10 @@ class LiveSettings:
     """Most queues that a topic created by a send gets; Java clients ask for 4."""
 
     long_polling: bool = setting("longPollingEnable", True)
-    """Park a pull that finds nothing until a message arrives."""
+    """Park a pull that finds nothing until a message arrives.
+
+    Cost: false has idle clients ask again and again.
+    """
 
     short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
     """How long such a pull waits when longPollingEnable is false."""
@@ -76,14 +79,20 @@ class LiveSettings:
     slave_read: bool = setting("slaveReadEnable", False)
     """Send readers that are further behind than accessMessageInMemoryMaxRatio to the replica that
     their group names (whichBrokerWhenConsumeSlowly), so that they do not push what is new out of
-    the page cache."""
+    the page cache.
+
+    Cost: none here; the replica reads its disk.
+    """
 
     lite_pull: bool = setting("litePullMessageEnable", True)
     """Serve request code 361."""
 
     property_filter: bool = setting("enablePropertyFilter", True)
-    """Evaluate SQL92 expressions over the properties of messages. A pull with one reads records
-    that it does not hand out, for at most 8 ms of 20."""
+    """Evaluate SQL92 expressions over the properties of messages.
+
+    Cost: a pull with an expression reads records that it does not hand out, for at most 8 ms
+    of 20.
+    """
 
     filter_support_retry: bool = setting("filterSupportRetry", False)
     """Ask what a group wants of a topic again when a message of it is redelivered: an expression
@@ -107,7 +116,10 @@ class LiveSettings:
     clients that are online."""
 
     store_reply_messages: bool = setting("storeReplyMessageEnable", True)
-    """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them."""
+    """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them.
+
+    Cost: the disk for each reply, as for a message.
+    """
 
     recall_message_enable: bool = setting("recallMessageEnable", True)
     """Whether producers may recall pending timer messages; off by default in RocketMQ. Whoever
@@ -163,7 +175,10 @@ class LiveStoreSettings:
     """What the store takes, looks up and keeps, as an administrator has it now."""
 
     message_size_max_bytes: int = setting("maxMessageSize", 4 << 20, least=1, most=16 << 20)
-    """Largest body (MESSAGE_ILLEGAL beyond). Must fit into a commit log file."""
+    """Largest body (MESSAGE_ILLEGAL beyond). Must fit into a commit log file.
+
+    Cost: so much memory for each request under way, and the loop for the time of copying it.
+    """
 
     query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000)
     """Most messages that a query by key returns."""
@@ -174,12 +189,19 @@ class LiveStoreSettings:
     flush_disk_type: FlushDiskType = setting("flushDiskType", FlushDiskType.ASYNC)
     """ASYNC_FLUSH answers when the message is in the page cache: a power cut loses at most
     flushIntervalCommitLog. SYNC_FLUSH answers when it is on the disk, one fsync per group. In a
-    replica set, and with slaves, it changes with a restart only."""
+    replica set, and with slaves, it changes with a restart only.
+
+    Cost: SYNC_FLUSH adds the time of one fsync to each answer; sends that wait together share
+    it.
+    """
 
     file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
     """Age at which a commit log file may be deleted, by the time of its last message. When it is
     lowered live, files go only after timers have appended again what would get too old, and open
-    transactions have been looked at: some minutes later."""
+    transactions have been looked at: some minutes later.
+
+    Cost: the disk for what is sent in that time, and in a day more.
+    """
 
     delete_when: str = setting("deleteWhen", "04")
     """Hours of the day, ``;`` between, at which expired commit log files go."""
@@ -190,7 +212,10 @@ class LiveStoreSettings:
     delete_files_interval_ms: int = setting(
         "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000
     )
-    """Pause between two file deletions, so that the disk can breathe."""
+    """Pause between two file deletions, so that the disk can breathe.
+
+    Cost: a long one has a full disk stay full for longer.
+    """
 
     delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000)
     """Commit log files deleted in one round."""

@@ -79,7 +79,11 @@ class ReplicaConfig:
     min_in_sync_replicas: int = setting("minInSyncReplicas", 0, least=0, most=REPLICA_ID_MAX)
     """How many replicas must have a message before it is acknowledged, and the fewest that count as
     in sync. 0: 2 of three or more, 1 of two. With 1, what a survivor alone has taken is lost with
-    it; with 2 of two, sends stop when either is away."""
+    it; with 2 of two, sends stop when either is away.
+
+    Cost: with more than one, the round trip to the others for each send; fewer replicas may be
+    away before sends stop.
+    """
 
     unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)
     """Ours. Whether a set goes on by itself after a power cut of all replicas in sync, under
@@ -95,7 +99,11 @@ class ReplicaConfig:
 
     lease_ms: int = setting("haLeaseTtl", 4000, least=1000, most=60_000)
     """Ours. How long a master that is gone keeps others from being elected when its process cannot
-    be seen to be dead. No time decides about safety. etcd rounds it up to seconds."""
+    be seen to be dead. No time decides about safety. etcd rounds it up to seconds.
+
+    Cost: a long one keeps a set without a master for longer when a machine dies, a short one
+    changes masters when the network or the engine hesitates.
+    """
 
     priority: int = setting("haPriority", 0, least=-1000, most=1000)
     """Ours. Of two replicas whose logs are equally long, the larger is elected."""
@@ -113,11 +121,17 @@ class ReplicaConfig:
 
     state_interval_ms: int = setting("haStateInterval", 100, least=1, most=60_000)
     """Ours. How often committed offsets and the like go to the other replicas: what consumers
-    repeat after a failover."""
+    repeat after a failover.
+
+    Cost: a record in the log each time that something was committed.
+    """
 
     splice_ms: int = setting("haSpliceTime", 90_000, least=0, most=3_600_000)
     """Ours. For how long after a planned switch the old master passes on what its clients still
-    ask it: three times the interval at which they look for the route."""
+    ask it: three times the interval at which they look for the route.
+
+    Cost: each request of such a client takes a way over two brokers.
+    """
 
     drain_ms: int = setting("haDrainTime", 5000, least=0, most=3_600_000)
     """Ours. For how long, at most, a master that is stopped (SIGTERM) passes its clients on to the

@@ -39,7 +39,11 @@ class StoreConfig:
         "mappedFileSizeCommitLog", 1 << 30, least=4096, most=(1 << 31) - 1
     )
     """One commit log file, reserved on disk when it is created. Small files roll often; the size
-    in a store that exists is taken from its files."""
+    in a store that exists is taken from its files.
+
+    Cost: its size on the disk at once, and twice that when a file is half full; messages are
+    deleted by whole files.
+    """
 
     consume_queue_file_size_bytes: int = setting(
         "mappedFileSizeConsumeQueue",
@@ -47,8 +51,11 @@ class StoreConfig:
         least=20,
         most=(1 << 31) - 20,
     )
-    """One consume queue file, 20 bytes a message, rounded up to whole entries. Every queue that
-    has a message has at least one: 1,000 queues reserve 6 GB at the default."""
+    """One consume queue file, 20 bytes a message, rounded up to whole entries.
+
+    Cost: every queue that has a message has a file, with holes: 16 KiB are on the disk at first,
+    whatever the size. Smaller ones roll more often.
+    """
 
     batch_consume_queue_file_size_bytes: int = setting(
         "mapperFileSizeBatchConsumeQueue",
@@ -60,18 +67,30 @@ class StoreConfig:
 
     index_slot_count: int = setting("maxHashSlotNum", INDEX_SLOT_COUNT, least=1, most=1 << 28)
     """Hash slots of an index file, 4 bytes each. A store keeps the geometry it was made with:
-    another value is refused."""
+    another value is refused.
+
+    Cost: 4 bytes of disk for each, at once; few of them make look-ups slow.
+    """
 
     index_entry_count_max: int = setting(
         "maxIndexNum", INDEX_ENTRY_COUNT_MAX, least=2, most=1 << 26
     )
-    """Keys in one index file, 20 bytes each; the store's geometry, as above."""
+    """Keys in one index file, 20 bytes each; the store's geometry, as above.
+
+    Cost: 20 bytes of disk for each key that is there.
+    """
 
     index_enabled: bool = setting("messageIndexEnable", True)
-    """Whether messages can be found by key. Off saves about a tenth of the cost of a send."""
+    """Whether messages can be found by key.
+
+    Cost: about a tenth of a send, and 20 bytes of disk for each key.
+    """
 
     flush_interval_ms: int = setting("flushIntervalCommitLog", 500, least=1, most=3_600_000)
-    """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost."""
+    """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost.
+
+    Cost: an fsync each time that something was written.
+    """
 
     consume_queue_flush_interval_ms: int = setting(
         "flushIntervalConsumeQueue", 1000, least=10, most=3_600_000
@@ -81,7 +100,10 @@ class StoreConfig:
     consume_queue_flush_thorough_interval_ms: int = setting(
         "flushConsumeQueueThoroughInterval", 60_000, least=100, most=3_600_000
     )
-    """Flush every dirty queue this often: bounds what a crash must replay."""
+    """Flush every dirty queue this often: bounds what a crash must replay.
+
+    Cost: an fsync for each queue that was written to.
+    """
 
     sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, least=1, most=3_600_000)
     """After this long under SYNC_FLUSH the producer is told FLUSH_DISK_TIMEOUT (stored, durability
@@ -93,12 +115,18 @@ class StoreConfig:
     """Ours. Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY."""
 
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
-    """Compare body checksums when the log is scanned after a crash; about 1 s per 3 GB."""
+    """Compare body checksums when the log is scanned after a crash.
+
+    Cost: about 1 s of the start after a crash per 3 GB that are scanned.
+    """
 
     transfer_bytes_in_memory_max: int = setting(
         "maxTransferBytesOnMessageInMemory", 256 << 10, least=1, most=16 << 20
     )
-    """Bytes of messages in one pull answer. Old clients decode into a buffer of 1 MB."""
+    """Bytes of messages in one pull answer. Old clients decode into a buffer of 1 MB.
+
+    Cost: memory for each reader that is slow to take its answer.
+    """
 
     transfer_count_in_memory_max: int = setting(
         "maxTransferCountOnMessageInMemory", 32, least=1, most=10_000
@@ -116,14 +144,20 @@ class StoreConfig:
     """The same for messages too old to be in the page cache."""
 
     in_memory_ratio_max: int = setting("accessMessageInMemoryMaxRatio", 40, least=1, most=100)
-    """Percent of physical memory behind the log's end that counts as in the page cache."""
+    """Percent of physical memory behind the log's end that counts as in the page cache.
+
+    Cost: none; too large a value has old messages read in answers too large for the disk.
+    """
 
     filter_message_size_max: int = setting("maxFilterMessageSize", 16_000, least=1, most=1 << 24)
     """Consume queue entries, in multiples of 20 bytes, that one filtered pull looks at."""
 
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
     """Ours. How much of the commit log a second the scrub reads to find what has rotted; a record
-    counts as 1 KiB at least. 2 MiB take about 2 % of a core. 0 turns it off."""
+    counts as 1 KiB at least. 0 turns it off.
+
+    Cost: 2 MiB a second take about 2 % of a core, and that much reading of the disk.
+    """
 
     scrub_off_peak_bytes_per_second: int = setting(
         "scrubOffPeakBytesPerSecond", 8 << 20, least=0, most=1 << 40
@@ -138,7 +172,10 @@ class StoreConfig:
 
     light_queues_enabled: bool = setting("enableLmq", False)
     """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
-    many of them. Each that has a message takes 16 KiB of disk and a directory."""
+    many of them.
+
+    Cost: each that has a message takes 16 KiB of disk and a directory.
+    """
 
     multi_dispatch_enabled: bool = setting("enableMultiDispatch", False)
     """Whether messages go to the light queues that their property INNER_MULTI_DISPATCH names."""

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 from rockhopper.broker.settings.auth_config import AuthConfig
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig, StoreConfig
 from rockhopper.broker.settings.classic_config import ClassicConfig
+from rockhopper.broker.settings.config_file import is_live
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.replica_config import ReplicaConfig
-from rockhopper.broker.settings.setting_fields import Setting, format_value, settings_of
+from rockhopper.broker.settings.setting_fields import Setting, format_value, settings_of, unit_of
 from rockhopper.broker.settings.tls_config import TlsConfig
 
 PAGE = Path("docs/settings.md")
 MARKER = "<!-- Made by `make pages`: do not edit below. -->\n"
-LIVE = (LiveSettings, LiveStoreSettings)
 GROUPS: dict[str, tuple[type, ...]] = {
     "The broker": (BrokerConfig, LiveSettings),
     "The store": (StoreConfig, LiveStoreSettings),
@@ -38,18 +38,9 @@ GROUPS: dict[str, tuple[type, ...]] = {
     "A master with RocketMQ's slaves": (ClassicConfig,),
     "A broker that follows a master": (FollowingConfig,),
 }
-# By the words of a field's name.
-_UNITS = {
-    "per": "bytes per second",
-    "bytes": "bytes",
-    "hours": "hours",
-    "ms": "ms",
-    "percent": "%",
-    "ratio": "%",
-}
 _LARGER = {
     "bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")),
-    "bytes per second": ((1 << 20, "MiB/s"),),
+    "bytes/s": ((1 << 20, "MiB/s"),),
     "ms": ((3_600_000, "h"), (60_000, "min"), (1000, "s")),
     "s": ((86_400, "days"), (3600, "h")),
 }
@@ -89,8 +80,8 @@ def rows_of(configs: Iterable[type]) -> Iterator[Row]:
             text, _, cost = texts[field.name].replace("``", "`").partition(_COST)
             default = format_value(field.default, known.separator)
             allowed = _allowed(field, known)
-            in_words = _in_words(field.default, _unit(field.name))
-            yield Row(known.key, default, in_words, allowed, config in LIVE, text.strip(), cost)
+            in_words = _in_words(field.default, unit_of(field.name))
+            yield Row(known.key, default, in_words, allowed, is_live(known.key), text.strip(), cost)
 
 
 def _allowed(field: Field[Any], known: Setting) -> str:
@@ -105,17 +96,11 @@ def _allowed(field: Field[Any], known: Setting) -> str:
         return "a path"
     if not isinstance(default, int):
         return "text"
-    unit = _unit(field.name)
+    unit = unit_of(field.name)
     span = (
         f"{known.least:,} to {known.most:,}" if known.most is not None else f"from {known.least:,}"
     )
     return f"{unit}: {span}" if unit else span
-
-
-def _unit(name: str) -> str:
-    words = name.split("_")
-    unit = next((unit for word, unit in _UNITS.items() if word in words), "")
-    return unit or ("s" if words[-1] == "s" else "")
 
 
 def _in_words(number: object, unit: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from rockhopper.broker.processors import compatibility
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
+from rockhopper.protocol.codes import RequestCode
 from tests.support.served_broker import ServedBroker
 
 # What the broker of Apache RocketMQ 5.5.0 has processors for.
@@ -21,6 +22,24 @@ APACHE_BROKER = {
 def test_the_page_is_up_to_date() -> None:
     current = compatibility.PAGE.read_text(encoding="utf-8")
     assert compatibility.page(current) == current, "run `make compatibility`"
+
+
+def test_the_table_of_ours_is_up_to_date() -> None:
+    current = compatibility.OWN_PAGE.read_text(encoding="utf-8")
+    assert compatibility.own_page(current) == current, "run `make compatibility`"
+
+
+def test_each_code_of_ours_says_what_it_does() -> None:
+    ours = {code.name for code in RequestCode if 70_000 < code < 80_000}
+    assert set(compatibility.own_codes()) == ours
+    assert "| 70003 | `SINK_PUBLISH` | makes the parts" in compatibility.own_table()
+
+
+def test_a_right_is_what_the_row_needs() -> None:
+    assert "| 11 | `PULL_MESSAGE` | Topic Sub, Group Sub | broker |" in compatibility.generated()
+    assert (
+        "| 17 | `UPDATE_AND_CREATE_TOPIC`* | Topic Create | broker |" in compatibility.generated()
+    )
 
 
 async def test_the_tables_are_those_of_a_broker(broker: ServedBroker) -> None:
