@@ -224,6 +224,7 @@ class Broker(ServingParts):
             "broker": self.address,
             "nameserver": self.nameserver or "none",
             "http": self.http_address or "none",
+            **self._ports.listening(),
             **({"grpc": self.grpc_address} if self.grpc_address else {}),
             "store": str(self.config.store.root),
             "compiled": compiled.extent(),

@@ -112,7 +112,8 @@ class NameServer:
 
     def facts(self) -> dict[str, str]:
         """What the first log lines name."""
-        return {"nameserver": self.address, "http": self._ports.address("httpPort") or "none"}
+        http = self._ports.address("httpPort") or "none"
+        return {"nameserver": self.address, "http": http, **self._ports.listening()}
 
     async def _page(self) -> Page:
         return state_page(None)

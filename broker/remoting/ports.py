@@ -14,9 +14,13 @@ from rockhopper.broker.listening.gates import gate_of
 from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.listening.tls import TlsError
 from rockhopper.broker.remoting.startup import StartError, port_error, store_errors_explained
+from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.protocol.addresses import join_address
+
+# Hosts that stand for all addresses, and how this machine reaches itself then.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Ports:
@@ -108,8 +112,18 @@ class Ports:
 
     def address(self, key: str) -> str:
         """host:port of *key*, as this machine reaches it; blank when there is none."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+        host = _EVERYWHERE.get(self._host, self._host)
         return join_address(host, self._numbers[key]) if key in self._numbers else ""
+
+    def listening(self) -> dict[str, str]:
+        """For the log: what is listened on, where ``address`` is only one way to it."""
+        if self._host not in _EVERYWHERE:
+            return {}
+        numbers = ", ".join(str(number) for number in self._numbers.values())
+        own = fixed_host(self._host, "")
+        return {
+            "listens_on": f"{self._host}, every address of this host ({own} and others): {numbers}"
+        }
 
     def close(self) -> None:
         """Let every port go, whether anybody listened or not."""

@@ -70,6 +70,7 @@ class Supervisor:
             "brokers": " ".join(served) or str(self._count),
             "nameserver": self._name_service_address() or "none",
             "http": self._ports.address("httpPort") or "none",
+            **self._ports.listening(),
             "store": str(self.config.store.root),
         }
 

@@ -130,3 +130,20 @@ def test_a_port_that_somebody_else_had_meanwhile_is_taken_again_when_it_is_free(
                 ports.take_again("listenPort")
     ports.take_again("listenPort")
     assert ports.number("listenPort") == number
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("127.0.0.1", None), ("0.0.0.0", "0.0.0.0, every address of this host (")]
+)
+async def test_a_host_that_stands_for_all_addresses_is_named(host: str, said: str | None) -> None:
+    made = Ports(host)
+    made.bind("listenPort", 0)
+    try:
+        told = made.listening()
+        if said is None:
+            assert told == {}
+        else:
+            assert told["listens_on"].startswith(said)
+            assert told["listens_on"].endswith(f": {made.number('listenPort')}")
+    finally:
+        made.close()
