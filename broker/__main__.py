@@ -27,6 +27,7 @@ import structlog
 from rockhopper.broker.loop.garbage import ShortCollections
 from rockhopper.broker.loop.heap import keep_freed_memory
 from rockhopper.broker.loop.service_manager import ServiceManager
+from rockhopper.broker.loop.systems import refusal, shortcomings
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
@@ -69,11 +70,13 @@ class _Main(click.Group):
     """Serves without a subcommand; one is imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["store"]
+        return [] if refusal() else ["store"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name != "store":
             return None
+        if reason := refusal():
+            raise click.ClickException(reason)
         from rockhopper.broker.tools.mending.commands import store
 
         return store
@@ -145,6 +148,8 @@ def main(
         for key, value in properties_of(loaded.config).items():
             click.echo(f"{key}={value}")
         return
+    if reason := refusal():
+        _fail(reason, 1)
     raise_open_files_limit()
     keep_freed_memory()
     sys.exit(_run(serve(loaded, parent)))
@@ -244,6 +249,8 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
         service.prepare()
         log.info("starting", **service.facts())
         _tell_about_settings(loaded)
+        for shortcoming in shortcomings():
+            log.warning(shortcoming)
         await service.start()
     except StartError as error:
         click.echo(f"rockhopper-broker: {error}", err=True)

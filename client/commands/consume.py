@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from rockhopper.client.filters import Sql
     from rockhopper.client.pull_consumer import Position
 
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)  # not on Windows
 _NAMES: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
-    signal.SIGHUP: "the terminal went (SIGHUP)",
+    **({_HANGUP: "the terminal went (SIGHUP)"} if _HANGUP is not None else {}),
 }
 
 
@@ -162,22 +163,29 @@ async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
 @contextmanager
 def _signals(interrupted: Callable[[int], None]) -> Iterator[None]:
     """Tell of the signal to end; the second one ends the program at once."""
-    loop = asyncio.get_running_loop()
     # Under nohup the terminal may go.
-    numbers = [each for each in _NAMES if each != signal.SIGHUP or not _is_ignored(each)]
+    numbers = [each for each in _NAMES if each != _HANGUP or not _is_ignored(each)]
+    ends = ExitStack()
 
     def first(number: int) -> None:
-        for each in numbers:
-            loop.remove_signal_handler(each)
+        ends.close()
         interrupted(number)
 
-    for number in numbers:
-        loop.add_signal_handler(number, first, number)
-    try:
-        yield
-    finally:
+    with ends:
         for number in numbers:
-            loop.remove_signal_handler(number)
+            ends.callback(_handle(number, partial(first, number)))
+        yield
+
+
+def _handle(number: int, handler: Callable[[], None]) -> Callable[[], object]:
+    """Call *handler* in the event loop when a signal comes; return what ends that."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(number, handler)
+    except NotImplementedError:  # Windows
+        before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(handler))
+        return partial(signal.signal, number, before)
+    return partial(loop.remove_signal_handler, number)
 
 
 def _is_ignored(number: int) -> bool:

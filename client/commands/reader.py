@@ -2,18 +2,21 @@
 
 import array
 import asyncio
-import fcntl
 import os
 import select
 import stat
-import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rockhopper.client.commands.output import flush
 
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows: who reads a pipe is seen to have gone at the next write
+    fcntl = None  # type: ignore[assignment]
+
 _STDOUT = 1
-_GONE = select.POLLERR | select.POLLHUP
 # A reader that is awake takes what is written within a few turns of the event loop.
 _TURNS = 20
 _PAUSE_S = 0.001
@@ -25,8 +28,8 @@ class OutputReader:
 
     def __init__(self) -> None:
         mode = os.fstat(_STDOUT).st_mode
-        self._is_socket = stat.S_ISSOCK(mode)
-        self._is_pipe = stat.S_ISFIFO(mode) or self._is_socket
+        self._is_socket = stat.S_ISSOCK(mode) and fcntl is not None
+        self._is_pipe = (stat.S_ISFIFO(mode) and fcntl is not None) or self._is_socket
 
     async def takes(self, write: Callable[[], None]) -> bool:
         """Write, and wait until nothing is left in the pipe; False when the reader went before."""
@@ -73,7 +76,7 @@ class OutputReader:
     def _is_gone(self) -> bool:
         poll = select.poll()
         poll.register(_STDOUT, 0)
-        return any(events & _GONE for _, events in poll.poll(0))
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
     def _unread_bytes(self) -> int:
         """Return how much lies in the pipe; 0 where the system does not say."""

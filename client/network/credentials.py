@@ -54,7 +54,8 @@ class CredentialsFile:
         """What the file says now. Raises ClientStateError, without a word of its contents."""
         try:
             with open(self.path, encoding="utf-8") as file:
-                if os.fstat(file.fileno()).st_mode & _READ_BY_OTHERS:
+                # Windows shows every file as one that all may read.
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & _READ_BY_OTHERS:
                     self._warn()
                 text = file.read(FILE_SIZE_BYTES_MAX)
         except OSError as error:

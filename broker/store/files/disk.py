@@ -215,12 +215,15 @@ def reserve(descriptor: int, start: int, end: int) -> None:
     Raises:
         OSError: there is no room (ENOSPC).
     """
-    try:
-        os.posix_fallocate(descriptor, start, end - start)
-    except OSError as error:
-        if error.errno not in _NOT_SUPPORTED:
-            raise
-        write_fully(descriptor, start, os.pread(descriptor, end - start, start))
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, start, end - start)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+        else:
+            return
+    write_fully(descriptor, start, os.pread(descriptor, end - start, start))
 
 
 def write_fully(descriptor: int, position: int, data: bytes | memoryview | int) -> None:

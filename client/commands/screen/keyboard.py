@@ -4,10 +4,17 @@ import asyncio
 import os
 import signal
 import sys
-import termios
-import tty
 from types import TracebackType
 from typing import Self
+
+try:
+    import termios
+    import tty
+except ImportError:  # Windows
+    termios = None  # type: ignore[assignment]
+
+HAS_KEYS = termios is not None
+"""Whether single keys can be read here."""
 
 _NAMES = {
     b"\x1b[A": "up",

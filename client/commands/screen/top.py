@@ -14,7 +14,7 @@ import click
 from rockhopper.client.commands.output import counted, write_json
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 from rockhopper.client.commands.screen.fitting import cut, table_lines
-from rockhopper.client.commands.screen.keyboard import Keyboard
+from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
 from rockhopper.client.commands.screen.watching import asked, interval_option
 from rockhopper.client.printable import printable
@@ -74,7 +74,7 @@ def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: boo
       rockhopper top --sort lag --interval 5
       rockhopper top --once --json | jq '.groups[] | select(.lag > 1000)'
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    is_live = sys.stdout.isatty() and sys.stdin.isatty() and not once and not as_json
+    is_live = HAS_KEYS and sys.stdout.isatty() and sys.stdin.isatty() and not once and not as_json
     view = _View(sort, as_json, row_count, is_all)
     show = _live if is_live else _print
     run(show(view, asked("interval"), once, nameserver()))

@@ -88,6 +88,20 @@ def test_zeros_are_written_where_nothing_can_be_preallocated(
     assert (tmp_path / "f").stat().st_blocks * 512 >= (1 << 20) + 4096
 
 
+def test_what_is_there_stays_where_nothing_can_be_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    descriptor = open_new(tmp_path / "f")
+    os.pwrite(descriptor, b"data", 0)
+    os.truncate(descriptor, 1 << 20)
+    disk.reserve(descriptor, 0, 1 << 20)
+    status = os.fstat(descriptor)
+    os.close(descriptor)
+    assert status.st_blocks * 512 >= 1 << 20
+    assert (tmp_path / "f").read_bytes() == b"data" + bytes((1 << 20) - 4)
+
+
 def test_full_disk_is_an_error_when_preallocating(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

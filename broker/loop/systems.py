@@ -1,0 +1,44 @@
+"""Which systems a broker runs on: Linux is supported, others are told what they lack."""
+
+import importlib
+import os
+import sys
+
+
+def refusal() -> str | None:
+    """Why no broker can run here, as a sentence; None where it can."""
+    missing = [f"module {name}" for name in ("fcntl", "resource") if not _has(name)]
+    missing += [f"os.{name}" for name in ("pread", "pwrite") if not hasattr(os, name)]
+    if not missing:
+        return None
+    return (
+        f"this system ({sys.platform}) has no {', no '.join(missing)}, and without no store can be "
+        "kept: run the broker on Linux, which is supported (also in a container, a virtual machine "
+        "or WSL 2); `rockhopper`, the client, works here"
+    )
+
+
+def shortcomings() -> list[str]:
+    """What an operator should know of a system on which a broker runs."""
+    found = []
+    if sys.platform != "linux":
+        found.append(
+            f"this system is {sys.platform}, and Linux is the one that is supported: elsewhere it "
+            "has not been tried what a power cut or a full disk leaves"
+        )
+    if not hasattr(os, "posix_fallocate"):
+        found.append(
+            "this system has no posix_fallocate: new files are filled with zeros instead, which "
+            "takes longer"
+        )
+    if not _has("uvloop"):
+        found.append("uvloop is not installed: the broker runs on asyncio's own loop, more slowly")
+    return found
+
+
+def _has(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
