@@ -29,8 +29,10 @@ import structlog
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.classic.master import ClassicMaster
+from rockhopper.broker.assembly.families import Family, rendered
 from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
-from rockhopper.broker.assembly.metrics import Family, families, readiness, rendered
+from rockhopper.broker.assembly.lag_metrics import LagAges
+from rockhopper.broker.assembly.metrics import build_info, families, readiness
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
@@ -130,6 +132,7 @@ class Broker(ServingParts):
         self.clock = BrokerClock()
         self.stats = BrokerStats(now_ms=self.steady_ms)
         self.stalls = StallWatchdog()
+        self._lag_ages = LagAges()
         self.access = guard_of(config)
         self.access.authenticator.on_change.append(self._end_user)
         self.access.on_change.append(self.standing_changed)
@@ -548,7 +551,7 @@ class Broker(ServingParts):
             table |= classic.rows(table)
         if self.member is not None:
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
-        dispatcher = Dispatcher(table, self.access)
+        dispatcher = Dispatcher(table, self.access, self.request_times)
         hot_pass = HotPass(self, dispatcher, store_host)
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
         self.store.on_failure = self._store_failed
@@ -824,10 +827,17 @@ class Broker(ServingParts):
         is_ready = self.why_not_ready() is None
         of_set = () if self.member is None else tuple(self.member.metrics())
         if self.member is not None and not self.member.is_serving:
-            shown_by_all = (readiness(is_ready=is_ready), *of_set, *self._tls_families())
+            shown_by_all = (
+                build_info(),
+                readiness(is_ready=is_ready),
+                *of_set,
+                *self._tls_families(),
+            )
             body, content_type = await rendered(self.config, shown_by_all)
             return Page(body, content_type=content_type)
-        shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
+        shown = families(
+            self, self.stalls, self.connection_counts(), self._lag_ages, is_ready=is_ready
+        )
         body, content_type = await rendered(self.config, chain(shown, of_set, self._tls_families()))
         return Page(body, content_type=content_type)
 

@@ -326,3 +326,18 @@ PULL_ANSWERS = frozenset(
         int(ResponseCode.PULL_OFFSET_MOVED),
     }
 )
+
+
+NO_NAME = "unknown"
+_REQUEST_NAMES = {int(code): code.name.lower() for code in RequestCode}
+_RESPONSE_NAMES = {int(code): code.name.lower() for code in ResponseCode}
+
+
+def request_name(code: int) -> str:
+    """What RocketMQ's metrics call a request: ``send_message_v2``; NO_NAME for other codes."""
+    return _REQUEST_NAMES.get(code, NO_NAME)
+
+
+def response_name(code: int) -> str:
+    """The same of an answer."""
+    return _RESPONSE_NAMES.get(code, NO_NAME)

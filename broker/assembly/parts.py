@@ -13,6 +13,7 @@ from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.withdrawing import Withdrawing
 from rockhopper.broker.loop.clock import BrokerClock
+from rockhopper.broker.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.loop.part import Parts
 from rockhopper.broker.loop.slices import in_slices
 from rockhopper.broker.members.change_notices import CallLater
@@ -74,6 +75,8 @@ class ServingParts:
     puller: Puller
     tables: Tables
     parts: Parts
+    request_times: RequestTimes
+    flush_times: Latencies
 
     async def announce(self) -> None:
         """Return when the name services elsewhere know the topics as they are now, or are down."""
@@ -150,6 +153,9 @@ class ServingParts:
             self.topics,
             self.stats,
         )
+        self.request_times = RequestTimes()
+        self.flush_times = Latencies()
+        store.flush_service.on_took = self.flush_times.add
         self.long_polling = LongPolling()
         self.store.wake_with(self.long_polling.arrived)
         self.offsets.is_known = lambda topic, queue_id: store.queue_range(topic, queue_id)[1] > 0

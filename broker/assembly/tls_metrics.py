@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from rockhopper.broker.assembly.metrics import Family
+from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.listening.listener import Gate
 
 

@@ -47,6 +47,7 @@ from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import Traffic
+from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
@@ -60,6 +61,7 @@ from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
+    RequestCode,
     SerializeType,
 )
 from rockhopper.protocol.command import decode_header
@@ -73,6 +75,8 @@ SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 # In the names of all properties that delay a message; a batch with one is refused.
 _DELAYING_WORDS = ("DELAY", "DELIVER")
 _OTHER_PREFIXES = (COMMIT_PREFIX, ACK_PREFIX, END_PREFIX)
+# What requests are counted as; a run of sends as its first one.
+_SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 EVERYBODY = Principal("")
 PRINCIPALS_MAX = 1024
 
@@ -98,6 +102,7 @@ class HotPass:
         self._access = dispatcher.access
         self._general_pass = frame_handler(dispatcher.dispatch)
         self._stats = stats
+        self._times = broker.request_times
         # Topics that plain messages may go to: the tails of their queues, and their counter; of
         # everybody, or where permissions are asked for, of who is served in this pass.
         self._sendable: dict[str, tuple[list[QueueTail], Traffic]] = {}
@@ -137,8 +142,9 @@ class HotPass:
         return self._serve(connection, frames)
 
     def _serve(self, connection: Connection, frames: list[Frame]) -> int:
-        turn = Turn(self._store, self._stats.puts_refused, connection)
-        ends_at_s = self._clock() + PASS_S
+        began_s = self._clock()
+        ends_at_s = began_s + PASS_S
+        turn = Turn(self._store, self._stats.puts_refused, connection, self._times, began_s)
         taken = 0
         while taken < len(frames):
             serialize_type, header, body = frames[taken]
@@ -205,6 +211,7 @@ class HotPass:
         count, records, runs, packed_keys, counted, owed, halves = taken
         self._store.stage_encoded(records, runs, packed_keys)
         count_up(counted)
+        turn.count_sends(_BATCH if header.startswith(BATCH_PREFIX) else _SEND, count)
         for answers, log_offset, waits in owed:
             turn.sent(answers, log_offset, waits=waits)
         turn.staged += count
@@ -225,11 +232,15 @@ class HotPass:
         # What they are about may stand in front of them.
         turn.settle()
         if header.startswith(END_PREFIX):
-            return self._plain_ends.take(turn, frames, first)
+            count = self._plain_ends.take(turn, frames, first)
+            turn.count(RequestCode.END_TRANSACTION, count)
+            return count
         if header.startswith(ACK_PREFIX):
             count, answers = self._plain_acks.take(frames, first)
+            turn.count(RequestCode.ACK_MESSAGE, count)
         else:
             count, answers = self._plain_commits.take(turn.connection, frames, first)
+            turn.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
         if answers:
             turn.answer(answers)
         return count
@@ -257,6 +268,7 @@ class HotPass:
             values = (log_offset, queue_id, queue_offset, unique_key, request.opaque)
             answer = json_frame(self._sent, values)
         turn.sent(answer, log_offset, waits=waits)
+        turn.count_sends(_SEND)
         return True
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
@@ -281,6 +293,7 @@ class HotPass:
                 opaque,
             )
         turn.sent(answer, log_offset, waits=waits)
+        turn.count_sends(_SEND)
         return True
 
     def _stage(
@@ -384,6 +397,7 @@ class HotPass:
             values = (ids, tail.queue_id, first_offset, request.opaque)
             answer = json_frame(self._batch_sent, values)
         turn.sent(answer, log_offset, waits=waits_for_disk(fields.i))
+        turn.count_sends(_BATCH)
         return True
 
     def _take_pulls(self, turn: Turn, frames: list[Frame], first: int) -> tuple[int, bytes | None]:
@@ -420,6 +434,7 @@ class HotPass:
         if served is not None:
             for part in pull_answer(*served, request.opaque):
                 turn.answer(part)
+            self._times.add(RequestCode.PULL_MESSAGE, PULL_CODES[served[0]], turn.began_s)
         if key is not None and (served is None or served[0] is Outcome.FOUND):
             self._plain_pulls.allow(key, pull)
         return True

@@ -28,7 +28,7 @@ from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.frame import Frame
 
@@ -117,6 +117,7 @@ class PlainPulls:
         self._puller = broker.puller
         self._store = broker.store
         self._stats = broker.stats
+        self._times = broker.request_times
         self._topics = broker.topics
         self._offsets = broker.offsets
         self._live = broker.config.live
@@ -188,6 +189,7 @@ class PlainPulls:
         )
         for commit in commits:
             self._offsets.commit(*commit)
+        turn.count(RequestCode.PULL_MESSAGE, count - len(parked))
         for (_, traffic, reads, *_), pulls, messages, size_bytes, next_offset, tested in counted:
             store.reader.stage.tested_count += tested
             self._stats.get_found += pulls
@@ -235,7 +237,8 @@ class PlainPulls:
         for connection, frames in woken.items():
             if connection.closed:
                 continue
-            turn = Turn(self._store, self._stats.puts_refused, connection)
+            times = self._times
+            turn = Turn(self._store, self._stats.puts_refused, connection, times, times.now_s())
             at = 0
             while at < len(frames):
                 at += self.take(turn, frames, at, may_park=False)[0]

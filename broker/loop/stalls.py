@@ -24,6 +24,8 @@ class StallWatchdog:
         """Stalls longer than ``STALL_S``."""
         self.longest_s = 0.0
         """The longest of them."""
+        self.total_s = 0.0
+        """All of them together."""
 
     def start(self) -> None:
         """Begin to measure; needs a running event loop."""
@@ -43,5 +45,6 @@ class StallWatchdog:
         late_s = self._clock() - self._due_s
         if late_s > STALL_S:
             self.count += 1
+            self.total_s += late_s
             self.longest_s = max(self.longest_s, late_s)
         self._wait(loop)

@@ -24,6 +24,7 @@ import structlog
 from rockhopper.broker.access import errors
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.gate import admit
 from rockhopper.broker.remoting.needs import ADMINISTRATION, Need
@@ -38,7 +39,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import FieldError, ProtocolError
 from rockhopper.protocol.requests import decode_fields
@@ -51,6 +52,16 @@ log = structlog.get_logger("broker.dispatcher")
 # Requests of one peer that are served by coroutines at a time; one that reads its answers before
 # it asks on never gets near.
 SLOW_REQUESTS_PER_CONNECTION_MAX = 128
+
+# What may wait for messages: the time that it takes says nothing of the broker.
+LONG_POLLING = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+    }
+)
 
 Fields = TypeVar("Fields")
 
@@ -103,12 +114,17 @@ class RequestError(Exception):
 class Request:
     """One decoded request and the connection it came by."""
 
-    __slots__ = ("_principal", "command", "connection")
+    __slots__ = ("_began_s", "_principal", "_times", "command", "connection")
 
-    def __init__(self, connection: "Connection", command: Command) -> None:
+    def __init__(
+        self, connection: "Connection", command: Command, times: RequestTimes | None = None
+    ) -> None:
+        """*times* hears of its answer."""
         self.connection = connection
         self.command = command
         self._principal: Principal | None = None
+        self._times = times
+        self._began_s = 0.0 if times is None else times.now_s()
 
     @property
     def code(self) -> int:
@@ -160,8 +176,20 @@ class Request:
 
     def answer(self, response: Response) -> None:
         """Write *response* now, unless the request was oneway or its connection is gone."""
+        self.note(response, has_waited=self.code in LONG_POLLING)
         if not self.oneway:
             self.connection.write(encode_response(self.command, response))
+
+    def note(self, response: Response, *, has_waited: bool = False) -> None:
+        """Count the request as answered, for the statistics."""
+        if self._times is not None:
+            self._times.add(
+                self.code,
+                response.code,
+                self._began_s,
+                has_waited=has_waited,
+                is_oneway=self.oneway,
+            )
 
 
 Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
@@ -274,8 +302,11 @@ def error_response(error: BaseException) -> Response | None:
 class Dispatcher:
     """Finds the processor of each request and answers with what it returns or raises."""
 
-    def __init__(self, table: Mapping[int, Row], access: Access) -> None:
+    def __init__(
+        self, table: Mapping[int, Row], access: Access, times: RequestTimes | None = None
+    ) -> None:
         self._table = table
+        self._times = times
         self.access = access
         self.tasks: set[asyncio.Task[None]] = set()
         """Requests that coroutines are serving."""
@@ -283,11 +314,13 @@ class Dispatcher:
 
     def dispatch(self, connection: "Connection", command: Command) -> bytes:
         """Serve one request; return the frame to write now, empty if there is none (yet)."""
-        request = Request(connection, command)
+        request = Request(connection, command, self._times)
         try:
             response = self._process(request)
         except Exception as error:
             response = self._failed(request, error)
+        if response is not None:
+            request.note(response)
         if response is None or command.is_oneway:
             return b""
         return encode_response(command, response)

@@ -5,12 +5,14 @@ other answers leave when the pass ends. Everything leaves in one write.
 """
 
 from collections.abc import Callable
+from functools import partial
 
+from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.broker.remoting.dispatcher import Response, store_error_response, unconfirmed_code
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.codes import FLAG_RESPONSE
+from rockhopper.protocol.codes import FLAG_RESPONSE, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
@@ -26,21 +28,38 @@ class Turn:
         "_began",
         "_on_refused",
         "_owed",
+        "_sends",
+        "_served",
         "_store",
         "_then",
+        "_times",
         "answers",
+        "began_s",
         "connection",
         "size_bytes",
         "staged",
     )
 
     def __init__(
-        self, store: MessageStore, on_refused: Callable[[int], None], connection: Connection
+        self,
+        store: MessageStore,
+        on_refused: Callable[[int], None],
+        connection: Connection,
+        times: RequestTimes,
+        began_s: float,
     ) -> None:
-        """*on_refused* is told how many staged sends could not be written."""
+        """*on_refused* is told how many staged sends could not be written.
+
+        *began_s* is when its frames were read, by the clock of *times*.
+        """
         self._store = store
         self._on_refused = on_refused
         self._began = False
+        self._times = times
+        self.began_s = began_s
+        # Requests by code: staged and owed an answer; served, to be counted when the pass ends.
+        self._sends: dict[int, int] = {}
+        self._served: dict[int, int] = {}
         # In the order of the log.
         self._owed: list[_Owed] = []
         self._then: list[Callable[[int], None]] = []
@@ -62,6 +81,14 @@ class Turn:
             store.begin()
             self._began = True
         return True
+
+    def count_sends(self, code: int, count: int = 1) -> None:
+        """Note staged requests, for the statistics."""
+        self._sends[code] = self._sends.get(code, 0) + count
+
+    def count(self, code: int, count: int = 1) -> None:
+        """Note requests that are answered with the pass, for the statistics."""
+        self._served[code] = self._served.get(code, 0) + count
 
     def sent(self, frames: bytes, log_offset: int, *, waits: bool) -> None:
         """Owe answers to staged sends until the pass is written; *waits*: until they are safe.
@@ -87,6 +114,7 @@ class Turn:
             return
         store = self._store
         owed, self._owed = self._owed, []
+        sends, self._sends = self._sends, {}
         self.staged = 0
         self._began = False
         try:
@@ -95,19 +123,29 @@ class Turn:
             end = store.max_commit_log_offset
             self._refuse(b"".join([one[0] for one in owed if one[1] >= end]), error)
             owed = [one for one in owed if one[1] < end]
+            self._note(sends, store_error_response(error).code)
+            sends = {}
         then, self._then = self._then, []
         for follow_up in then:
             follow_up(end)
         if store.written_is_safe or end <= store.safe_offset:
             for frames, _, _ in owed:
                 self.answer(frames)
+            self._served = self._served | sends if self._served else sends
             return
         waiting = [frames for frames, _, waits in owed if waits]
         for frames, _, waits in owed:
             if not waits:
                 self.answer(frames)
         if waiting:
-            store.when_safe(end, _release(self.connection, b"".join(waiting)))
+            note = partial(self._note, sends)
+            store.when_safe(end, _release(self.connection, b"".join(waiting), note))
+        else:
+            self._note(sends, ResponseCode.SUCCESS)
+
+    def _note(self, counts: dict[int, int], response_code: int) -> None:
+        for code, count in counts.items():
+            self._times.add(code, response_code, self.began_s, count)
 
     def _refuse(self, frames: bytes, error: StoreError) -> None:
         """Answer otherwise, in the place of *frames*."""
@@ -125,11 +163,17 @@ class Turn:
             self.connection.write_parts(self.answers)
             self.answers = []
             self.size_bytes = 0
+        if self._served:
+            served, self._served = self._served, {}
+            self._times.served(served, self.began_s)
 
 
-def _release(connection: Connection, frames: bytes) -> Callable[[StoreError | None], None]:
+def _release(
+    connection: Connection, frames: bytes, note: Callable[[int], None]
+) -> Callable[[StoreError | None], None]:
     def release(error: StoreError | None) -> None:
         connection.write(frames if error is None else _unconfirmed(frames, error))
+        note(ResponseCode.SUCCESS if error is None else unconfirmed_code(error))
 
     return release
 

@@ -39,6 +39,10 @@ EXPIRY_INTERVAL_S = 1.0
 SHORTAGE_PAUSE_S = 0.2
 
 
+def _ignore(_elapsed_s: float) -> None:
+    """Nobody counts."""
+
+
 class FlushWork(NamedTuple):
     """What the thread does; every function runs in it and may block.
 
@@ -75,6 +79,9 @@ class FlushService:
         self._queue_interval_s = queue_flush_interval_ms / 1000
         self._thorough_interval_s = queue_flush_thorough_interval_ms / 1000
         self.on_flushed = on_flushed
+        self.on_took: Callable[[float], object] = _ignore
+        """Called in the thread with the seconds of a flush of the commit log that had work."""
+        self._flushed_offset = -1
         self._on_failure = on_failure
         self._on_shortage = on_shortage
         self._wake = threading.Event()
@@ -165,11 +172,15 @@ class FlushService:
         # is either covered by this flush or sets the event again.
         self._wake.clear()
         self._requested = False
+        began_s = time.perf_counter()
         try:
             offset = self._work.commit_log()
         except TooManyOpenFilesError:
             self.request()
             raise
+        if offset != self._flushed_offset:
+            self.on_took(time.perf_counter() - began_s)
+            self._flushed_offset = offset
         self._call(self.on_flushed, offset)
 
     def _call(self, function: Callable[..., object], argument: object) -> None:

@@ -38,7 +38,7 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
-from rockhopper.broker.store.retention import RetentionService
+from rockhopper.broker.store.retention import UNKNOWN_PERCENT, RetentionService
 from rockhopper.broker.store.safe_point import SafePoint
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from rockhopper.broker.store.staging import Staging
@@ -481,6 +481,12 @@ class MessageStore(StoreReading):
 
     def _disk_full_changed(self, reason: str | None) -> None:
         self.disk_full_reason = reason
+
+    @property
+    def disks_used_percent(self) -> tuple[int, int]:
+        """Of the disks of commit log and consume queues; −1 for one that is not known."""
+        retention = self._retention
+        return (UNKNOWN_PERCENT, UNKNOWN_PERCENT) if retention is None else retention.used_percents
 
     def delete_expired_soon(self) -> None:
         """Delete expired commit log files now, whatever deleteWhen says."""

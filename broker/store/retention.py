@@ -189,6 +189,8 @@ class RetentionService:
         """Gives the used and usable bytes of the disk that holds a path."""
         self.delete_before: int | None = None
         """Of a store that follows another: files that end here at the latest go, and no others."""
+        self.used_percents = (UNKNOWN_PERCENT, UNKNOWN_PERCENT)
+        """Of the disks of commit log and consume queues, as they were looked at last."""
         self._is_full = False
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times_ms: dict[int, int] = {}
@@ -259,10 +261,10 @@ class RetentionService:
         return deleted
 
     def _look_at_disks(self) -> DiskVerdict:
-        percents = [
+        percents = self.used_percents = (
             self._used_percent(self._layout.commit_log),
             self._used_percent(self._layout.consume_queues),
-        ]
+        )
         verdict = judge_disks(percents, self._settings, was_full=self._is_full)
         if verdict.is_full != self._is_full:
             self._is_full = verdict.is_full

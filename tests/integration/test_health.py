@@ -59,8 +59,8 @@ async def test_metrics_count_what_was_sent_pulled_and_left_behind(broker: Broker
     assert status == 200
     lines = set(text.splitlines())
     assert (
-        'rocketmq_messages_in_total{cluster="DefaultCluster",is_system="false",'
-        'node_id="broker-a",node_type="broker",topic="orders"} 3.0'
+        'rocketmq_messages_in_total{cluster="DefaultCluster",node_id="broker-a",'
+        'node_type="broker",topic="orders",is_system="false"} 3.0'
     ) in lines
     assert any(line.startswith("rocketmq_messages_out_total{") for line in lines)
     (lag,) = [line for line in lines if line.startswith("rocketmq_consumer_lag_messages{")]

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from rockhopper.broker.assembly.metrics import Family
+from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore

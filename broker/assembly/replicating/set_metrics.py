@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from rockhopper.broker.assembly.metrics import Family
+from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.replicating.alarms import REASONS
 from rockhopper.broker.ha.campaigning import CAUSES
 from rockhopper.broker.ha.machine import Machine, Role

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from rockhopper.broker.assembly.metrics import Family
+from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.replicating import set_metrics
 from rockhopper.broker.assembly.replicating.alarms import Alarms
 from rockhopper.broker.assembly.replicating.lags import Lags

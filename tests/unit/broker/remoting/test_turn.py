@@ -5,11 +5,12 @@ from typing import Any, cast
 
 import pytest
 
+from rockhopper.broker.loop.latencies import Kind, RequestTimes
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import DiskFullError, StoreBusyError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import FrameDecoder
 from tests.support.peers import Clock, Peer
@@ -49,8 +50,14 @@ class Pass:
         self.store = store or Store()
         self.peer = Peer()
         self.stats = BrokerStats(now_ms=Clock())
+        self.seconds = 100.0
+        self.times = RequestTimes(lambda: self.seconds)
         self.turn = Turn(
-            cast(MessageStore, self.store), self.stats.puts_refused, self.peer.connection
+            cast(MessageStore, self.store),
+            self.stats.puts_refused,
+            self.peer.connection,
+            self.times,
+            self.seconds,
         )
 
     def sent(self, opaque: int, log_offset: int = 0, *, waits: bool = True) -> None:
@@ -134,3 +141,42 @@ def test_a_pass_that_was_written_in_part_refuses_the_rest() -> None:
     assert dict(one.answers())[1] == ResponseCode.SUCCESS
     assert dict(one.answers())[2] != ResponseCode.SUCCESS
     assert one.stats.put_failed == 1
+
+
+def counted(one: Pass) -> dict[Kind, tuple[int, float]]:
+    return {kind: (sum(times.counts), round(times.sum_s, 6)) for kind, times in one.times.rows()}
+
+
+def test_requests_are_counted_with_the_time_until_their_answers_are_written() -> None:
+    one = Pass()
+    one.turn.count(RequestCode.PULL_MESSAGE, 3)
+    one.sent(1)
+    one.turn.count_sends(RequestCode.SEND_MESSAGE_V2, 2)
+    one.seconds += 0.25
+    one.turn.end()
+    assert counted(one) == {
+        Kind("pull_message", "success", False, False): (3, 0.75),
+        Kind("send_message_v2", "success", False, False): (2, 0.5),
+    }
+
+
+def test_sends_that_wait_for_the_disk_are_counted_when_it_has_them() -> None:
+    one = Pass()
+    one.store.written_is_safe = False
+    one.store.safe_offset = 0
+    one.sent(1)
+    one.turn.count_sends(RequestCode.SEND_MESSAGE_V2)
+    one.turn.end()
+    assert counted(one) == {}
+    one.seconds += 2
+    one.store.releases[0][1](None)
+    assert counted(one) == {Kind("send_message_v2", "success", False, False): (1, 2.0)}
+
+
+def test_sends_that_are_refused_are_counted_as_that() -> None:
+    one = Pass()
+    one.store.failure = StoreBusyError("too much waits")
+    one.sent(1)
+    one.turn.count_sends(RequestCode.SEND_BATCH_MESSAGE)
+    one.turn.end()
+    assert counted(one) == {Kind("send_batch_message", "system_busy", False, False): (1, 0.0)}

@@ -448,6 +448,6 @@ async def test_metrics_are_shown_in_any_role(
     assert [value(when, role) != "" for when in pages] == [False, True, True]
     assert [value(when, "rocketmq_topic_number{") != "" for when in pages] == [False, False, True]
     assert [line for line in pages["serving"] if "elections_total" in line and "1.0" in line] == [
-        'rockhopper_ha_elections_total{cause="first-start",cluster="DefaultCluster",'
-        'node_id="broker-a",node_type="broker"} 1.0'
+        'rockhopper_ha_elections_total{cluster="DefaultCluster",'
+        'node_id="broker-a",node_type="broker",cause="first-start"} 1.0'
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rockhopper.broker.assembly.metrics import Family
+from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.replicating import set_metrics
 from rockhopper.broker.assembly.replicating.alarms import ENGINE, REASONS
 from rockhopper.broker.ha.campaigning import CAUSES
