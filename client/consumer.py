@@ -103,6 +103,8 @@ class Consumer:
     ) -> None:
         """`topics` is a topic, several, or a mapping of topics to filters.
 
+        A regular expression ("orders_.*", or one from re.compile) stands for all topics whose whole
+        name it matches but the system's; those that appear later are found within 10 s.
         A filter is "*", tags such as "new || paid", or Sql("price > 5"). `start_from` ("earliest",
         "latest", a datetime, milliseconds since 1970) counts only where the group has never
         committed.
@@ -127,11 +129,13 @@ class Consumer:
         environment decides.
         Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
+        subscriptions, patterns = subscriptions_of(topics, time.time_ns() // 1_000_000)
         self.engine = Engine(
             nameserver,
             ConsumerSettings(
                 group=group,
-                subscriptions=subscriptions_of(topics, time.time_ns() // 1_000_000),
+                subscriptions=subscriptions,
+                patterns=patterns,
                 start_from=start_from,
                 broadcast=broadcast,
                 orderly=orderly,

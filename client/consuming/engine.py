@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 
 from rockhopper.client.consuming.assignment import Assignment
+from rockhopper.client.consuming.face.patterns import TopicFinder
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.locks import QueueLocks
@@ -45,19 +47,12 @@ class Engine:
             credentials=settings.credentials,
         )
         group = settings.group
-        subscriptions = dict(settings.subscriptions)
-        if settings.retry_topic is not None:
-            version = max(each.version for each in subscriptions.values())
-            subscriptions[settings.retry_topic] = Subscription(
-                settings.retry_topic, version=version
-            )
-        self.session.consumers[group] = ConsumerData(
-            group_name=group,
-            consume_type="CONSUME_PASSIVELY",
-            message_model=settings.model,
-            consume_from_where=settings.consume_from_where,
-            subscription_data_set=[SubscriptionData.of(each) for each in subscriptions.values()],
-        )
+        self._named = frozenset(settings.subscriptions)
+        subscriptions = settings.subscriptions
+        version = max((each.version for each in subscriptions.values()), default=_now_ms())
+        self._retry = settings.retry_topic and Subscription(settings.retry_topic, version=version)
+        self.finder = TopicFinder(self.session, settings.patterns, subscriptions, version)
+        self._tell_group()
         offsets = QueueOffsets(self.session)
         self.progress: Progress = (
             LocalProgress(group, settings.offsets_directory)
@@ -84,7 +79,7 @@ class Engine:
             on_released=self._released,
         )
         self.rebalancer = Rebalancer(
-            self.session, settings, self.assignment, self.locks, _now_s, self._ask_why
+            self.session, settings, self.assignment, self.locks, _now_s, self
         )
         self.notifications = Notifications(
             self.session,
@@ -97,12 +92,50 @@ class Engine:
         self.session.on_connect.append(self.rebalancer.connected)
         self._has_asked_why = False
         self.committing: asyncio.Task[None] | None = None
+        self.finding: asyncio.Task[None] | None = None
+        self._refused: set[str] = set()
+
+    def _tell_group(self) -> None:
+        """Say in heartbeats, from the next one on, what this member consumes now."""
+        settings = self.settings
+        wanted = [*settings.subscriptions.values(), *([self._retry] if self._retry else ())]
+        self.session.consumers[settings.group] = ConsumerData(
+            group_name=settings.group,
+            consume_type="CONSUME_PASSIVELY",
+            message_model=settings.model,
+            consume_from_where=settings.consume_from_where,
+            subscription_data_set=[SubscriptionData.of(each) for each in wanted],
+        )
+
+    async def find(self) -> bool:
+        """Look for topics that match, now; return whether something has changed."""
+        has_changed = await self.finder.look()
+        if has_changed:
+            self._tell_group()
+            self.session.greet_all()
+            self.rebalancer.soon()
+        return has_changed
+
+    async def _find_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.found_interval_s)
+            try:
+                await self.find()
+            except ClientError as error:
+                log.debug("topics could not be looked for, and will be again: %s", error)
+
+    def is_named(self, topic: str) -> bool:
+        """See rebalancing.Whole."""
+        return topic in self._named
 
     async def start(self) -> None:
         """Join the group and begin to read. Raises ClientError, OSError."""
         await self.session.start()
         try:
             await self.progress.open()
+            if self.settings.patterns:
+                await self.find()
+                self.finding = asyncio.get_running_loop().create_task(self._find_regularly())
             await self._check_filters()
             await self.rebalancer.start()
         except BaseException:
@@ -117,6 +150,7 @@ class Engine:
         """
         self.handout.stop()
         try:
+            await end_tasks([self.finding])
             await self.rebalancer.stop()
             self.assignment.stop_fetching()
             await self.handout.settle(timeout_s)
@@ -126,7 +160,7 @@ class Engine:
         finally:
             try:
                 await asyncio.gather(
-                    end_tasks([self.committing]),
+                    end_tasks([self.committing, self.finding]),
                     self.assignment.abandon(),
                     self.handout.abandon(),
                 )
@@ -148,16 +182,22 @@ class Engine:
 
     def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
         """See fetching.Listener."""
-        if held.queue.topic != self.settings.retry_topic:
+        topic = held.queue.topic
+        if topic == self.settings.retry_topic:
+            return
+        if topic in self._named:
             self.handout.fail(error)
+        elif topic not in self._refused:
+            self._refused.add(topic)
+            log.warning("the topic %s, which a pattern has found, is not read: %s", topic, error)
 
     def unknown(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""
         self.session.routes.forget(held.queue.topic)
         self.rebalancer.soon()
 
-    async def _ask_why(self, route: TopicRoute) -> None:
-        """Learn from a pull, once, why a broker does not count us in: heartbeats do not say."""
+    async def ask_why(self, route: TopicRoute) -> None:
+        """See rebalancing.Whole. Learns from a pull, once: heartbeats do not say."""
         if self._has_asked_why or not route.read_queues:
             return
         try:
@@ -182,7 +222,7 @@ class Engine:
 
     async def _check_filters(self) -> None:
         """Have the brokers look at expressions other than tags. Raises RequestRefusedError."""
-        for subscription in self.settings.subscriptions.values():
+        for subscription in list(self.settings.subscriptions.values()):
             if subscription.expression_type == TYPE_TAG:
                 continue
             try:
@@ -205,6 +245,10 @@ class Engine:
             await asyncio.sleep(self.settings.commit_interval_s)
             for failure in await self.assignment.commit():
                 log.debug("offsets could not be committed, and will be again: %s", failure)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _now_s() -> float:

@@ -164,7 +164,7 @@ class Notifications:
         now_s = time.monotonic()
         passed_s = max(now_s - at_s, 0.001)
         self._counted = (now_s, self._handout.finished, self._handout.failed)
-        topic = next(iter(self._settings.subscriptions))
+        topic = next(iter(self._settings.subscriptions), "")
         rate = round((self._handout.finished - finished) / passed_s, 3)
         return {
             topic: {

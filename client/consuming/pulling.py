@@ -102,7 +102,8 @@ class Puller:
         self._session = session
         self._offsets = QueueOffsets(session)
         self._wanted = wanted
-        self._subscriptions = dict(subscriptions or {})
+        self._given = subscriptions or {}
+        self._subscriptions: dict[str, Subscription] = {}
         self._preferred_broker_ids: dict[MessageQueue, int] = {}
         self._backlogs: dict[MessageQueue, _Backlog] = {}
         self._headers: dict[MessageQueue, bytes] = {}
@@ -210,7 +211,7 @@ class Puller:
         return header
 
     def _subscription(self, topic: str) -> Subscription:
-        subscription = self._subscriptions.get(topic)
+        subscription = self._given.get(topic) or self._subscriptions.get(topic)
         if subscription is None:
             subscription = subscription_to(topic, self._wanted)
             self._subscriptions[topic] = subscription

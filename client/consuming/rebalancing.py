@@ -12,7 +12,8 @@ belonged to a member from before is left to it for as long.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from rockhopper.client.consuming.allocation import sorted_clients
 from rockhopper.client.consuming.assignment import Assignment
@@ -42,6 +43,16 @@ _RETURN_S = 5.0
 _ANSWERS = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
+class Whole(Protocol):
+    """The consumer that a rebalancer is a part of."""
+
+    def is_named(self, topic: str) -> bool:
+        """Whether the application named a topic; else it was found by a pattern."""
+
+    async def ask_why(self, route: TopicRoute) -> None:
+        """Find out why a broker does not count us in, though we told it of us."""
+
+
 class Rebalancer:
     """Keeps the assignment of one consumer what the group's rule says."""
 
@@ -52,18 +63,14 @@ class Rebalancer:
         assignment: Assignment,
         locks: QueueLocks | None,
         now_s: Callable[[], float],
-        on_stranger: Callable[[TopicRoute], Awaitable[None]],
+        whole: Whole,
     ) -> None:
-        """`on_stranger` hears of a broker that does not count us in, though we told it of us."""
         self._session = session
         self._settings = settings
         self._assignment = assignment
         self._locks = locks
         self._now_s = now_s
-        self._on_stranger = on_stranger
-        self._topics = list(settings.subscriptions)
-        if settings.retry_topic is not None:
-            self._topics.append(settings.retry_topic)
+        self._whole = whole
         self._due = asyncio.Event()
         self._not_before_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -82,7 +89,7 @@ class Rebalancer:
 
         Raises ClientError when no name service answers.
         """
-        for topic in self._settings.subscriptions:
+        for topic in filter(self._whole.is_named, self._settings.subscriptions):
             try:
                 await self._session.routes.route(topic)
             except RouteNotFoundError:
@@ -101,6 +108,11 @@ class Rebalancer:
         """End the rounds."""
         task, self._task = self._task, None
         await end_tasks([task])
+
+    @property
+    def _topics(self) -> list[str]:
+        retry_topic = self._settings.retry_topic
+        return [*self._settings.subscriptions, *([retry_topic] if retry_topic else ())]
 
     def soon(self) -> None:
         """Ask for a round now."""
@@ -171,8 +183,9 @@ class Rebalancer:
         is_complete = is_complete and not failures
         wanted: set[MessageQueue] = set()
         lonely: set[str] = set()
+        heard: dict[str, list[str]] = {}
         for topic, route in routes.items():
-            members = await self._ask_members(route)
+            members = await self._ask_members(route, heard)
             queues = None
             if not self._may_come_back(topic, members):
                 queues = self._share(route, members)
@@ -205,6 +218,8 @@ class Rebalancer:
             try:
                 route = await self._session.routes.route(topic)
             except RouteNotFoundError:
+                if topic != self._settings.retry_topic and not self._whole.is_named(topic):
+                    continue
                 is_complete = False
                 if topic != self._settings.retry_topic:
                     self._warn_missing(topic)
@@ -275,13 +290,20 @@ class Rebalancer:
         )
         return set(shared)
 
-    async def _ask_members(self, route: TopicRoute) -> list[str] | None:
-        """Return the group's client ids, ours among them; None when no broker can say."""
+    async def _ask_members(
+        self, route: TopicRoute, heard: dict[str, list[str]]
+    ) -> list[str] | None:
+        """Return the group's client ids, ours among them; None when no broker can say.
+
+        What an address was heard to say for another topic of the round is as new.
+        """
         if self._settings.broadcast:
             return None
         addresses = list(route.masters.values())
         random.shuffle(addresses)
         for address in addresses:
+            if address in heard:
+                return heard[address]
             try:
                 members = await self._members_at(address)
                 if self._session.client_id not in members:
@@ -291,8 +313,9 @@ class Rebalancer:
                 self._problem(str(error))
                 continue
             if self._session.client_id in members:
+                heard[address] = members
                 return members
-            await self._on_stranger(route)
+            await self._whole.ask_why(route)
             self._problem(
                 f"{address} does not count this consumer among the members of "
                 f"{self._settings.group!r}; the group may not exist: create it, or allow "

@@ -1,6 +1,6 @@
 """What a consumer was asked to do, checked; the defaults are here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Literal
 
 from rockhopper.client.consuming.allocation import Allocation, Average
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks
+from rockhopper.client.consuming.face.patterns import TopicPattern
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.names import group_error, retry_topic
@@ -24,7 +25,11 @@ class ConsumerSettings:
     """How one consumer reads; times in seconds."""
 
     group: str
-    subscriptions: Mapping[str, Subscription]
+    subscriptions: dict[str, Subscription]
+    """Those that match a pattern among them, as soon as they are found."""
+    patterns: Sequence[TopicPattern] = ()
+    found_interval_s: float = 10.0
+    """How often topics are looked for."""
     start_from: StartFrom = "earliest"
     broadcast: bool = False
     orderly: bool = False

@@ -1,49 +1,63 @@
 """Topics and filters from what the application gave."""
 
+import re
 from collections.abc import Iterable, Mapping
 
+from rockhopper.client.consuming.face.patterns import TopicPattern, compiled, is_pattern
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.protocol.names import topic_error
 from rockhopper.protocol.subscription import SUBSCRIBE_ALL, Subscription
 
 Filter = str | Sql | None
-Topics = str | Iterable[str] | Mapping[str, Filter]
+Topic = str | re.Pattern[str]
+Topics = Topic | Iterable[Topic] | Mapping[Topic, Filter] | Mapping[str, Filter]
 
 
-def subscriptions_of(topics: Topics, version: int) -> dict[str, Subscription]:
+def subscriptions_of(
+    topics: Topics, version: int
+) -> tuple[dict[str, Subscription], list[TopicPattern]]:
     """Return what is wanted of each topic: all of it, some tags, or what an Sql selects.
+
+    Patterns come apart: they stand for topics that are still to be found.
 
     Raises:
         TypeError: something else than topics.
-        ValueError: no topic, or a name that cannot be one.
+        ValueError: no topic, a name that cannot be one, or a pattern that is none.
         SubscriptionError: a filter that selects nothing.
     """
-    filters: dict[str, Filter]
-    if isinstance(topics, str):
+    filters: dict[Topic, Filter]
+    if isinstance(topics, str | re.Pattern):
         filters = {topics: SUBSCRIBE_ALL}
     elif isinstance(topics, Mapping):
-        filters = dict(topics)
+        filters = dict(topics.items())
     elif isinstance(topics, Iterable):
         filters = dict.fromkeys(topics, SUBSCRIBE_ALL)
     else:
         filters = {topics: SUBSCRIBE_ALL}
-    if not all(isinstance(topic, str) for topic in filters):
+    if not all(isinstance(topic, str | re.Pattern) for topic in filters):
         raise TypeError(
             "topics are texts: give one, several, or a mapping of topics to filters, not "
             f"{topics!r}"
         )
     if not filters:
         raise ValueError("a consumer needs at least one topic")
-    return {topic: _subscription(topic, wanted, version) for topic, wanted in filters.items()}
+    subscriptions: dict[str, Subscription] = {}
+    patterns: list[TopicPattern] = []
+    for topic, wanted in filters.items():
+        _check_filter(topic, wanted)
+        if isinstance(topic, re.Pattern) or is_pattern(topic):
+            subscription_to("of the pattern", wanted)  # what is wrong with it is told now
+            patterns.append(TopicPattern(compiled(topic), wanted))
+        elif (reason := topic_error(topic)) is not None:
+            raise ValueError(reason)
+        else:
+            subscriptions[topic] = subscription_to(topic, wanted, version)
+    return subscriptions, patterns
 
 
-def _subscription(topic: str, wanted: Filter, version: int) -> Subscription:
-    reason = topic_error(topic)
-    if reason is not None:
-        raise ValueError(reason)
+def _check_filter(topic: Topic, wanted: Filter) -> None:
     if wanted is not None and not isinstance(wanted, str | Sql):
         raise TypeError(
             f"the filter of topic {topic!r} is {wanted!r}: use tags such as 'new || paid', or "
             "Sql('price > 5')"
         )
-    return subscription_to(topic, wanted, version)

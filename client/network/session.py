@@ -252,12 +252,16 @@ class Session:
             await asyncio.sleep(self._refresh_interval_s)
             await self.keep_up_once()
 
+    def greet_all(self) -> None:
+        """Tell all brokers connected to what groups consume, in the background."""
+        for connection in self.pool.connections:
+            self._greet(connection)
+
     async def keep_up_once(self) -> None:
         """Refresh the routes and send the heartbeats that are due every 30 s."""
         try:
             await self.routes.refresh(self._upkeep_log_level)
-            for connection in self.pool.connections:
-                self._greet(connection)
+            self.greet_all()
             self._greet_slaves(self.routes.slaves)
         except ClientError as error:
             level = self._upkeep_log_level
@@ -282,8 +286,7 @@ class Session:
         slaves = route.slaves
         if slaves:
             # A master that was one until now is not silent unless it is asked something.
-            for connection in self.pool.connections:
-                self._greet(connection)
+            self.greet_all()
             self._greet_slaves(slaves)
 
     def _greet_slaves(self, addresses: Iterable[str]) -> None:

@@ -136,3 +136,22 @@ async def test_queues_are_told_of_before_they_come_and_before_they_go(
         held = first.engine.assignment.held
         assert all(held[queue].is_paused for queue in held if queue.topic == "orders")
     assert news[-1] == ("revoked", 4)
+
+
+async def test_topics_that_match_are_found_as_they_appear(
+    broker: Broker, producer: Producer
+) -> None:
+    await _send(producer, 1, "orders_eu")
+    await _send(producer, 1, "returns")
+    consumer = Consumer("billing", {"orders_.*": "*"}, nameserver=broker.nameserver)
+    async with consumer:
+        messages = aiter(consumer)
+        assert (await anext(messages)).topic == "orders_eu"
+        await _send(producer, 1, "orders_us")
+        assert await consumer.engine.find()
+        assert (await anext(messages)).topic == "orders_us"
+        assert {queue.topic for queue in consumer.assigned} == {
+            "orders_eu",
+            "orders_us",
+            "%RETRY%billing",
+        }

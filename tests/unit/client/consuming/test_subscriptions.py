@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.client.consuming.subscriptions import subscriptions_of
 from rockhopper.client.filters import Sql
+from rockhopper.protocol.errors import SubscriptionError
 
 
 @pytest.mark.parametrize(
@@ -20,10 +21,20 @@ from rockhopper.client.filters import Sql
     ],
 )
 def test_what_is_wanted_of_each_topic(topics: Any, expected: dict[str, str]) -> None:
-    found = subscriptions_of(topics, 5)
+    found, patterns = subscriptions_of(topics, 5)
+    assert patterns == []
     assert {topic: each.expression for topic, each in found.items()} == expected
     assert {each.topic for each in found.values()} == set(expected)
     assert {each.version for each in found.values()} == {5}
+
+
+def test_patterns_come_apart() -> None:
+    named, patterns = subscriptions_of({"a": "*", "b.*": "x", re.compile("c|d"): None}, 5)
+    assert list(named) == ["a"]
+    assert [(each.expression.pattern, each.wanted) for each in patterns] == [
+        ("b.*", "x"),
+        ("c|d", None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -35,6 +46,7 @@ def test_what_is_wanted_of_each_topic(topics: Any, expected: dict[str, str]) -> 
         ([b"a"], TypeError, "topics are texts"),
         ("no topic!", ValueError, "no topic!"),
         ("", ValueError, "topic"),
+        ({"a.*": "||"}, SubscriptionError, "||"),
         ({"a": 7}, TypeError, "the filter of topic 'a' is 7: use tags"),
         ({"a": ["x"]}, TypeError, "Sql('price > 5')"),
     ],

@@ -1,0 +1,22 @@
+"""Read all topics whose names begin with metrics_, however many there will be."""
+
+import asyncio
+
+from rockhopper import Consumer, Producer
+
+
+async def main() -> None:
+    async with Producer() as producer:
+        for topic in ("metrics_cpu", "metrics_disk", "other"):
+            await producer.send(topic, b"42")
+        seen: set[str] = set()
+        async with Consumer("charts", "metrics_.*") as consumer:
+            async for message in consumer:
+                print(message.topic, message.body)
+                seen.add(message.topic)
+                if seen == {"metrics_cpu", "metrics_disk"}:
+                    break
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
