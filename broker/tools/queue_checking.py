@@ -31,6 +31,7 @@ from rockhopper.protocol.store.queue_layout import (
 _GATHERED_BYTES_MAX = 16 << 20
 _RUN_COST_BYTES = 200
 _SLICE_BYTES = 1 << 20
+_DELAY_MS_MAX = 366 * 86_400_000
 
 
 class Wanted(NamedTuple):
@@ -231,10 +232,7 @@ class QueueCheck:
             if is_address(code):
                 return self._why_ext_wrong(topic, queue_id, code, wanted.tags_code)
             if topic == SCHEDULE_TOPIC:
-                return (
-                    f"it is due at {code}, and by the delay levels at {wanted.tags_code} (give "
-                    "--config if the broker has levels of its own)"
-                )
+                return self._why_not_due(code, wanted)
             return f"its tags code is {code}, not {wanted.tags_code}"
         holder = self._view.record_at(offset)
         if holder is not None and offset > wanted.log_offset and not each.queue.is_batch:
@@ -246,6 +244,18 @@ class QueueCheck:
             f"it points to {size_bytes} bytes at {offset} of the log, and its message is "
             f"{wanted.size_bytes} bytes at {wanted.log_offset}"
         )
+
+    def _why_not_due(self, due_ms: int, wanted: Wanted) -> str | None:
+        """What is wrong with the time at which a message is due: levels may have been changed."""
+        record = self._view.record_at(wanted.log_offset)
+        if record is None:
+            return None
+        delay_ms = due_ms - record.store_time_ms
+        if delay_ms % 1000 == 0 and 0 < delay_ms <= _DELAY_MS_MAX:
+            what = "delayed messages that are due by other delay levels than those of --config"
+            self._findings.notes[what] += 1
+            return None
+        return f"it is due at {due_ms}, and by the delay levels at {wanted.tags_code}"
 
     def _why_ext_wrong(self, topic: str, queue_id: int, address: int, code: int) -> str | None:
         key = topic, queue_id
