@@ -123,6 +123,7 @@ class StoreView:
         noted_end = self.noted.log_end if self.noted is not None else 0
         self.proven_end = max(self.checkpoint.flushed_offset, noted_end)
         self.end = self.log.next_base_offset
+        self._log_end: int | None = None
         if self.is_live:
             self.end = log_files.written_end(self.log, self.proven_end)
             log_files.end_at(self.log, self.end)
@@ -132,10 +133,13 @@ class StoreView:
         last = log_files.last_written(self.log)
         if self.is_live or last is None:
             return self.end
+        if self._log_end is not None:
+            return self._log_end
         files = [file for file in self.log.files if file.base_offset >= last.base_offset]
         walk = LogWalk(files, last.base_offset, proven_end=self.proven_end, check_crc=False)
         for _ in walk.records(lambda found: True):
             pass
+        self._log_end = walk.end
         return walk.end
 
     @property

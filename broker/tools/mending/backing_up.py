@@ -174,7 +174,8 @@ class Backup:
         self.manifest.source = str(root.resolve())
         ends = recovered.ends_to_keep(view)
         tables = snapshot(lambda: companions(view.layout))
-        view.load_log()
+        if view.is_live:
+            view.load_log()
         plan = self.plan(view)
         if plan.differs_at is not None:
             self._begin_line(plan.differs_at)
