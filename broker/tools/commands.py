@@ -130,7 +130,7 @@ def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> Non
     findings = Findings(root, lambda damage: None if as_json else write_line(damage.line()))
     if not as_json:
         say_state(view)
-    with Bar("Checking", view.log.min_offset, view.log.next_base_offset) as bar:
+    with Bar("Checking", view.log.min_offset, view.log_end()) as bar:
         checked = check(view, findings, bar.at)
     if as_json:
         write_json(

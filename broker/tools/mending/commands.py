@@ -65,7 +65,7 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
         say_state(view)
     findings = Findings(root)
     if not write:
-        with Bar("Comparing", view.log.min_offset, view.log.next_base_offset) as bar:
+        with Bar("Comparing", view.log.min_offset, view.log_end()) as bar:
             checked = check(view, findings, bar.at)
         wrong = {kind: findings.counts[kind] for kind in ("queue", "index")}
         if as_json:
@@ -128,7 +128,7 @@ def repair_command(
     check_target(root, into)
     if not as_json:
         say_state(view)
-    with Bar("Reading", view.log.min_offset, view.log.next_base_offset) as bar:
+    with Bar("Reading", view.log.min_offset, view.log_end()) as bar:
         found = survey(view, bar.at)
     if write:
         with Bar("Copying", found.log_start, found.log_end) as bar:
