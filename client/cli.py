@@ -18,6 +18,8 @@ from rockhopper.client.commands.security.acl import acl
 from rockhopper.client.commands.security.auth import auth
 from rockhopper.client.commands.security.user import user
 from rockhopper.client.commands.send import send
+from rockhopper.client.commands.shell.completion import completion
+from rockhopper.client.commands.shell.context import context
 from rockhopper.client.commands.topic import topic
 
 _COMMANDS: tuple[click.Command, ...] = (
@@ -39,6 +41,8 @@ _COMMANDS: tuple[click.Command, ...] = (
     acl,
     auth,
     bench,
+    context,
+    completion,
 )
 
 

@@ -9,12 +9,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from rockhopper.client.commands.shell.completion import complete_groups, complete_topics
 from rockhopper.protocol.names import group_error, topic_error
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position
     from rockhopper.client.queues import MessageQueue
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
@@ -152,9 +156,16 @@ def select_queues(
 
 
 class _NameType(click.ParamType[Any]):
-    def __init__(self, name: str, mistake: Callable[[str], str | None]) -> None:
+    def __init__(self, name: str, mistake: Callable[[str], str | None], complete: Complete) -> None:
         self.name = name
         self._mistake = mistake
+        self._complete = complete
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that there are."""
+        return [CompletionItem(name) for name in self._complete(ctx, param, incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, or end the program with exit code 2."""
@@ -163,5 +174,5 @@ class _NameType(click.ParamType[Any]):
         return str(value)
 
 
-TOPIC = _NameType("topic", topic_error)
-GROUP = _NameType("group", group_error)
+TOPIC = _NameType("topic", topic_error, complete_topics)
+GROUP = _NameType("group", group_error, complete_groups)

@@ -13,6 +13,16 @@ from typing import Any, TypeVar
 
 import click
 
+from rockhopper.client.commands.shell.chosen import (
+    context_in_use as context_in_use,
+)
+from rockhopper.client.commands.shell.chosen import (
+    nameserver as nameserver,
+)
+from rockhopper.client.commands.shell.chosen import (
+    set_variable,
+)
+from rockhopper.client.commands.shell.completion import complete_brokers, complete_contexts
 from rockhopper.client.network.credentials import (
     ACCESS_KEY_VARIABLE,
     FILE_VARIABLE,
@@ -39,19 +49,33 @@ class Failure(Exception):
 
 
 def nameserver_option(command: _Command) -> _Command:
-    """Add --nameserver, TLS and --credentials; given before the subcommand they count as well."""
+    """Add --nameserver, --context, TLS and --credentials.
+
+    Given before the subcommand they count as well.
+    """
+    asked = click.option(
+        "--context",
+        metavar="NAME",
+        callback=_choose,
+        expose_value=False,
+        shell_complete=complete_contexts,
+        help="Ask the cluster that is kept under this name: rockhopper context list.",
+    )
     return click.option(
         "--nameserver",
         "-n",
         metavar="HOST:PORT[;...]",
         callback=_inherit,
         expose_value=False,
-        help="Name service to ask; else $NAMESRV_ADDR, else 127.0.0.1:9876.",
-    )(access_options(command))
+        help="Name service to ask; else $NAMESRV_ADDR, the context's, 127.0.0.1:9876.",
+    )(asked(access_options(command)))
 
 
 broker_option = click.option(
-    "--broker", "-b", help="Only on this broker, by name or address; default: on all."
+    "--broker",
+    "-b",
+    shell_complete=complete_brokers,
+    help="Only on this broker, by name or address; default: on all.",
 )
 """What may be done on all brokers, or on one."""
 
@@ -67,10 +91,9 @@ def _inherit(context: click.Context, parameter: click.Parameter, value: str | No
         context.find_root().meta["nameserver"] = value
 
 
-def nameserver() -> str | None:
-    """Return what --nameserver says, None to use the environment or the default."""
-    value = click.get_current_context().find_root().meta.get("nameserver")
-    return str(value) if value is not None else None
+def _choose(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.find_root().meta["context"] = value
 
 
 def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
@@ -118,7 +141,10 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not may_ask():
         raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
-    click.confirm(question, abort=True, err=True)
+    if click.get_current_context(silent=True) is not None:
+        nameserver()  # it chooses the context, which is a part of the question
+    name = context_in_use()
+    click.confirm(question if name is None else f"[{name}] {question}", abort=True, err=True)
 
 
 def _uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -134,10 +160,12 @@ def report(error: BaseException | str) -> None:
     text = str(error)
     if not text:
         return
+    name = context_in_use()
+    who = "rockhopper" if name is None else f"rockhopper [{name}]"
     try:
-        print(f"rockhopper: {text}", file=sys.stderr)
+        print(f"{who}: {text}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):
-            print(f"rockhopper: {note}", file=sys.stderr)
+            print(f"{who}: {note}", file=sys.stderr)
     except BrokenPipeError:
         pass
 
@@ -150,8 +178,8 @@ def _abandon_output() -> None:
 def _sets(variable: str, text: str | None = None) -> Callable[..., None]:
     def take(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value:
-            _set(context.find_root(), TLS_VARIABLE, "true")
-            _set(context.find_root(), variable, str(value) if text is None else text)
+            set_variable(context.find_root(), TLS_VARIABLE, "true")
+            set_variable(context.find_root(), variable, str(value) if text is None else text)
 
     return take
 
@@ -161,21 +189,8 @@ def _take_credentials(
 ) -> None:
     if value:
         for variable in (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE):
-            _set(context.find_root(), variable, "")
-        _set(context.find_root(), FILE_VARIABLE, value)
-
-
-def _set(root: click.Context, variable: str, value: str) -> None:
-    before = os.environ.get(variable)
-
-    def restore() -> None:
-        if before is None:
-            os.environ.pop(variable, None)
-        else:
-            os.environ[variable] = before
-
-    os.environ[variable] = value
-    root.call_on_close(restore)
+            set_variable(context.find_root(), variable, "")
+        set_variable(context.find_root(), FILE_VARIABLE, value)
 
 
 def access_options(command: _Command) -> _Command:

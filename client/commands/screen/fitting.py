@@ -62,7 +62,7 @@ def table_lines(
 ) -> tuple[list[str], list[str]]:
     """Return the lines of a table's head and of its rows; `width` is the terminal's, if any."""
     numbers = [
-        bool(rows) and all(NUMBER.fullmatch(row[index]) for row in rows)
+        all(NUMBER.fullmatch(row[index]) for row in rows) and any(row[index] != "-" for row in rows)
         for index in range(len(columns))
     ]
     widths = [

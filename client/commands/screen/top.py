@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rockhopper.client.commands.output import counted, write_json
-from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.running import context_in_use, nameserver, nameserver_option, run
 from rockhopper.client.commands.screen.fitting import cut, table_lines
 from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
@@ -203,9 +203,11 @@ def _draw(lines: list[str]) -> None:
 
 def _head(flow: Flow) -> str:
     brokers = counted(flow.broker_count, "broker")
+    name = context_in_use()
+    where = "" if name is None else f" [{name}]"
     return (
-        f"rockhopper top   {datetime.now():%H:%M:%S}   {brokers}   in {_rate(flow.in_per_s)}/s   "
-        f"out {_rate(flow.out_per_s)}/s   {flow.lag:,} behind"
+        f"rockhopper top{where}   {datetime.now():%H:%M:%S}   {brokers}   "
+        f"in {_rate(flow.in_per_s)}/s   out {_rate(flow.out_per_s)}/s   {flow.lag:,} behind"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rockhopper.client.commands.running import run
+from rockhopper.client.commands.running import context_in_use, run
 from rockhopper.client.commands.screen.fitting import cut
 
 INTERVAL_S = 2.0
@@ -61,6 +61,8 @@ def asked(name: str) -> Any:
 def run_shown(show: Show) -> None:
     """Run what shows a list: once, or with --watch until Ctrl-C."""
     title = click.get_current_context().command_path
+    if (name := context_in_use()) is not None:
+        title = f"[{name}] {title}"
     run(again_and_again(show, asked("interval"), title) if asked("watch") else _once(show))
 
 

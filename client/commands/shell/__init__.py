@@ -1,0 +1,1 @@
+"""What makes a shell comfortable: contexts that are kept, and completion."""

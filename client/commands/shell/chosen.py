@@ -1,0 +1,80 @@
+"""Which name service a command asks, and as whom: by options, the environment, or a context."""
+
+import os
+from collections.abc import Mapping
+
+import click
+
+from rockhopper.client.commands.shell.contexts import Context, Contexts
+from rockhopper.client.network.addresses import NAMESERVER_VARIABLE
+from rockhopper.client.network.credentials import ACCESS_KEY_VARIABLE, FILE_VARIABLE
+
+CONTEXT_VARIABLE = "ROCKHOPPER_CONTEXT"
+_IN_USE = "context in use"
+
+
+def nameserver() -> str | None:
+    """Return what --nameserver or a context says, None to use the environment or the default.
+
+    What else the context says is in the environment then, as with the options.
+    """
+    root = click.get_current_context().find_root()
+    if _IN_USE not in root.meta:
+        root.meta[_IN_USE] = None
+        found = chosen(root.meta.get("context"), "nameserver" in root.meta)
+        if found is not None:
+            root.meta[_IN_USE], context = found
+            root.meta.setdefault("nameserver", context.nameserver)
+            for variable, text in missing_variables(context).items():
+                set_variable(root, variable, text)
+    value = root.meta.get("nameserver")
+    return str(value) if value is not None else None
+
+
+def context_in_use() -> str | None:
+    """Return the name of the context that counts in this command, once that was asked for."""
+    context = click.get_current_context(silent=True)
+    name = None if context is None else context.find_root().meta.get(_IN_USE)
+    return None if name is None else str(name)
+
+
+def set_variable(root: click.Context, variable: str, value: str) -> None:
+    """Have the environment say so while the command runs."""
+    before = os.environ.get(variable)
+
+    def restore() -> None:
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
+
+    os.environ[variable] = value
+    root.call_on_close(restore)
+
+
+def chosen(
+    asked: str | None, has_nameserver: bool, environment: Mapping[str, str] = os.environ
+) -> tuple[str, Context] | None:
+    """Return the context that counts: the one *asked* for, else the current one.
+
+    Whoever names a name service (--nameserver, which *has_nameserver* says, or $NAMESRV_ADDR) does
+    without the current one: its credentials are not for others.
+    """
+    name = asked or environment.get(CONTEXT_VARIABLE) or None
+    if name is None and (has_nameserver or environment.get(NAMESERVER_VARIABLE)):
+        return None
+    contexts = Contexts.load()
+    name = name or contexts.current
+    return None if name is None else (name, contexts.get(name))
+
+
+def missing_variables(
+    context: Context, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return what the context says and the environment, and so the options, do not."""
+    has_user = bool(environment.get(ACCESS_KEY_VARIABLE) or environment.get(FILE_VARIABLE))
+    return {
+        name: text
+        for name, text in context.variables().items()
+        if not environment.get(name) and not (name == FILE_VARIABLE and has_user)
+    }

@@ -1,0 +1,121 @@
+"""Completion in bash, zsh and fish: commands and options, and topics and groups that there are.
+
+Names are asked for while somebody waits for them: what is not there within a moment is left out,
+and an error is not a word.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import get_completion_class
+
+if TYPE_CHECKING:
+    from rockhopper.client.admin.admin import Admin
+
+TIMEOUT_S = 1.5
+PROGRAM = "rockhopper"
+_VARIABLE = "_ROCKHOPPER_COMPLETE"
+_NAMES_MAX = 2000
+_PLACES = {
+    "bash": "~/.local/share/bash-completion/completions/rockhopper",
+    "zsh": "a folder of $fpath, as _rockhopper",
+    "fish": "~/.config/fish/completions/rockhopper.fish",
+}
+
+
+@click.command(short_help="Let a shell complete commands, topics and groups.")
+@click.argument("shell", type=click.Choice(list(_PLACES)))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete commands, options, topics and groups.
+
+    \b
+    bash:  rockhopper completion bash > ~/.local/share/bash-completion/completions/rockhopper
+    zsh:   rockhopper completion zsh > "${fpath[1]}/_rockhopper"
+    fish:  rockhopper completion fish > ~/.config/fish/completions/rockhopper.fish
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
+    made = get_completion_class(shell)
+    assert made is not None
+    root = click.get_current_context().find_root().command
+    # click asks an installed bash for its version and warns; nobody has to have the shell here.
+    click.echo(made(root, {}, PROGRAM, _VARIABLE).source_template % _words(shell))
+
+
+def _words(shell: str) -> dict[str, str]:
+    return {
+        "complete_func": f"_{PROGRAM}_completion",
+        "complete_var": _VARIABLE,
+        "prog_name": PROGRAM,
+    }
+
+
+def complete_topics(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the topics that begin so; the system's own if that is a "%"."""
+
+    async def topics(admin: "Admin") -> list[str]:
+        return [
+            name
+            for name in await admin.topics()
+            if incomplete.startswith("%") or not name.startswith("%")
+        ]
+
+    return _asked(context, topics, incomplete)
+
+
+def complete_groups(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the groups that begin so."""
+    return _asked(context, lambda admin: admin.groups.names(), incomplete)
+
+
+def complete_brokers(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the names of brokers that begin so."""
+
+    async def brokers(admin: "Admin") -> list[str]:
+        return sorted({each.name for each in await admin.brokers()})
+
+    return _asked(context, brokers, incomplete)
+
+
+def complete_contexts(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the contexts that begin so."""
+    from rockhopper.client.commands.shell.contexts import ContextError, Contexts
+
+    try:
+        names = Contexts.load().by_name
+    except ContextError:
+        return []
+    return [name for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _asked(
+    context: click.Context, ask: "Callable[[Admin], Awaitable[list[str]]]", incomplete: str
+) -> list[str]:
+    """Return the names that somebody who is asked tells, nothing if he does not in time."""
+    from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.commands.shell.chosen import nameserver
+
+    async def names() -> list[str]:
+        async with asyncio.timeout(TIMEOUT_S):
+            async with Admin(nameserver(), request_timeout_s=TIMEOUT_S) as admin:
+                return await ask(admin)
+
+    logging.disable(logging.CRITICAL)
+    try:
+        with context.scope(cleanup=False):
+            found = asyncio.run(names())
+    # Whatever is wrong: there is nobody whom it could be told.
+    except Exception:
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
+    return [name for name in found if name.startswith(incomplete)][:_NAMES_MAX]

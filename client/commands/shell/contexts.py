@@ -1,0 +1,141 @@
+"""Contexts: name services with how to speak to them, by a name, in a file of the user's.
+
+    {"current": "prod", "contexts": {"prod": {"nameserver": "10.0.0.1:9876", "tls": true, …}}}
+
+It is ``contexts.json`` in ``$XDG_CONFIG_HOME/rockhopper``, else ``~/.config/rockhopper``, for its
+owner alone, and replaced as a whole. Files are named in it, secrets never stand in it.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import msgspec
+
+from rockhopper.client.network.addresses import parse_nameservers
+from rockhopper.client.network.credentials import FILE_VARIABLE
+from rockhopper.client.network.tls import (
+    CA_VARIABLE,
+    CERTIFICATE_VARIABLE,
+    KEY_VARIABLE,
+    TLS_VARIABLE,
+    VERIFY_VARIABLE,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class ContextError(click.ClickException):
+    """The contexts cannot be used; says why, and what to do."""
+
+    def show(self, file: object = None) -> None:
+        """Write it as every other error."""
+        click.echo(f"rockhopper: {self.message}", err=True)
+
+
+class Context(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """A name service, and how to speak to it."""
+
+    nameserver: str
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_verify: bool = True
+    credentials: str | None = None
+    """The file with accessKey and secretKey."""
+
+    def variables(self) -> dict[str, str]:
+        """What it says, as the environment says it."""
+        texts = {
+            TLS_VARIABLE: "true" if self.tls else None,
+            CA_VARIABLE: self.tls_ca,
+            CERTIFICATE_VARIABLE: self.tls_cert,
+            KEY_VARIABLE: self.tls_key,
+            VERIFY_VARIABLE: None if self.tls_verify else "false",
+            FILE_VARIABLE: self.credentials,
+        }
+        return {name: text for name, text in texts.items() if text is not None}
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    current: str | None = None
+    contexts: dict[str, Context] = field(default_factory=dict)
+
+
+def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the contexts are kept."""
+    home = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "rockhopper" / "contexts.json"
+
+
+def check_name(name: str) -> str:
+    """Return *name*, or end the program with exit code 2."""
+    if not _NAME.fullmatch(name):
+        raise click.UsageError(
+            f"{name!r} cannot be a context's name: letters, digits, '.', '_' and '-' are allowed"
+        )
+    return name
+
+
+@dataclass
+class Contexts:
+    """The contexts of a file."""
+
+    path: Path
+    current: str | None = None
+    by_name: dict[str, Context] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> "Contexts":
+        """Read them; there are none where there is no file. Raises ContextError."""
+        path = path or contexts_path()
+        try:
+            document = msgspec.json.decode(path.read_bytes(), type=_Document)
+            for context in document.contexts.values():
+                parse_nameservers(context.nameserver)
+        except FileNotFoundError:
+            return cls(path)
+        except (OSError, ValueError, RecursionError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ContextError(
+                f"the contexts in {path} cannot be read ({why}): mend the file, or remove it and "
+                "add them again; --nameserver does without"
+            ) from None
+        if document.current not in document.contexts:
+            document.current = None
+        return cls(path, document.current, document.contexts)
+
+    def save(self) -> None:
+        """Replace the file. Raises ContextError; it is as before then."""
+        document = _Document(self.current, dict(sorted(self.by_name.items())))
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Only for its owner from the beginning, as mkstemp makes it.
+            number, name = tempfile.mkstemp(dir=self.path.parent, prefix=".contexts-")
+            try:
+                with os.fdopen(number, "wb") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(name, self.path)
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError as error:
+            raise ContextError(f"{self.path} cannot be written ({error.strerror})") from None
+
+    def get(self, name: str) -> Context:
+        """Return the context of this name. Raises ContextError."""
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none yet"
+            raise ContextError(
+                f"there is no context {name!r}; those that there are: {known} "
+                "(`rockhopper context add` makes one)"
+            )
+        return self.by_name[name]

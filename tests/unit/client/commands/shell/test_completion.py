@@ -1,0 +1,54 @@
+"""What a shell is told to complete."""
+
+import asyncio
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+from rockhopper.broker import Broker
+from rockhopper.client.cli import main
+from tests.support.command_line import CommandLine
+from tests.support.shell import consume, send
+
+
+async def words(*arguments: str) -> list[str]:
+    """Complete the last of *arguments*."""
+    complete = ShellComplete(main, {}, "rockhopper", "_ROCKHOPPER_COMPLETE")
+    found = await asyncio.to_thread(complete.get_completions, list(arguments[:-1]), arguments[-1])
+    return [each.value for each in found]
+
+
+async def test_topics_groups_and_brokers_are_those_that_there_are(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await shell.run("topic", "create", "orders")
+    await shell.run("topic", "create", "audit")
+    await send(broker, b"x")
+    await consume(broker, 1)
+    place = ("-n", broker.nameserver)
+    assert await words("topic", "show", *place, "o") == ["orders"]
+    assert await words(*place, "pull", "a") == ["audit"]
+    assert await words("group", "reset", *place, "b") == ["billing"]
+    assert await words("consume", "orders", *place, "--group", "b") == ["billing"]
+    assert await words("topic", "purge", *place, "%RETRY%") == ["%RETRY%billing"]
+    assert await words("user", "add", *place, "--broker", "b") == ["broker-a"]
+
+
+async def test_nobody_to_ask_is_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    assert await words("topic", "show", "-n", "127.0.0.1:1", "o") == []
+    assert await words("group", "show", "-n", "no place", "o") == []
+    assert capfd.readouterr().err == ""
+
+
+async def test_commands_and_their_options_are_completed() -> None:
+    assert await words("to") == ["top", "topic"] or set(await words("to")) == {"top", "topic"}
+    assert "--last" in await words("pull", "orders", "--l")
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(shell_name: str) -> None:
+    ended = CliRunner().invoke(main, ["completion", shell_name])
+    assert ended.exit_code == 0
+    assert "_ROCKHOPPER_COMPLETE" in ended.output
+    assert "%(" not in ended.output

@@ -1,0 +1,61 @@
+"""`rockhopper context`."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rockhopper.broker import Broker
+from rockhopper.client.cli import main
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Broker) -> None:
+    secret = home / "secret"
+    secret.write_text("accessKey=a\nsecretKey=b\n")
+    assert "and is used" in run("context", "add", "prod", "-n", broker.nameserver).output
+    added = run("context", "add", "test", "-n", "h:1", "--tls", "--credentials", str(secret))
+    assert "rockhopper context use test" in added.output
+    listed = [line.split() for line in run("context", "ls").output.splitlines()]
+    assert listed[1] == ["*", "prod", broker.nameserver, "no", "-"]
+    assert listed[2] == ["test", "h:1", "yes", str(secret)]
+    topics = await asyncio.to_thread(run, "topic", "create", "orders")
+    assert (topics.exit_code, topics.stderr) == (0, "")
+    assert run("context", "use", "test").output == "test is used\n"
+    shown = run("context", "show").output
+    assert "test (in use, by context use)" in shown
+    assert "ROCKHOPPER_TLS=true" in shown
+    missing = await asyncio.to_thread(run, "topic", "show", "missing", "--context", "prod")
+    assert missing.stderr.startswith("rockhopper [prod]: ")
+    assert run("context", "rm", "test").output == "test is removed; no context is used now\n"
+    assert "no context is in use" in run("context", "show").stderr
+    # What a context says holds for one command.
+    assert "ROCKHOPPER_TLS" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("add", "a/b", "-n", "h:1"), 2),
+        (("add", "a", "-n", "a:b"), 2),
+        (("use",), 2),
+        (("use", "nix"), 1),
+        (("rm", "nix"), 1),
+        (("show", "nix"), 1),
+    ],
+)
+def test_what_cannot_be_is_refused(home: Path, arguments: tuple[str, ...], code: int) -> None:
+    assert run("context", *arguments).exit_code == code
+    assert not (home / "rockhopper").exists()
