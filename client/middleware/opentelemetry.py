@@ -1,0 +1,207 @@
+"""Spans of OpenTelemetry around sends, receives and handlers; needs the extra ``[otel]``.
+
+Names, kinds and attributes are those of OpenTelemetry's conventions for messaging and RocketMQ. The
+context of a span travels in the properties of its messages, as W3C says: traceparent, tracestate.
+
+    send orders       PRODUCER; its context goes into the messages. A message that has one already
+                      keeps it and is linked; CLIENT if that is true of all of them
+    receive orders    CLIENT, linked with the contexts of the messages
+    process orders    CONSUMER, the child of the message's context, and linked with it
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rockhopper.client.middleware.hooks import (
+    Middleware,
+    Processing,
+    ProcessNext,
+    ReceiveNext,
+    Receiving,
+    Sending,
+    SendNext,
+)
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import Message
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+except ImportError as error:
+    raise ImportError(
+        "spans need OpenTelemetry's API: pip install 'rockhopper-mq[otel]', and an SDK that "
+        "collects them (opentelemetry-sdk)"
+    ) from error
+
+INSTRUMENTATION = "rockhopper.client"
+SYSTEM = "rocketmq"
+
+
+class OpenTelemetry(Middleware):
+    """A middleware that makes spans: ``Producer(middleware=[OpenTelemetry()])``.
+
+    Its parts come from the application's global set-up unless they are given.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        propagator: TextMapPropagator | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer(INSTRUMENTATION, tracer_provider=tracer_provider)
+        self._propagator = propagator or propagate.get_global_textmap()
+
+    async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
+        """See Middleware."""
+        messages = sending.messages
+        links = [self._link(message.properties) for message in messages]
+        without = [m for m, link in zip(messages, links, strict=True) if link is None]
+        kind = SpanKind.PRODUCER if without else SpanKind.CLIENT
+        found = [link for link in links if link is not None]
+        attributes = _of_send(sending)
+        with self._span("send", messages[0].topic, kind, attributes, found) as span:
+            for message in without:
+                self._propagator.inject(message.properties)
+            receipts = await call_next(sending)
+            if len(receipts) == 1:
+                span.set_attribute("messaging.message.id", receipts[0].message_id)
+            return receipts
+
+    async def on_receive(
+        self, receiving: Receiving, call_next: ReceiveNext
+    ) -> Sequence[ReceivedMessage]:
+        """See Middleware. Of a wait that brings nothing there is no span."""
+        began_ns = time.time_ns()
+        try:
+            messages = await call_next(receiving)
+        except Exception as error:
+            with self._span("receive", None, SpanKind.CLIENT, {}, [], began_ns) as span:
+                _fail(span, error)
+            raise
+        if messages:
+            links = [link for each in messages if (link := self._link(each.properties))]
+            topics = {message.topic for message in messages}
+            topic = topics.pop() if len(topics) == 1 else None
+            attributes = _of_client(receiving.client_id, receiving.group)
+            if len(messages) == 1:
+                attributes["messaging.message.id"] = messages[0].message_id
+            else:
+                attributes["messaging.batch.message_count"] = len(messages)
+            with self._span("receive", topic, SpanKind.CLIENT, attributes, links, began_ns):
+                pass
+        return messages
+
+    async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
+        """See Middleware."""
+        attributes = _of_client(processing.client_id, processing.group)
+        with self._process(processing.message, attributes):
+            return await call_next(processing)
+
+    @contextmanager
+    def processing(self, message: ReceivedMessage, group: str | None = None) -> Iterator[Span]:
+        """Put a process span around the body of a loop, where no middleware can be."""
+        with self._process(message, _of_client(None, group)) as span:
+            yield span
+
+    @contextmanager
+    def _process(self, message: ReceivedMessage, attributes: dict[str, Any]) -> Iterator[Span]:
+        parent = self._propagator.extract(message.properties)
+        link = self._link(message.properties)
+        attributes |= _of_message(message)
+        attributes["messaging.message.id"] = message.message_id
+        links = [] if link is None else [link]
+        with self._span(
+            "process", message.topic, SpanKind.CONSUMER, attributes, links, parent=parent
+        ) as span:
+            yield span
+
+    @contextmanager
+    def _span(
+        self,
+        operation: str,
+        topic: str | None,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        links: Sequence[Link],
+        began_ns: int | None = None,
+        parent: Context | None = None,
+    ) -> Iterator[Span]:
+        attributes |= {
+            "messaging.system": SYSTEM,
+            "messaging.operation.name": operation,
+            "messaging.operation.type": operation,
+        }
+        if topic is not None:
+            attributes["messaging.destination.name"] = topic
+        with self._tracer.start_as_current_span(
+            operation if topic is None else f"{operation} {topic}",
+            context=parent,
+            kind=kind,
+            attributes=attributes,
+            links=links,
+            start_time=began_ns,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                _fail(span, error)
+                raise
+
+    def _link(self, properties: Mapping[str, str]) -> Link | None:
+        """What a message's properties say of where it comes from."""
+        there = trace.get_current_span(self._propagator.extract(properties, Context()))
+        context = there.get_span_context()
+        return Link(context) if context.is_valid else None
+
+
+def _fail(span: Span, error: Exception) -> None:
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.record_exception(error)
+    span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+def _of_client(client_id: str | None, group: str | None) -> dict[str, Any]:
+    attributes = {"messaging.client.id": client_id, "messaging.consumer.group.name": group}
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _of_send(sending: Sending) -> dict[str, Any]:
+    attributes = _of_client(sending.client_id, None)
+    messages = sending.messages
+    if len(messages) > 1 or sending.operation == "send_batch":
+        attributes["messaging.batch.message_count"] = len(messages)
+    if len(messages) == 1:
+        attributes |= _of_message(messages[0])
+        attributes["messaging.rocketmq.message.type"] = _type_of(messages[0], sending.operation)
+    return attributes
+
+
+def _of_message(message: Message | ReceivedMessage) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"messaging.message.body.size": len(message.body)}
+    if message.tags:
+        attributes["messaging.rocketmq.message.tag"] = message.tags
+    if message.keys:
+        attributes["messaging.rocketmq.message.keys"] = list(message.keys)
+    if isinstance(message, Message):
+        if message.sharding_key is not None:
+            attributes["messaging.rocketmq.message.group"] = message.sharding_key
+        if message.delay_level is not None:
+            attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_level
+        if message.deliver_at_ms is not None:
+            attributes["messaging.rocketmq.message.delivery_timestamp"] = message.deliver_at_ms
+    return attributes
+
+
+def _type_of(message: Message, operation: str) -> str:
+    if operation == "transaction":
+        return "transaction"
+    if message.is_delayed:
+        return "delay"
+    return "normal" if message.sharding_key is None else "fifo"

@@ -1,0 +1,171 @@
+"""Spans of sends, receives and handlers: names, kinds, attributes, and how they hang together."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from rockhopper.client import Message, MessageQueue, Processing, ReceivedMessage, Receiving, Sending
+from rockhopper.client.middleware.opentelemetry import OpenTelemetry
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.protocol.message import StoredMessage
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+RECEIPT = SendReceipt("id-1", "offset-id", QUEUE, 7)
+
+
+class Traced:
+    """Middleware whose spans are kept."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer = provider.get_tracer("test")
+        self.middleware = OpenTelemetry(tracer_provider=provider)
+
+    @property
+    def spans(self) -> Sequence[ReadableSpan]:
+        return self._exporter.get_finished_spans()
+
+    async def send(self, *messages: Message, operation: str = "send") -> list[Message]:
+        """Return the messages as they go out."""
+        sending = Sending(list(messages), operation, "shop", "me")  # type: ignore[arg-type]
+
+        async def last(sending: Sending) -> Sequence[SendReceipt]:
+            return [RECEIPT] * len(sending.messages)
+
+        await self.middleware.on_send(sending, last)
+        return sending.messages
+
+
+def received(message: Message) -> ReceivedMessage:
+    properties = message.wire_properties("id-1")
+    return ReceivedMessage(
+        QUEUE, StoredMessage("orders", 0, 7, 100, message.body, properties=properties)
+    )
+
+
+async def test_a_send_is_a_span_whose_context_travels_with_the_message() -> None:
+    traced = Traced()
+    message = Message("orders", b"hello", tags="new", keys=["o-1"], sharding_key="c-1")
+    (sent,) = await traced.send(message)
+    (span,) = traced.spans
+    assert (span.name, span.kind) == ("send orders", SpanKind.PRODUCER)
+    assert span.attributes == {
+        "messaging.system": "rocketmq",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.client.id": "me",
+        "messaging.message.id": "id-1",
+        "messaging.message.body.size": 5,
+        "messaging.rocketmq.message.tag": "new",
+        "messaging.rocketmq.message.keys": ("o-1",),
+        "messaging.rocketmq.message.group": "c-1",
+        "messaging.rocketmq.message.type": "fifo",
+    }
+    assert span.context is not None
+    trace_id, span_id = f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"
+    assert sent.properties["traceparent"].startswith(f"00-{trace_id}-{span_id}-")
+
+
+@pytest.mark.parametrize(
+    ("message", "operation", "expected"),
+    [
+        (Message("orders"), "send", "normal"),
+        (Message("orders"), "transaction", "transaction"),
+        (Message("orders", delay_ms=5), "send", "delay"),
+    ],
+)
+async def test_the_type_of_a_message_is_rocketmqs(
+    message: Message, operation: str, expected: str
+) -> None:
+    traced = Traced()
+    await traced.send(message, operation=operation)
+    assert (traced.spans[0].attributes or {})["messaging.rocketmq.message.type"] == expected
+
+
+async def test_messages_of_a_batch_that_have_a_context_keep_it_and_are_linked() -> None:
+    traced = Traced()
+    (made,) = await traced.send(Message("orders"))
+    first, second = await traced.send(made, Message("orders"), operation="send_batch")
+    origin, batch = traced.spans
+    assert (batch.kind, (batch.attributes or {})["messaging.batch.message_count"]) == (
+        SpanKind.PRODUCER,
+        2,
+    )
+    assert [link.context.span_id for link in batch.links] == [origin.get_span_context().span_id]  # type: ignore[union-attr]
+    assert first.properties["traceparent"] == made.properties["traceparent"]
+    assert first.properties["traceparent"] != second.properties["traceparent"]
+    await traced.send(first, second, operation="send_batch")
+    assert traced.spans[-1].kind is SpanKind.CLIENT  # it made none of the contexts
+
+
+async def test_a_handler_is_the_child_of_the_send() -> None:
+    traced = Traced()
+    (sent,) = await traced.send(Message("orders", b"hello"))
+
+    async def fails(_processing: Processing) -> object:
+        with traced.tracer.start_as_current_span("inside"):
+            raise KeyError("o-1")
+
+    with pytest.raises(KeyError):
+        await traced.middleware.on_process(Processing(received(sent), "billing", "me"), fails)
+    send, inside, process = traced.spans
+    assert (process.name, process.kind) == ("process orders", SpanKind.CONSUMER)
+    attributes = process.attributes or {}
+    assert attributes["messaging.consumer.group.name"] == "billing"
+    assert (attributes["messaging.message.id"], attributes["error.type"]) == ("id-1", "KeyError")
+    assert process.status.status_code is StatusCode.ERROR
+    assert process.parent is not None
+    assert send.context is not None
+    assert process.parent.span_id == process.links[0].context.span_id == send.context.span_id
+    assert inside.parent == process.context
+
+
+async def test_a_receive_is_linked_with_all_that_came_and_nothing_makes_no_span() -> None:
+    traced = Traced()
+    (one,) = await traced.send(Message("orders"))
+    (two,) = await traced.send(Message("orders"))
+    come = [received(one), received(two)]
+
+    async def last(_receiving: Receiving) -> Sequence[ReceivedMessage]:
+        return come
+
+    await traced.middleware.on_receive(Receiving("billing", "me"), last)
+    span = traced.spans[-1]
+    assert (span.name, span.kind) == ("receive orders", SpanKind.CLIENT)
+    assert (span.attributes or {})["messaging.batch.message_count"] == 2
+    assert [link.context.span_id for link in span.links] == [
+        each.context.span_id for each in traced.spans[:2] if each.context
+    ]
+    count = len(traced.spans)
+    come = []
+    await traced.middleware.on_receive(Receiving("billing", "me"), last)
+    assert len(traced.spans) == count
+
+
+async def test_the_body_of_a_loop_can_be_a_span() -> None:
+    traced = Traced()
+    (sent,) = await traced.send(Message("orders"))
+    with traced.middleware.processing(received(sent), "billing"):
+        pass
+    send, process = traced.spans
+    assert process.parent is not None
+    assert send.context is not None
+    assert process.parent.span_id == send.context.span_id
+    assert (process.attributes or {})["messaging.consumer.group.name"] == "billing"
+
+
+def test_without_the_extra_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "rockhopper.client.middleware.opentelemetry"
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ImportError, match=r"pip install 'rockhopper-mq\[otel\]'"):
+        importlib.import_module(name)
