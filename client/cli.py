@@ -9,6 +9,7 @@ from rockhopper.client.commands.dlq import dlq
 from rockhopper.client.commands.find import message, query
 from rockhopper.client.commands.group import group
 from rockhopper.client.commands.messages.request import reply, request
+from rockhopper.client.commands.messages.trace import trace
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import nameserver_option
@@ -28,6 +29,7 @@ _COMMANDS: tuple[click.Command, ...] = (
     consume,
     query,
     message,
+    trace,
     request,
     reply,
     topic,
