@@ -136,10 +136,6 @@ class TopicReader:
         ext = {"statsName": name, "statsKey": key}
         return await self._ask(RequestCode.VIEW_BROKER_STATS_DATA, ext, _Stats)
 
-    async def in_per_s(self, topic: str) -> float:
-        """Messages of the last minute."""
-        return sum(each.stats_minute.tps for each in await self._stats("TOPIC_PUT_NUMS", topic))
-
     async def groups(self, topic: str) -> list[str]:
         """The groups that read it, or have."""
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO

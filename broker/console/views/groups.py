@@ -22,7 +22,6 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
 
 PAGE_SIZE = 25
-SORTED_BY_LAG_MAX = 1000
 TARGETS = ("earliest", "latest", "time", "offset")
 
 
@@ -46,13 +45,11 @@ async def show_all(visit: Visit) -> Shown:
     with_system = bool(visit.query.get("system"))
     every = await visit.admin.groups.names(with_system=with_system)
     names = [name for name in every if wanted.lower() in name.lower()]
-    by_lag = visit.query.get("sort") == "lag"
-    note = ""
-    if by_lag and len(names) > SORTED_BY_LAG_MAX:
-        by_lag, note = False, f"Sorted by name: by lag at most {SORTED_BY_LAG_MAX:,} groups are."
-    if by_lag:
-        lags = await _lags(visit, names)
-        names.sort(key=lambda name: (-lags[name], name))
+    if visit.query.get("sort") == "lag":
+        lags = await _lags(visit)
+        names.sort(key=lambda name: (-lags.get(name, 0), name))
+    if visit.query.get("reverse"):
+        names.reverse()
     pages = max(-(-len(names) // PAGE_SIZE), 1)
     page = visit.number("page", 1, least=1, most=pages)
     rows = await together(
@@ -64,20 +61,15 @@ async def show_all(visit: Visit) -> Shown:
         "page": page,
         "pages": pages,
         "wanted": wanted,
-        "note": note,
     }
     return Shown("groups.html", values)
 
 
-async def _lags(visit: Visit, names: Sequence[str]) -> dict[str, int]:
-    async def lag(name: str) -> int:
-        return sum(each.lag for each in await visit.admin.groups.lag(name))
-
-    async def lags() -> dict[str, int]:
-        return dict(zip(names, await together(map(lag, names)), strict=True))
-
-    key = (visit.principal.user, visit.name_services, "lags", tuple(names))
-    return await visit.kept.get(key, lags)
+async def _lags(visit: Visit) -> dict[str, int]:
+    """How many messages each group is behind; brokers look at all for that."""
+    key = (visit.principal.user, visit.name_services, "figures")
+    figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+    return {each.name: each.lag for each in figures.groups}
 
 
 async def _row(visit: Visit, name: str) -> Row:

@@ -1,7 +1,7 @@
 """Topics: the list, and a page for each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rockhopper.broker.access.access import Action
@@ -10,6 +10,7 @@ from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_figures import TopicFigures, TopicReader, lag_seconds, together
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.protocol.bodies.figures import TopicFigures as Figures
 from rockhopper.protocol.names import (
     is_dlq_topic,
     is_retry_topic,
@@ -19,6 +20,12 @@ from rockhopper.protocol.names import (
 
 PAGE_SIZE = 50
 GROUPS_SHOWN_MAX = 50
+_FIGURES: Mapping[str, Callable[[Figures], float]] = {
+    "messages": lambda topic: topic.messages,
+    "newest": lambda topic: topic.newest_ms,
+    "in": lambda topic: topic.sent_per_s,
+}
+"""What the list can be sorted by, beside the name."""
 
 
 def plain_only(topics: Iterable[str], brokers: Iterable[BrokerAddress]) -> list[str]:
@@ -45,7 +52,7 @@ async def show_all(visit: Visit) -> Shown:
         for name in (every if with_system else plain_only(every, masters))
         if wanted.lower() in name.lower()
     ]
-    names = await _sorted(visit, reader, names)
+    names = await _sorted(visit, names)
     pages = max(-(-len(names) // PAGE_SIZE), 1)
     page = visit.number("page", 1, least=1, most=pages)
     chosen = names[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
@@ -54,32 +61,15 @@ async def show_all(visit: Visit) -> Shown:
     return Shown("topics.html", values)
 
 
-async def _sorted(visit: Visit, reader: TopicReader, names: list[str]) -> list[str]:
-    """By name, or by a figure; that takes a request for each topic, and is kept for a while."""
-    sort = visit.query.get("sort", "name")
-    finders: dict[str, Callable[[str], Awaitable[Any]]] = {
-        "messages": lambda name: _messages(reader, name),
-        "newest": lambda name: _newest(reader, name),
-        "in": reader.in_per_s,
-    }
-    if sort in finders:
-        find = finders[sort]
-
-        async def figures() -> dict[str, Any]:
-            return dict(zip(names, await together(map(find, names)), strict=True))
-
-        key = (visit.principal.user, visit.name_services, "topics", sort, tuple(names))
-        found = await visit.kept.get(key, figures)
-        names = sorted(names, key=lambda name: (-found[name], name))
+async def _sorted(visit: Visit, names: list[str]) -> list[str]:
+    """By name, or by a figure; brokers look at every topic for that, so it is kept for a while."""
+    find = _FIGURES.get(visit.query.get("sort", "name"))
+    if find is not None:
+        key = (visit.principal.user, visit.name_services, "figures")
+        figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+        found = {each.name: find(each) for each in figures.topics}
+        names = sorted(names, key=lambda name: (-found.get(name, 0), name))
     return names[::-1] if visit.query.get("reverse") else names
-
-
-async def _messages(reader: TopicReader, name: str) -> int:
-    return sum(each.messages for each in await reader.queues(name))
-
-
-async def _newest(reader: TopicReader, name: str) -> int:
-    return max((each.newest_ms for each in await reader.queues(name)), default=0)
 
 
 async def show(visit: Visit) -> Shown:
