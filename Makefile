@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
-	compose-up compose-down compose-ha-up compose-ha-down compose-test test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
+	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ run: $(VENV)/.installed  ## start a broker with embedded name service, store und
 
 test: $(VENV)/.installed-test  ## run the tests (under 3 minutes)
 	$(PYTEST) -q $(PARALLEL)
+
+browser-test: $(VENV)/.installed-test  ## click through the console (needs Chromium)
+	$(PYTEST) -q -m browser tests/browser
 
 test-thorough: $(VENV)/.installed-test  ## run the generated tests with ten times the examples
 	$(PYTEST) -q $(PARALLEL) --hypothesis-profile=thorough tests/property

@@ -109,7 +109,7 @@ def preview(message: StoredMessage) -> str:
         text = start.decode("utf-8", "strict" if len(start) == len(body) else "ignore")
     except UnicodeDecodeError:
         text = ""
-    if not _is_text(start[:-4] or start):
+    if not _is_text(body, len(start)):
         text = ""
     if not text and body:
         return f"{len(body):,} bytes: {body[:24].hex(' ')}{' …' if len(body) > 24 else ''}"
@@ -137,8 +137,9 @@ def hex_dump(data: bytes) -> str:
     return "\n".join(lines)
 
 
-def _is_text(body: bytes) -> bool:
-    start = body[:TEXT_SHOWN_BYTES]
+def _is_text(body: bytes, size_bytes: int = TEXT_SHOWN_BYTES) -> bool:
+    """Whether a body begins as text; the last character of the beginning may be cut."""
+    start = body[:size_bytes]
     for cut in range(4 if len(start) < len(body) else 1):
         try:
             return "\0" not in start[: len(start) - cut].decode()

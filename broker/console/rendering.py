@@ -59,7 +59,7 @@ def static_mark() -> str:
 
 def link(path: str, **query: Any) -> str:
     """A path below the console with a query; what is None or blank is left out."""
-    pairs = {name: value for name, value in query.items() if value not in (None, "", False)}
+    pairs = {name: value for name, value in query.items() if value is not None and value != ""}
     encoded = urlencode(pairs, errors="replace")
     return f"{HOME}{path}?{encoded}" if encoded else f"{HOME}{path}"
 

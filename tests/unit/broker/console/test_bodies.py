@@ -81,6 +81,7 @@ def test_compressed_bodies_are_opened_within_bounds() -> None:
 def test_previews_are_one_short_line() -> None:
     assert preview(message(b"a\n b\t\tc")) == "a b c"
     assert preview(message(b"")) == ""
+    assert preview(message('"Žofín"}'.encode())) == '"Žofín"}'
     long = preview(message("ž".encode() * 10_000))
     assert long.endswith("ž …")
     assert len(long) == bodies.PREVIEW_CHARACTERS + 2

@@ -53,6 +53,7 @@ def test_links_carry_what_they_are_given() -> None:
     assert link("topic", name="%RETRY%a&b=c", page=None, x="") == (
         "/console/topic?name=%25RETRY%25a%26b%3Dc"
     )
+    assert link("message", offset=0) == "/console/message?offset=0"
     assert rendering.relink({"a": "1", "b": "2"}, "t", b=None, c=3) == "/console/t?a=1&c=3"
 
 
