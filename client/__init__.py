@@ -1,9 +1,11 @@
 """A pure-Python asyncio client for RocketMQ brokers."""
 
 from rockhopper.client.admin.admin import Admin
+from rockhopper.client.app.app import App
 from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.errors import (
+    BodyError,
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
@@ -25,6 +27,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt, SendStatus
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.lingering import Linger
+from rockhopper.client.serializers import JSON, MsgPack, Pydantic, Serializer
 from rockhopper.client.transactions import Transaction, TransactionProducer, TransactionState
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.signing import Credentials
@@ -35,7 +38,10 @@ if not __name__.startswith("rockhopper."):
     )
 
 __all__ = [
+    "JSON",
     "Admin",
+    "App",
+    "BodyError",
     "BrokerUnreachableError",
     "ClientError",
     "ClientStateError",
@@ -49,9 +55,11 @@ __all__ = [
     "MessageQueue",
     "MessageRejectedError",
     "Middleware",
+    "MsgPack",
     "Processing",
     "Producer",
     "PullConsumer",
+    "Pydantic",
     "ReceivedMessage",
     "Receiving",
     "ReplyTimeoutError",
@@ -62,6 +70,7 @@ __all__ = [
     "SendReceipt",
     "SendStatus",
     "Sending",
+    "Serializer",
     "Sql",
     "TlsOptions",
     "Transaction",

@@ -46,6 +46,7 @@ from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.trace import MessageTrace
+from rockhopper.client.serializers import BadBody, Serializer
 from rockhopper.protocol.names import TRACE_TOPIC
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class Consumer:
         close_timeout_s: float = 30.0,
         hand_over_s: float = 0.5,
         offsets_directory: Path | str | None = None,
+        deserializer: Serializer | None = None,
+        bad_body: BadBody = "retry",
         on_assigned: QueuesCallback | None = None,
         on_revoked: QueuesCallback | None = None,
         trace: bool | str = False,
@@ -120,13 +123,15 @@ class Consumer:
         `poll_s` is how long a broker may hold a request when there is nothing new; the four maxima
         bound what is fetched ahead. `close_timeout_s` is how long closing waits for handlers. A
         member that takes over a queue leaves it to the one before for `hand_over_s` seconds: what
-        that one has not finished after 60 % of them comes twice. The coroutine functions
-        `on_assigned` and `on_revoked` get lists of queues, before anything of them is handed out,
-        and before they are committed and given up; they get `close_timeout_s` too. `trace` records
-        every delivery in the brokers' trace topic, or in the topic that it names. `middleware` is
-        called around every handler, and around the waiting of loops. `tls` is True, or TlsOptions;
-        `credentials` are Credentials, or the path of a file of them; without one of them the
-        environment decides.
+        that one has not finished after 60 % of them comes twice. `deserializer` makes
+        `message.value` of each body; where it cannot, the message is never handed out: `bad_body`
+        says what becomes of it ("retry" as by a failing handler, "dead-letter", "skip"). The
+        coroutine functions `on_assigned` and `on_revoked` get lists of queues, before anything of
+        them is handed out, and before they are committed and given up; they get `close_timeout_s`
+        too. `trace` records every delivery in the brokers' trace topic, or in the topic that it
+        names. `middleware` is called around every handler, and around the waiting of loops. `tls`
+        is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
+        without one of them the environment decides.
         Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
         subscriptions, patterns = subscriptions_of(topics, time.time_ns() // 1_000_000)
@@ -152,6 +157,8 @@ class Consumer:
                 close_timeout_s=close_timeout_s,
                 hand_over_s=hand_over_s,
                 offsets_directory=Path(offsets_directory) if offsets_directory else None,
+                deserializer=deserializer,
+                bad_body=bad_body,
                 callbacks=QueueCallbacks(on_assigned, on_revoked, close_timeout_s),
                 request_timeout_s=request_timeout_s,
                 tls=tls,

@@ -12,6 +12,7 @@
     ├── EarlierSendFailedError       an earlier message of its sharding key failed: nothing sent
     ├── RouteNotFoundError           no broker serves the topic
     ├── MessageRejectedError         the message breaks a rule of the protocol: nothing was sent
+    ├── BodyError                    a body is not what the deserializer expects
     ├── MessageNotFoundError         no message has this id
     └── ClientStateError             used before start, after close, in a forked child or another
     loop
@@ -193,6 +194,10 @@ class RouteNotFoundError(ClientError):
 
 class MessageRejectedError(ClientError, ValueError):
     """The message cannot be sent as it is; nothing was sent."""
+
+
+class BodyError(ClientError, ValueError):
+    """The body of a message that came is not what the deserializer expects."""
 
 
 class MessageNotFoundError(ClientError, LookupError):

@@ -22,6 +22,7 @@ from rockhopper.client.sending.request_reply import PendingRequests, reply_addre
 from rockhopper.client.sending.send_headers import send_fields
 from rockhopper.client.sending.trace import MessageTrace
 from rockhopper.client.sending.unique_id import unique_ids
+from rockhopper.client.serializers import Serializer, encoded
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
@@ -55,6 +56,7 @@ class Producer:
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
         linger: Linger | None = None,
+        serializer: Serializer | None = None,
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
@@ -64,7 +66,8 @@ class Producer:
         `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
-        With `linger` concurrent sends share batches. `middleware` is called around every send.
+        With `linger` concurrent sends share batches. `serializer` makes the bodies of what is sent
+        as a topic and a value; bytes stay as they are. `middleware` is called around every send.
         `tls` is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
         without one of them the environment decides. Raises ValueError, TypeError, ClientStateError.
         """
@@ -72,6 +75,7 @@ class Producer:
         if reason is not None:
             raise ValueError(reason)
         self._group = group
+        self._serializer = serializer
         self._hooks = Hooks(middleware)
         self._timeout_s = timeout_s
         self._policy = OutgoingPolicy(
@@ -135,7 +139,7 @@ class Producer:
     async def send(
         self,
         message: Message | str,
-        body: bytes | str = b"",
+        body: object = b"",
         *,
         tags: str | None = None,
         keys: str | Iterable[str] = (),
@@ -171,7 +175,7 @@ class Producer:
                 return [await lingering.send(prepared, queue, timeout_s)]
             return await self.sender.send(prepared, [prepared], queue, timeout_s)
 
-        whole = _as_message(message, body, tags, keys, properties)
+        whole = _as_message(message, encoded(self._serializer, body), tags, keys, properties)
         return (await self._through_hooks("send", [whole], deliver))[0]
 
     async def send_batch(
@@ -202,7 +206,7 @@ class Producer:
     async def send_oneway(
         self,
         message: Message | str,
-        body: bytes | str = b"",
+        body: object = b"",
         *,
         tags: str | None = None,
         keys: str | Iterable[str] = (),
@@ -216,7 +220,7 @@ class Producer:
             await self.sender.send_oneway(self._policy.prepare(whole), queue)
             return ()
 
-        whole = _as_message(message, body, tags, keys, properties)
+        whole = _as_message(message, encoded(self._serializer, body), tags, keys, properties)
         await self._through_hooks("send_oneway", [whole], deliver)
 
     async def _through_hooks(
@@ -267,7 +271,7 @@ class Producer:
     async def reply(
         self,
         request: ReceivedMessage,
-        body: bytes | str = b"",
+        body: object = b"",
         *,
         tags: str | None = None,
         keys: str | Iterable[str] = (),
@@ -294,7 +298,7 @@ class Producer:
             )
             return ()
 
-        message = _as_message(topic, body, tags, keys, properties)
+        message = _as_message(topic, encoded(self._serializer, body), tags, keys, properties)
         await self._through_hooks("reply", [message], deliver)
 
     async def recall(self, recalled: SendReceipt | tuple[str, str]) -> str:

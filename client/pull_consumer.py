@@ -30,6 +30,7 @@ from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.serializers import Serializer
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
 
 log = logging.getLogger(__name__)
@@ -62,19 +63,22 @@ class PullConsumer:
         batch_size: int = 32,
         poll_s: float = 15.0,
         request_timeout_s: float = 3.0,
+        deserializer: Serializer | None = None,
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
-        `poll_s` is how long a broker may hold a request when there is nothing new. `middleware` is
+        `deserializer` makes `message.value` of a body. `poll_s` is how long a broker may hold a
+        request when there is nothing new. `middleware` is
         called around every `pull`, `pull_from` and the waiting of loops. `tls` is True, or
         TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
         them the environment decides.
         """
         self._topic = topic
         self._group = group
+        self._deserializer = deserializer
         self._hooks = Hooks(middleware)
         if filter is not None and tags != "*":
             raise ValueError(
@@ -289,6 +293,7 @@ class PullConsumer:
         """Take from the queue that has waited longest; queues take turns message by message."""
         reader = self._ready.popleft()
         message = reader.take()
+        message.deserializer = self._deserializer
         if reader.has_message:
             self._ready.append(reader)
         return message

@@ -1,8 +1,11 @@
 """A message as a consumer gets it."""
 
 from collections.abc import Mapping
+from typing import Any
 
+from rockhopper.client.errors import ClientStateError
 from rockhopper.client.queues import MessageQueue
+from rockhopper.client.serializers import Serializer, decoded
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import PlainRecord, decode_message
 from rockhopper.protocol.store.record_head import HEAD_SIZE_BYTES
@@ -14,10 +17,22 @@ class ReceivedMessage:
     A record is decoded when something is asked for that is neither its body nor its place.
     """
 
-    __slots__ = ("_body", "_body_size", "_record", "_stored", "queue", "queue_offset", "size_bytes")
+    __slots__ = (
+        "_body",
+        "_body_size",
+        "_record",
+        "_stored",
+        "_value",
+        "deserializer",
+        "queue",
+        "queue_offset",
+        "size_bytes",
+    )
 
     def __init__(self, queue: MessageQueue, source: StoredMessage | PlainRecord) -> None:
         self.queue = queue
+        self.deserializer: Serializer | None = None
+        """What its consumer decodes bodies with."""
         self._body: bytes | None = None
         self._record: bytes | None
         self._stored: StoredMessage | None
@@ -63,6 +78,21 @@ class ReceivedMessage:
                 body = self.stored.decompressed_body()
             self._body = body
         return body
+
+    @property
+    def value(self) -> Any:
+        """What the consumer's deserializer makes of the body, once. Raises BodyError."""
+        try:
+            return self._value
+        except AttributeError:
+            pass
+        if self.deserializer is None:
+            raise ClientStateError(
+                "a message has a value only where the consumer has a deserializer: give it one, as "
+                "in Consumer(…, deserializer=JSON())"
+            )
+        self._value: Any = decoded(self.deserializer, self.body, repr(self))
+        return self._value
 
     @property
     def topic(self) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from rockhopper.broker import Broker
     from rockhopper.broker.testing.threaded import ThreadedBroker
     from rockhopper.client import (
+        JSON,
         Admin,
+        App,
+        BodyError,
         BrokerUnreachableError,
         ClientError,
         ClientStateError,
@@ -29,9 +32,11 @@ if TYPE_CHECKING:
         MessageQueue,
         MessageRejectedError,
         Middleware,
+        MsgPack,
         Processing,
         Producer,
         PullConsumer,
+        Pydantic,
         ReceivedMessage,
         Receiving,
         ReplyTimeoutError,
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
         Sending,
         SendReceipt,
         SendStatus,
+        Serializer,
         Sql,
         TlsOptions,
         Transaction,
@@ -50,7 +56,10 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "JSON",
     "Admin",
+    "App",
+    "BodyError",
     "Broker",
     "BrokerUnreachableError",
     "ClientError",
@@ -65,9 +74,11 @@ __all__ = [
     "MessageQueue",
     "MessageRejectedError",
     "Middleware",
+    "MsgPack",
     "Processing",
     "Producer",
     "PullConsumer",
+    "Pydantic",
     "ReceivedMessage",
     "Receiving",
     "ReplyTimeoutError",
@@ -78,6 +89,7 @@ __all__ = [
     "SendReceipt",
     "SendStatus",
     "Sending",
+    "Serializer",
     "Sql",
     "ThreadedBroker",
     "TlsOptions",

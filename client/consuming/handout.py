@@ -13,7 +13,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
+from rockhopper.client.consuming.face.decoding import Decoding
 from rockhopper.client.consuming.face.pauses import Pauses
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
@@ -52,6 +54,16 @@ class Handout:
         self._ready: deque[ProcessQueue] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._failure: ClientError | None = None
+        self._decoding: Decoding | None = None
+        if settings.deserializer is not None:
+            outcomes: dict[str, Callable[[ProcessQueue, ReceivedMessage], object]] = {
+                "retry": self.redeliver,
+                "dead-letter": partial(self.redeliver, delay=DEAD_LETTER),
+                "skip": self.acknowledge,
+            }
+            self._decoding = Decoding(
+                settings.deserializer, settings.bad_body, outcomes[settings.bad_body]
+            )
         self._outcomes: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_stopped = False
@@ -114,7 +126,8 @@ class Handout:
                 ready.append(held)
             if self.trace is not None:
                 self._traced[id(message)] = self.trace.consuming(self._settings.group, [message])
-            return held, message
+            if self._decoding is None or self._decoding.accepts(held, message):
+                return held, message
         return None
 
     def _is_next(self, held: ProcessQueue, collects: bool) -> bool:

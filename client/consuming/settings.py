@@ -8,9 +8,11 @@ from typing import Literal
 
 from rockhopper.client.consuming.allocation import Allocation, Average
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks
+from rockhopper.client.consuming.face.decoding import check_bad_body
 from rockhopper.client.consuming.face.patterns import TopicPattern
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
+from rockhopper.client.serializers import BadBody, Serializer
 from rockhopper.protocol.names import group_error, retry_topic
 from rockhopper.protocol.subscription import Subscription
 
@@ -49,6 +51,8 @@ class ConsumerSettings:
     """How long a queue is left to the member that may still hold it before it is read."""
     close_timeout_s: float = 30.0
     offsets_directory: Path | None = None
+    deserializer: Serializer | None = None
+    bad_body: BadBody = "retry"
     callbacks: QueueCallbacks = field(default_factory=QueueCallbacks)
     request_timeout_s: float = 3.0
     tls: Tls = None
@@ -59,6 +63,7 @@ class ConsumerSettings:
         if reason is not None:
             raise ValueError(reason)
         check_start(self.start_from)
+        check_bad_body(self.bad_body)
         for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")

@@ -83,6 +83,7 @@ class Admin(Face[admin.Admin]):
     away = waits(admin.Admin.away)
     masters = waits(admin.Admin.masters)
     broker_status = waits(admin.Admin.broker_status)
+    describe_broker_config = waits(admin.Admin.describe_broker_config)
     broker_config = waits(admin.Admin.broker_config)
     update_broker_config = waits(admin.Admin.update_broker_config)
     take_over = waits(admin.Admin.take_over)

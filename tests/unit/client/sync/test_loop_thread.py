@@ -49,7 +49,7 @@ for message in Consumer("billing", "orders"):
 
 def run(program: str) -> tuple[int, str, str]:
     ended = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", program],
+        [sys.executable, "-W", "error", "-c", program],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,0 +1,1 @@
+"""Functions as consumers: an application of decorated handlers (docs/app.md)."""

@@ -1,0 +1,172 @@
+"""App: decorated functions, each of them a consumer, and a producer beside them."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rockhopper.client.app.handlers import HandlerCall
+from rockhopper.client.consumer import Consumer
+from rockhopper.client.consuming.subscriptions import Topics
+from rockhopper.client.errors import ClientStateError
+from rockhopper.client.middleware.hooks import Middleware
+from rockhopper.client.network.credentials import CredentialsChoice
+from rockhopper.client.network.tls import Tls
+from rockhopper.client.producer import Producer
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.serializers import JSON, BadBody, Serializer
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class _Subscriber:
+    topics: Topics
+    group: str
+    call: HandlerCall
+    to: str | None
+    options: dict[str, Any]
+
+
+class App:
+    """Consumers by decorators.
+
+        app = App()
+
+        @app.subscriber("orders", group="billing")
+        async def bill(order: Order) -> None:
+            ...
+
+        app.run()
+
+    Connections are made by `start`, `async with`, `lifespan` or `run`, not before; after `close` it
+    may be started again.
+    """
+
+    def __init__(
+        self,
+        nameserver: str | None = None,
+        *,
+        serializer: Serializer | None = None,
+        middleware: Iterable[Middleware] = (),
+        tls: Tls = None,
+        credentials: CredentialsChoice = None,
+    ) -> None:
+        """`serializer` makes the bodies of what is sent, JSON where it is None."""
+        self.nameserver = nameserver
+        """May be set until the start, for a test's broker; None is what the environment says."""
+        self._serializer = serializer or JSON()
+        self._common = {"middleware": tuple(middleware), "tls": tls, "credentials": credentials}
+        self._subscribers: list[_Subscriber] = []
+        self._open: AsyncExitStack | None = None
+        self._producer: Producer | None = None
+
+    def subscriber(
+        self,
+        topics: Topics,
+        *,
+        group: str,
+        to: str | None = None,
+        bad_body: BadBody = "retry",
+        **options: Any,
+    ) -> Callable[[_Function], _Function]:
+        """Let a function consume; it stays callable as it is.
+
+        Its parameter's annotation says what it gets: ReceivedMessage, bytes, str, a model of
+        pydantic, or whatever JSON can be decoded as (dict, a dataclass, a Struct …); a second
+        parameter may be the ReceivedMessage. What it returns is sent to the topic `to`, unless it
+        is None. `bad_body` and `options` are those of Consumer.
+        """
+
+        def decorate(function: _Function) -> _Function:
+            call = HandlerCall(function)
+            chosen = {"deserializer": call.deserializer, "bad_body": bad_body, **options}
+            self._subscribers.append(_Subscriber(topics, group, call, to, chosen))
+            return function
+
+        return decorate
+
+    @property
+    def producer(self) -> Producer:
+        """What it sends with, while it is open: `await app.producer.send("orders", order)`."""
+        if self._producer is None:
+            raise ClientStateError("this app is not started: use `async with app`, or app.run()")
+        return self._producer
+
+    async def start(self) -> Self:
+        """Connect, and begin to consume. Raises what Consumer and Producer raise."""
+        if self._open is not None:
+            raise ClientStateError("this app is started already")
+        async with AsyncExitStack() as stack:
+            producer = Producer(self.nameserver, serializer=self._serializer, **self._common)  # type: ignore[arg-type]
+            self._producer = await stack.enter_async_context(producer)
+            for each in self._subscribers:
+                consumer = Consumer(
+                    each.group,
+                    each.topics,
+                    nameserver=self.nameserver,
+                    handler=self._handler(each),
+                    **self._common,  # type: ignore[arg-type]
+                    **each.options,
+                )
+                await stack.enter_async_context(consumer)
+            self._open = stack.pop_all()
+        return self
+
+    async def close(self) -> None:
+        """Let handlers finish what they have, leave the groups, close the connections."""
+        stack, self._open = self._open, None
+        if stack is not None:
+            try:
+                await stack.aclose()
+            finally:
+                self._producer = None
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object = None) -> AsyncGenerator[None]:
+        """For web frameworks: `FastAPI(lifespan=app.lifespan)`."""
+        async with self:
+            yield
+
+    async def serve(self) -> None:
+        """Consume until SIGTERM, SIGINT or a cancellation, then close."""
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            for each in signals:  # in the main thread, and not on Windows
+                loop.add_signal_handler(each, stopping.set)
+        try:
+            async with self:
+                await stopping.wait()
+        finally:
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+                for each in signals:
+                    loop.remove_signal_handler(each)
+
+    def run(self) -> None:
+        """Serve in an event loop of its own: for the end of a program's main module."""
+        asyncio.run(self.serve())
+
+    def _handler(self, subscriber: _Subscriber) -> Callable[[ReceivedMessage], Any]:
+        async def handle(message: ReceivedMessage) -> None:
+            result = await subscriber.call(message)
+            if subscriber.to is not None and result is not None:
+                await self.producer.send(subscriber.to, result)
+
+        return handle

@@ -1,0 +1,70 @@
+"""What a decorated function wants of a message, by the annotations of its parameters."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, get_type_hints
+
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.serializers import JSON, Pydantic, Serializer
+
+
+class _Text:
+    """Bodies as text."""
+
+    def encode(self, value: str) -> bytes:
+        return value.encode()
+
+    def decode(self, body: bytes) -> str:
+        return body.decode()
+
+
+class HandlerCall:
+    """A function, the deserializer that fits it, and how it is called with a message."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raises TypeError for a function that takes something else than a body and a message."""
+        self.function = function
+        self._wants_message: list[bool] = []
+        self.deserializer: Serializer | None = None
+        self._takes_bytes = False
+        hints = get_type_hints(function)
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.default is not parameter.empty:
+                continue  # as FastAPI's Depends: not ours to fill in
+            self._take(parameter.name, hints.get(parameter.name, ReceivedMessage))
+        if not 1 <= len(self._wants_message) <= 2:
+            raise TypeError(
+                f"the subscriber {function!r} must take the body, the message (annotated "
+                "ReceivedMessage), or both"
+            )
+
+    def _take(self, name: str, wanted: Any) -> None:
+        is_message = wanted is ReceivedMessage
+        if is_message in self._wants_message:
+            raise TypeError(
+                f"the subscriber {self.function!r} has two parameters for the same thing, the "
+                f"second is {name!r}: annotate one with the type of the body, one ReceivedMessage"
+            )
+        self._wants_message.append(is_message)
+        if wanted is bytes:
+            self._takes_bytes = True
+        elif not is_message:
+            self.deserializer = _deserializer(wanted)
+
+    async def __call__(self, message: ReceivedMessage) -> Any:
+        """Call the function, in a thread if it is a plain one."""
+        arguments = [
+            message if is_message else message.body if self._takes_bytes else message.value
+            for is_message in self._wants_message
+        ]
+        if inspect.iscoroutinefunction(self.function):
+            result: Awaitable[Any] = self.function(*arguments)
+            return await result
+        return await asyncio.to_thread(self.function, *arguments)
+
+
+def _deserializer(wanted: Any) -> Serializer:
+    if wanted is str:
+        return _Text()
+    return Pydantic(wanted) if hasattr(wanted, "model_validate_json") else JSON(wanted)

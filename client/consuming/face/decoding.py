@@ -1,0 +1,46 @@
+"""Bodies are decoded before anything else sees them; what becomes of those that cannot be."""
+
+import logging
+from collections.abc import Callable
+
+from rockhopper.client.consuming.process_queue import ProcessQueue
+from rockhopper.client.errors import ClientError
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.serializers import BAD_BODIES, BadBody, Serializer
+from rockhopper.protocol.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+Outcome = Callable[[ProcessQueue, ReceivedMessage], object]
+
+_SAID = {
+    "retry": "it is asked for again",
+    "dead-letter": "it goes to the dead letters",
+    "skip": "it is skipped",
+}
+
+
+class Decoding:
+    """Decodes for one consumer; `outcome` is what happens to a message with a bad body."""
+
+    def __init__(self, deserializer: Serializer, bad_body: BadBody, outcome: Outcome) -> None:
+        self._deserializer = deserializer
+        self._bad_body = bad_body
+        self._outcome = outcome
+
+    def accepts(self, held: ProcessQueue, message: ReceivedMessage) -> bool:
+        """Whether a message can be handed out."""
+        message.deserializer = self._deserializer
+        try:
+            _ = message.value
+        except (ClientError, ProtocolError) as error:
+            log.warning("%s; %s", error, _SAID[self._bad_body])
+            self._outcome(held, message)
+            return False
+        return True
+
+
+def check_bad_body(bad_body: str) -> None:
+    """Raise ValueError unless it names what becomes of a bad body."""
+    if bad_body not in BAD_BODIES:
+        raise ValueError(f"bad_body is {bad_body!r}: use one of {', '.join(BAD_BODIES)}")

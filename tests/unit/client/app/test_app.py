@@ -1,0 +1,72 @@
+"""An app against a broker: it consumes, sends on, and ends well."""
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from rockhopper import App, Broker, ClientStateError
+from tests.support.hang import HANG_S
+
+
+@dataclass
+class Order:
+    number: int
+
+
+def shop() -> tuple[App, asyncio.Queue[tuple[str, object]]]:
+    app = App()
+    seen: asyncio.Queue[tuple[str, object]] = asyncio.Queue()
+
+    @app.subscriber("orders", group="billing", to="invoices")
+    async def bill(order: Order) -> dict[str, int] | None:
+        seen.put_nowait(("bill", order))
+        return {"amount": order.number * 2} if order.number else None
+
+    @app.subscriber("invoices", group="letters", bad_body="skip", concurrency=1)
+    async def write(invoice: dict[str, int]) -> None:
+        seen.put_nowait(("write", invoice))
+
+    return app, seen
+
+
+async def test_results_are_sent_on_and_it_may_start_again() -> None:
+    app, seen = shop()
+    async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        for number in (7, 8):
+            async with app.lifespan():
+                await app.producer.send("orders", Order(number))
+                assert await seen.get() == ("bill", Order(number))
+                assert await seen.get() == ("write", {"amount": number * 2})
+    with pytest.raises(ClientStateError, match="not started"):
+        _ = app.producer
+
+
+async def test_a_second_start_is_refused() -> None:
+    app, _ = shop()
+    async with Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        async with app:
+            with pytest.raises(ClientStateError, match="started already"):
+                await app.start()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal handlers in event loops")
+async def test_a_signal_ends_it() -> None:
+    app, seen = shop()
+    async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        serving = asyncio.create_task(app.serve())
+        while not serving.done():
+            try:
+                await app.producer.send("orders", Order(0))
+                break
+            except ClientStateError:
+                await asyncio.sleep(0)
+        assert await seen.get() == ("bill", Order(0))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
