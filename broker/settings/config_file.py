@@ -7,6 +7,8 @@ ROCKHOPPER_LISTEN_PORT is listenPort. Keys that nobody knows bring a warning, no
 
 import dataclasses
 import difflib
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -168,7 +170,9 @@ def load_config(
     assert config is not None
     return LoadedConfig(
         config,
-        [_warning(key, place(key)) for key in unknown] + _warnings(config, texts),
+        [_warning(key, place(key)) for key in unknown]
+        + _warnings(config, texts)
+        + _shown_secrets(path, layers[0]),
         sorted(key for key in texts if key in WITHOUT_EFFECT),
         config.replication.notes(),
     )
@@ -368,6 +372,18 @@ def check_keys(texts: Mapping[str, str]) -> None:
 
 def _no_such_setting(key: str, text: str) -> SettingError:
     return SettingError(key, text, f"there is no such setting{_nearest(key)}")
+
+
+def _shown_secrets(path: Path | None, layer: Layer) -> list[str]:
+    """What to say of a file that others on this machine can read, and that holds secrets."""
+    secrets = [key for key in (*SECRETS, *SECRET_KEYS) if in_our_spelling(layer.texts).get(key)]
+    # Windows shows every file as one that all may read.
+    if path is None or not secrets or os.name != "posix":
+        return []
+    if not path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return []
+    named = ", ".join(secrets)
+    return [f"others on this machine can read {path}, which holds {named}: chmod 600 {path}"]
 
 
 def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:

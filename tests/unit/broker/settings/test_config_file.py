@@ -236,3 +236,16 @@ def test_one_part_that_is_wrong_makes_nothing_else_wrong() -> None:
     assert (
         str(raised.value) == "command line: setting inSyncReplicas=two: a whole number is allowed"
     )
+
+
+@pytest.mark.parametrize(("mode", "is_warned"), [(0o600, False), (0o640, True), (0o644, True)])
+def test_a_file_of_secrets_that_others_can_read_is_warned_about(
+    mode: int, is_warned: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "broker.conf", "tls.server.keyPassword=s3cret\n")
+    path.chmod(mode)
+    warnings = load_config(path).warnings
+    assert [f"chmod 600 {path}" in each for each in warnings] == [True] * is_warned
+    assert "s3cret" not in str(warnings)
+    write(path, "listenPort=1\n").chmod(0o644)
+    assert load_config(path).warnings == []
