@@ -75,6 +75,18 @@ def _user_changed(guard: Guard, name: str) -> None:
     guard.authenticator.user_changed(name)
 
 
+def access_text(config: BrokerConfig) -> str:
+    """Who may use a broker, in words for its operators."""
+    auth = config.auth
+    if auth.authorization_enabled:
+        return "users, by their rules"
+    if auth.authentication_enabled:
+        return "users, all of whom may read and write everything"
+    if is_loopback(config.bind_address):
+        return "everybody on its host"
+    return "everybody who reaches its ports"
+
+
 def tell_about_guard(config: BrokerConfig) -> None:
     """Warn of what others could do, at every start."""
     if is_loopback(config.bind_address):

@@ -9,6 +9,7 @@ import structlog
 from rockhopper.broker.access.errors import NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.loop.slices import in_slices
+from rockhopper.broker.members.guarding import access_text
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.remoting.dispatcher import Request, Response
@@ -28,6 +29,7 @@ from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
 from rockhopper.protocol.bodies.setting_facts import SettingFacts, Value, encode_facts
+from rockhopper.protocol.bodies.topics import ACCESS
 from rockhopper.protocol.requests import GetBrokerConfigResponse, encode_fields
 from rockhopper.protocol.requests.fields import RpcRequest
 
@@ -169,7 +171,7 @@ class BrokerAdminProcessors:
                 await in_slices(self._stats.total_in_steps("get")),
             ),
         )
-        return json_response(KVTable(info))
+        return json_response(KVTable({**info, ACCESS: access_text(self._config)}))
 
     async def view_stats(self, request: Request) -> Response:
         """315: messages or bytes of a topic, a topic and group, or all, in minute, hour and day."""

@@ -13,7 +13,7 @@ from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
-from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
+from rockhopper.protocol.bodies.topics import ACCESS, ROCKHOPPER_VERSION
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -77,6 +77,7 @@ def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
     """Choose what an operator looks at first, in words."""
     return [
         ("version", _version(facts)),
+        *([("open to", facts[ACCESS])] if ACCESS in facts else []),
         ("started", _time(facts.get("bootTimestamp"))),
         ("messages in", _count(facts.get("msgPutTotalTodayNow"))),
         ("messages out", _count(facts.get("msgGetTotalTodayNow"))),

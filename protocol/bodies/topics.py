@@ -214,6 +214,9 @@ class GroupList(Body, rename="camel"):
 ROCKHOPPER_VERSION = "rockhopperVersion"
 """The key of a broker's own version, beside the one of RocketMQ that it speaks."""
 
+ACCESS = "rockhopperAccess"
+"""The key of who may use a broker, in words; ours as well."""
+
 
 class KVTable(Body, rename="camel"):
     """Pairs of strings: the answer to 28, 103 and 219."""

@@ -10,6 +10,7 @@ from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.guarding import (
+    access_text,
     guard_of,
     guard_with,
     may_publish,
@@ -75,3 +76,16 @@ def test_an_open_port_is_told_of(
     text = capsys.readouterr().out
     assert told in text
     assert bool(text) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({}, "everybody on its host"),
+        ({"bindAddress": "0.0.0.0"}, "everybody who reaches its ports"),
+        (ON, "users, all of whom may read and write everything"),
+        ({**ON, "authorizationEnabled": "true"}, "users, by their rules"),
+    ],
+)
+def test_operators_are_told_who_may_use_a_broker(texts: dict[str, str], said: str) -> None:
+    assert access_text(build_config(texts)) == said

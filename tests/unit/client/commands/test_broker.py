@@ -10,6 +10,7 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     assert (status["broker"], status["brokerVersionDesc"]) == ("broker-a", "V5_3_3")
     assert isinstance(status["msgPutTotalTodayNow"], int)
     assert len(status["putTps"]) == 3
+    assert status["rockhopperAccess"] == "everybody on its host"
     both = f"V5_3_3 (Rockhopper {own_version()})"
     assert status["rockhopperVersion"] == own_version()
     assert both in (await shell.run("broker", "status")).out
