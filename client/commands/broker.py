@@ -94,11 +94,11 @@ def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
     ]
 
 
-def _version(facts: dict[str, str]) -> str:
+def _version(facts: dict[str, str], name: str = "Rockhopper ") -> str:
     """Return RocketMQ's version that the broker speaks, and its own if it is one of ours."""
     spoken = facts.get("brokerVersionDesc", "-")
     own = facts.get(ROCKHOPPER_VERSION)
-    return spoken if own is None else f"{spoken} (Rockhopper {own})"
+    return spoken if own is None else f"{spoken} ({name}{own})"
 
 
 def _count(text: str | None) -> str:
@@ -297,7 +297,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
                 each.name,
                 each.broker_id,
                 each.address,
-                _version(facts),
+                _version(facts, ""),
                 f"{_first_rate(facts, 'putTps') or 0:,.1f}" if facts else "-",
                 f"{_first_rate(facts, 'getTransferredTps') or 0:,.1f}" if facts else "-",
                 _percent(facts.get("commitLogDiskRatio")),
@@ -306,7 +306,8 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
         if problem is not None:
             report(problem)
     if not as_json and rows:
-        columns = ("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "IN/S", "OUT/S", "DISK")
+        version = "VERSION (OURS)"
+        columns = ("CLUSTER", "BROKER", "ID", "ADDRESS", version, "IN/S", "OUT/S", "DISK")
         print_table(columns, rows)
     elif not rows:
         print("the name service knows no broker", file=sys.stderr)
