@@ -135,6 +135,15 @@ def test_health_check_finds_the_broker_healthy(compose: Compose) -> None:
         docker("exec", "--env", elsewhere, compose.container(), "rockhopper-healthy")
 
 
+def test_image_adds_little_to_its_base(compose: Compose) -> None:
+    dockerfile = (ROOT / "docker/Dockerfile").read_text()
+    base = [line.split()[1] for line in dockerfile.splitlines() if line.startswith("FROM ")][-1]
+    sizes = [
+        int(docker("image", "inspect", "-f", "{{.Size}}", name)) for name in (compose.image, base)
+    ]
+    assert sizes[0] - sizes[1] <= 60_000_000
+
+
 def test_broker_does_not_run_as_root(compose: Compose) -> None:
     assert docker("exec", compose.container(), "id", "-u").strip() == "10001"
 
