@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import structlog
 
@@ -131,27 +132,26 @@ class BrokerAdminProcessors:
 
     def describe_config(self, _request: Request) -> Response:
         """70019: every setting, with its default, unit, and whether it changes live."""
-        now = properties_of(self._config)
-        units = {
-            known.key: unit_of(field.name)
+        typed = {
+            known.key: (field, getattr(part, field.name))
             for part in parts_of(self._config)
             for field, known in settings_of(part)
         }
-        return Response(
-            body=encode_facts(
-                [
-                    SettingFacts(
-                        key,
-                        _typed(_MASK if text and _is_secret(key) else text),
-                        _typed(_DEFAULTS[key]),
-                        units.get(key, ""),
-                        is_live(key),
-                        self._at_start.get(key, text) != text,
-                    )
-                    for key, text in now.items()
-                ]
-            )
-        )
+
+        def facts(key: str, text: str) -> SettingFacts:
+            default: Value = _DEFAULTS[key]
+            value: Value = _MASK if text and _is_secret(key) else text
+            unit = ""
+            if key in typed:
+                field, own = typed[key]
+                unit = unit_of(field.name)
+                if isinstance(own, int):
+                    value, default = own, cast(Value, field.default)
+            is_changed = self._at_start.get(key, text) != text
+            return SettingFacts(key, value, default, unit, is_live(key), is_changed)
+
+        now = properties_of(self._config)
+        return Response(body=encode_facts([facts(*item) for item in now.items()]))
 
     async def get_runtime_info(self, _request: Request) -> Response:
         """28: how the broker does."""
@@ -199,10 +199,3 @@ class BrokerAdminProcessors:
 def _is_secret(key: str) -> bool:
     lower = key.lower()
     return any(word in lower for word in _SECRET_WORDS)
-
-
-def _typed(text: str) -> Value:
-    """The number or the truth value that a setting's text is."""
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else text

@@ -1,8 +1,10 @@
 """`rockhopper broker` and `rockhopper cluster`."""
 
 import asyncio
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,8 +67,10 @@ def _typed(facts: dict[str, str]) -> dict[str, Any]:
     for key, text in facts.items():
         if text in ("true", "false"):
             typed[key] = text == "true"
-        elif text.isascii() and text.removeprefix("-").isdecimal():
+        elif re.fullmatch(r"-?(0|[1-9]\d*)", text, re.ASCII):
             typed[key] = int(text)
+        elif re.match(r"0\d", text):
+            typed[key] = text  # hours, as in deleteWhen
         else:
             numbers = _numbers(text)
             typed[key] = text if not numbers else numbers if len(numbers) > 1 else numbers[0]
@@ -160,18 +164,37 @@ def config(
     if changes and wanted:
         raise click.UsageError("either show settings (NAME) or change them (NAME=VALUE)")
 
-    def is_shown(facts: "SettingFacts") -> bool:
-        return (facts.is_live or not only_live) and (
-            facts.value != facts.default or not only_changed
-        )
+    choice = _Choice(wanted or list(changes), only_live, only_changed)
+    run(_config(changes, choice, broker, as_json, nameserver()))
 
-    run(_config(changes, wanted or list(changes), is_shown, broker, as_json, nameserver()))
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which settings are shown: those that are named, or else those of a kind."""
+
+    names: Sequence[str]
+    only_live: bool
+    only_changed: bool
+
+    @property
+    def is_choosy(self) -> bool:
+        return self.only_live or self.only_changed
+
+    def of(self, facts: "Sequence[SettingFacts]") -> "list[SettingFacts]":
+        if self.names:
+            known = {each.key: each for each in facts}
+            return [known[name] for name in self.names]
+        return [
+            each
+            for each in facts
+            if (each.is_live or not self.only_live)
+            and (each.value != each.default or not self.only_changed)
+        ]
 
 
 async def _config(
     changes: dict[str, str],
-    wanted: Sequence[str],
-    is_shown: "Callable[[SettingFacts], bool]",
+    choice: _Choice,
     name: str | None,
     as_json: bool,
     nameserver: str | None,
@@ -184,20 +207,20 @@ async def _config(
             if changes:
                 await admin.update_broker_config(target.address, changes)
             described = await admin.describe_broker_config(target.address)
+            if described is None and choice.is_choosy:
+                raise Failure(f"{target.name} does not tell which settings are live or no default")
             facts = described or await _undescribed(admin, target.address)
-            known = {each.key: each for each in facts}
-            unknown = [key for key in wanted if key not in known]
+            known = {each.key for each in facts}
+            unknown = [key for key in choice.names if key not in known]
             if unknown:
                 raise Failure(f"{target.name} has no setting {', '.join(unknown)}")
-            chosen = [known[key] for key in wanted] if wanted else [*filter(is_shown, facts)]
+            chosen = choice.of(facts)
             if as_json:
                 write_json(_settings_json(target, chosen, is_described=described is not None))
                 continue
             if len(targets) > 1:
                 write_line(f"{'' if index == 0 else chr(10)}{target.name} at {target.address}")
             _print_settings(chosen, is_described=described is not None)
-    if changes and not as_json:
-        write_line("until the next start: write it into broker.conf to keep it")
 
 
 async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":
@@ -206,7 +229,8 @@ async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":
     settings = await admin.broker_config(address)
     return [
         SettingFacts(key, value, "", "", is_live=True, changed_since_start=False)
-        for key, value in sorted(settings.items())
+        for key, value in sorted(_typed(settings).items())
+        if isinstance(value, (bool, int, str))
     ]
 
 
@@ -238,16 +262,20 @@ def _print_settings(facts: "Sequence[SettingFacts]", *, is_described: bool) -> N
             each.key,
             _setting_text(each.value),
             each.unit or "-",
-            "live" if each.is_live else "restart",
+            _changes(each),
             "=" if each.value == each.default else _setting_text(each.default),
-            "changed since the start" if each.changed_since_start else "",
         )
         for each in facts
     ]
-    if not any(row[-1] for row in rows):
-        rows = [row[:-1] for row in rows]
-    columns = ("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT", "NOTE")
-    print_table(columns[: len(rows[0])] if rows else columns[:-1], rows)
+    print_table(("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT"), rows)
+    if any(each.changed_since_start for each in facts):
+        write_line("live*: changed since the start; to keep it, write it into broker.conf")
+
+
+def _changes(facts: "SettingFacts") -> str:
+    if facts.changed_since_start:
+        return "live*"
+    return "live" if facts.is_live else "restart"
 
 
 def _setting_text(value: bool | int | str) -> str:

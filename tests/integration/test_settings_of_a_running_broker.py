@@ -103,4 +103,5 @@ async def test_settings_are_described_with_their_types() -> None:
         listening = known["listenPort"]
         assert (listening.default, listening.is_live) == (10_911, False)
         assert known["longPollingEnable"].value is True
+        assert known["deleteWhen"].value == "04"
         assert known.keys() == (await admin.broker_config(broker.address)).keys()

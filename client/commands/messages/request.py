@@ -113,8 +113,8 @@ def reply(
 ) -> None:
     """Reply to the requests in TOPIC, until Ctrl-C.
 
-    What is no request is acknowledged and left alone; a request that cannot be replied to is
-    redelivered.
+    What is no request is acknowledged and left alone, and so is one whose sender has gone. A
+    COMMAND that fails ends it; that request is redelivered.
 
     \b
     Examples:
