@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 # A folder has the name of one.
-.PHONY: docs pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
+.PHONY: docs monitoring pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
@@ -145,12 +145,16 @@ check: lint  ## lint, types, import contracts, and the figures of the house
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.house
 
+monitoring: $(VENV)/.installed-test  ## try the dashboard and the alert rules (promtool: apt-get install prometheus)
+	$(PYTEST) tests/integration/test_monitoring.py
+
 docs: $(VENV)/.installed-docs  ## build the site in build/site; a broken link or a page in no menu fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean -f docs/site/mkdocs.yml
 	@echo "open build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
 
-pages: compatibility  ## make the pages anew that come from the code: settings, compatibility
+pages: compatibility  ## make the pages anew that come from the code: settings, metrics, compatibility
 	@$(BIN)/python -m docs.site.settings_page
+	@$(BIN)/python -m docs.site.metrics_page
 
 compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
 	@$(BIN)/python -m rockhopper.broker.processors.compatibility

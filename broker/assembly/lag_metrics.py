@@ -129,13 +129,17 @@ def _by_topic(
     told = (
         (gauge(f"rocketmq_consumer_{name}", help_text, *labels), field)
         for name, help_text, field in (
-            ("lag_messages", "Messages that a group has not acknowledged", "behind"),
-            ("lag_latency", "Milliseconds since the oldest of them was stored", "age_ms"),
-            ("inflight_messages", "Of them, handed out since the start", "in_flight"),
-            ("ready_messages", "Of them, not handed out", "ready"),
+            (
+                "lag_messages",
+                "Messages that a group has not acknowledged",
+                "behind",
+            ),
+            ("lag_latency", "Age of the oldest message that is not acknowledged", "age_ms"),
+            ("inflight_messages", "Messages handed out and not acknowledged", "in_flight"),
+            ("ready_messages", "Messages that wait to be handed out", "ready"),
             (
                 "queueing_latency",
-                "Milliseconds since the oldest was stored",
+                "Age of the oldest message that waits to be handed out",
                 "queueing_ms",
             ),
         )
@@ -152,8 +156,14 @@ def _by_topic(
 
 def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
     labels = ("topic", "consumer_group", "queue_id")
-    messages = gauge("rockhopper_queue_lag_messages", "The same of one queue", *labels)
-    age = gauge("rockhopper_queue_lag_seconds", "Age of the oldest of them, 0 without", *labels)
+    messages = gauge(
+        "rockhopper_queue_lag_messages",
+        "Messages of one queue that a group has not acknowledged",
+        *labels,
+    )
+    age = gauge(
+        "rockhopper_queue_lag_seconds", "Age of the oldest of them; 0 when there is none", *labels
+    )
     shown = (lag.lagging + lag.level)[:queues_max]
     for number, queue in enumerate(shown):
         if number % SAMPLES_PER_TURN == 0:
@@ -164,7 +174,7 @@ def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
     yield messages
     yield age
     left_out = len(lag.lagging) + len(lag.level) - len(shown)
-    yield gauge("rockhopper_queue_lag_left_out", "Queues beyond metricsQueuesMax").add(left_out)
+    yield gauge("rockhopper_queue_lag_left_out", "Queues without series of their own").add(left_out)
 
 
 def _followed(

@@ -13,7 +13,7 @@ def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family
     """The histograms. There are as many series as kinds of requests and answers that came."""
     rpc = histogram(
         "rocketmq_rpc_latency",
-        "Milliseconds from reading a request to writing its answer",
+        "From reading a request to writing its answer",
         *("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
     )
     for kind, taken in times.rows():
@@ -24,7 +24,11 @@ def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family
     yield rpc
     for name, help_text, taken in (
         ("send", "From reading a send, or a batch, to writing its answer", times.of(SENDS)),
-        ("pull", "The same of pulls that are answered at once", times.of(PULLS)),
+        (
+            "pull",
+            "From reading a pull that need not wait to answering",
+            times.of(PULLS),
+        ),
         ("flush", "Flushes of the commit log that had something to flush", flushes),
     ):
         yield histogram(f"rockhopper_{name}_latency_seconds", help_text).observe(taken)

@@ -73,15 +73,19 @@ def _waiting(stalls: StallWatchdog, timers: Timers) -> Iterator[Family]:
     yield counter("rockhopper_stalls_total", f"Waits of the event loop over {STALL_S:g} s").add(
         stalls.count
     )
-    yield counter("rockhopper_stall_seconds_total", "What they took together").add(stalls.total_s)
-    yield gauge("rockhopper_stall_longest_seconds", "The longest of them").add(stalls.longest_s)
+    yield counter("rockhopper_stall_seconds_total", "All stalls of the event loop together").add(
+        stalls.total_s
+    )
+    yield gauge("rockhopper_stall_longest_seconds", "The longest stall of the event loop").add(
+        stalls.longest_s
+    )
     yield gauge("rockhopper_timers_pending", "Messages that wait for their time").add(
         timers.pending_count
     )
     yield counter("rockhopper_timers_delivered_total", "Messages brought to their topics").add(
         timers.delivery.delivered_count
     )
-    yield counter("rockhopper_timers_late_total", "Of them, more than a second late").add(
+    yield counter("rockhopper_timers_late_total", "Those that came over a second late").add(
         timers.delivery.late_count
     )
 
@@ -133,13 +137,13 @@ def build_info() -> Family:
     labels = ("version", "python", "compiled")
     compiled_parts = "all" if not MISSING else "some"
     python = platform.python_version()
-    return gauge("rockhopper_build_info", "Always 1", *labels).add(
+    return gauge("rockhopper_build_info", "Always 1: its labels say what runs", *labels).add(
         1, own_version(), python, compiled_parts
     )
 
 
 def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
-    used = gauge("rockhopper_disk_used_ratio", "How full the disk is, from 0 to 1", "holds")
+    used = gauge("rockhopper_disk_used_ratio", "How full the disk is that holds them", "holds")
     for holds, percent in zip(
         ("commit_log", "consume_queues"), store.disks_used_percent, strict=True
     ):
@@ -155,7 +159,7 @@ def _storage(parts: ServingParts) -> Iterator[Family]:
     store = parts.store
     end, oldest_ms = store.max_commit_log_offset, store.earliest_time_ms
     yield gauge(
-        "rocketmq_storage_message_reserve_time", "Milliseconds since the oldest message was stored"
+        "rocketmq_storage_message_reserve_time", "Age of the oldest message that is kept"
     ).add(max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0)
     yield gauge("rocketmq_storage_size", "Bytes of the commit log that are kept").add(
         end - store.min_commit_log_offset
@@ -188,11 +192,14 @@ def _transactions(transactions: Transactions, now_ms: int) -> Iterator[Family]:
     halves, ends = transactions.halves, transactions.ends
     yield gauge("rocketmq_half_messages", "Transactions that are open").add(len(halves))
     yield gauge(
-        "rockhopper_half_messages_without_producer", "Those whose producers are all away"
+        "rockhopper_half_messages_without_producer",
+        "Open, and their producers all away",
     ).add(halves.waiting_count())
     first = halves.first()
     age_ms = 0 if first is None else max(now_ms - first.stored_ms, 0)
-    yield gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest").add(age_ms / 1000)
+    yield gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest open transaction").add(
+        age_ms / 1000
+    )
     for name, help_text, counts in (
         ("rocketmq_commit_messages_total", "Transactions committed", ends.committed),
         ("rocketmq_rollback_messages_total", "Transactions rolled back", ends.rolled_back),

@@ -83,15 +83,22 @@ def _state(answers: Iterable[_Answer]) -> Page:
     return state_page("\n".join(lines) or None)
 
 
+PARENT_FAMILIES = (
+    ("gauge", "rockhopper_broker_up", "1 while the process serves"),
+    ("counter", "rockhopper_broker_starts_total", "Starts of the process"),
+)
+"""What the parent says of its brokers, told apart by node_id: kind, name, meaning."""
+
+
 def _of_parent(brokers: Sequence[Shown]) -> Iterator[str]:
-    for name, kind, text, value in (
-        ("up", "gauge", "1 while the process serves", lambda broker: int(broker.is_serving)),
-        ("starts_total", "counter", "Starts of the process", lambda broker: broker.start_count),
-    ):
-        family = f"rockhopper_broker_{name}"
-        yield f"# HELP {family} {text}\n# TYPE {family} {kind}\n"
+    values: tuple[Callable[[Shown], int], ...] = (
+        lambda broker: int(broker.is_serving),
+        lambda broker: broker.start_count,
+    )
+    for (kind, name, text), value in zip(PARENT_FAMILIES, values, strict=True):
+        yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
         for broker in brokers:
-            yield f'{family}{{node_id="{broker.name}"}} {value(broker)}\n'
+            yield f'{name}{{node_id="{broker.name}"}} {value(broker)}\n'
 
 
 def merge_metrics(pages: Mapping[str, str]) -> str:
