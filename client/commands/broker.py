@@ -1,7 +1,6 @@
 """`rockhopper broker` and `rockhopper cluster`."""
 
 import asyncio
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.output import print_table, time_text, write_json, write_line
+from rockhopper.client.commands.output import (
+    numbers_of,
+    print_table,
+    time_text,
+    typed,
+    write_json,
+    write_line,
+)
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
+from rockhopper.client.commands.shell.completion import complete_brokers
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
 from rockhopper.protocol.bodies.topics import ACCESS, ROCKHOPPER_VERSION
@@ -22,7 +29,11 @@ if TYPE_CHECKING:
     from rockhopper.protocol.bodies.setting_facts import SettingFacts
 
 _broker_option = click.option(
-    "--broker", "-b", metavar="NAME|ADDRESS", help="Only this broker; default: all masters."
+    "--broker",
+    "-b",
+    metavar="NAME|ADDRESS",
+    shell_complete=complete_brokers,
+    help="Only this broker; default: all masters.",
 )
 
 
@@ -50,7 +61,7 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
         for index, target in enumerate(await admin.masters(name)):
             facts = await admin.broker_status(target.address)
             if as_json:
-                write_json({"broker": target.name, "address": target.address, **_typed(facts)})
+                write_json({"broker": target.name, "address": target.address, **typed(facts)})
                 continue
             if index:
                 write_line("")
@@ -59,22 +70,6 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
             width = max((len(key) for key, _ in chosen), default=0)
             for key, value in chosen:
                 write_line(f"  {key:<{width}}  {printable(value)}")
-
-
-def _typed(facts: dict[str, str]) -> dict[str, Any]:
-    """Return what a broker says as text, with numbers where it means some: "1.0 2.0" is two."""
-    typed: dict[str, Any] = {}
-    for key, text in facts.items():
-        if text in ("true", "false"):
-            typed[key] = text == "true"
-        elif re.fullmatch(r"-?(0|[1-9]\d*)", text, re.ASCII):
-            typed[key] = int(text)
-        elif re.match(r"0\d", text):
-            typed[key] = text  # hours, as in deleteWhen
-        else:
-            numbers = _numbers(text)
-            typed[key] = text if not numbers else numbers if len(numbers) > 1 else numbers[0]
-    return typed
 
 
 def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
@@ -114,7 +109,7 @@ def _time(text: str | None) -> str:
 
 
 def _rates(text: str | None) -> str:
-    numbers = _numbers(text)
+    numbers = numbers_of(text)
     if len(numbers) != 3:
         return text or "-"
     last_10_s, last_minute, last_10_min = numbers
@@ -122,15 +117,8 @@ def _rates(text: str | None) -> str:
 
 
 def _percent(text: str | None) -> str:
-    numbers = _numbers(text)
+    numbers = numbers_of(text)
     return f"{numbers[0] * 100:.0f} %" if numbers and numbers[0] >= 0 else "-"
-
-
-def _numbers(text: str | None) -> list[float]:
-    try:
-        return [float(part) for part in (text or "").split()]
-    except ValueError:
-        return []
 
 
 @broker.command()
@@ -229,7 +217,7 @@ async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":
     settings = await admin.broker_config(address)
     return [
         SettingFacts(key, value, "", "", is_live=True, changed_since_start=False)
-        for key, value in sorted(_typed(settings).items())
+        for key, value in sorted(typed(settings).items())
         if isinstance(value, (bool, int, str))
     ]
 
@@ -355,7 +343,7 @@ async def _ask(admin: "Admin", broker: BrokerAddress) -> tuple[dict[str, str], s
 
 
 def _first_rate(facts: dict[str, str], key: str) -> float | None:
-    numbers = _numbers(facts.get(key))
+    numbers = numbers_of(facts.get(key))
     return numbers[0] if numbers else None
 
 

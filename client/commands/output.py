@@ -2,9 +2,10 @@
 
 import base64
 import json
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,30 @@ def message_json(message: "ReceivedMessage") -> dict[str, Any]:
     if problem is not None:
         value["bodyError"] = problem
     return value
+
+
+def typed(facts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a broker says as text, with numbers where it means some: "1.0 2.0" is two."""
+    typed: dict[str, Any] = {}
+    for key, text in facts.items():
+        if text in ("true", "false"):
+            typed[key] = text == "true"
+        elif re.fullmatch(r"-?(0|[1-9]\d*)", text, re.ASCII):
+            typed[key] = int(text)
+        elif re.match(r"0\d", text):
+            typed[key] = text  # hours, as in deleteWhen
+        else:
+            numbers = numbers_of(text)
+            typed[key] = text if not numbers else numbers if len(numbers) > 1 else numbers[0]
+    return typed
+
+
+def numbers_of(text: str | None) -> list[float]:
+    """Return the numbers that a broker has written with blanks between; none if it is none."""
+    try:
+        return [float(part) for part in (text or "").split()]
+    except ValueError:
+        return []
 
 
 def time_text(time_ms: int | None) -> str:

@@ -94,7 +94,8 @@ async def _trace(
         )
         return
     place = f"{message.queue.broker_name}:{message.queue.queue_id} offset {message.queue_offset:,}"
-    write_line(f"{printable(message.topic)}  {place}  stored {time_text(message.store_time_ms)}")
+    write_line(printable(message.topic))
+    write_line(f"{place}, stored {time_text(message.store_time_ms)}")
     if events:
         write_line("")
         rows = [(time_text(e.time_ms), e.what, e.group, e.client, e.result) for e in events]

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from rockhopper.client.commands.output import write_json, write_line
+from rockhopper.client.commands.output import typed, write_json, write_line
 from rockhopper.client.commands.replication import set_status
 from rockhopper.client.commands.replication.change import change
 from rockhopper.client.commands.running import Failure, confirm, run
@@ -112,7 +112,9 @@ async def _status(address: str, as_json: bool) -> None:
             return
     if as_json:
         keys = ("commitLogMinOffset", "commitLogMaxOffset", "masterBehindBytes", "followState")
-        write_json({"broker": address, "master": master, **{key: facts.get(key) for key in keys}})
+        known = typed({key: facts[key] for key in keys if key in facts})
+        told = {key: known.get(key) for key in keys}
+        write_json({"broker": address, "master": master, **told})
     else:
         write_line(f"{address}: {facts['followState'] if master else 'follows nobody, and serves'}")
 

@@ -13,6 +13,7 @@ from rockhopper.client.commands.running import (
     run,
 )
 from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.watching import run_shown, watch_options
 
 _sources = click.option(
     "--from",
@@ -79,11 +80,13 @@ async def _put(
 @acl.command()
 @click.argument("user", required=False, default="")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per user.")
+@watch_options
 @broker_option
 @nameserver_option
 def show(user: str, as_json: bool, broker: str | None) -> None:
     """Show the rules of USER, or of all."""
-    run(_show(user, as_json, broker, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _show(user, as_json, broker, names))
 
 
 async def _show(user: str, as_json: bool, broker: str | None, names: str | None) -> None:

@@ -15,6 +15,7 @@ from rockhopper.client.commands.running import (
     run,
 )
 from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 _secret_file = click.option(
@@ -34,11 +35,13 @@ def user() -> None:
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per user.")
+@watch_options
 @broker_option
 @nameserver_option
 def list_users(as_json: bool, broker: str | None) -> None:
     """List the users of each broker."""
-    run(_list(as_json, broker, nameserver()))
+    names = nameserver()
+    run_shown(lambda: _list(as_json, broker, names))
 
 
 async def _list(as_json: bool, broker: str | None, names: str | None) -> None:

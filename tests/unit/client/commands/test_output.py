@@ -10,6 +10,7 @@ from rockhopper.client.commands.output import (
     message_json,
     print_table,
     time_text,
+    typed,
 )
 from rockhopper.client.commands.screen.fitting import cut, pad
 from rockhopper.client.queues import MessageQueue
@@ -99,3 +100,17 @@ def test_a_cut_may_fall_into_a_wide_character() -> None:
 )
 def test_what_is_counted_is_one_or_many(count: int, text: str) -> None:
     assert counted(count, "queue") == text
+
+
+def test_what_a_broker_says_as_text_has_its_type() -> None:
+    said = {"a": "12", "b": "-1", "c": "0.5", "d": "1.0 2.0 0.5", "e": "true", "f": "V5_3_3"}
+    assert typed(said | {"hours": "04", "empty": ""}) == {
+        "a": 12,
+        "b": -1,
+        "c": 0.5,
+        "d": [1.0, 2.0, 0.5],
+        "e": True,
+        "f": "V5_3_3",
+        "hours": "04",
+        "empty": "",
+    }

@@ -24,7 +24,7 @@ async def test_groups_that_passed_wait_and_gave_up_are_told_apart(
     assert told["message"]["messageId"] == first.message_id
     assert told["groups"] == [{"group": "billing", "state": "passed", "detail": "-"}]
     shown = (await shell.run("trace", second.message_id, "-t", "orders")).out
-    assert "orders  broker-a:0 offset 1  stored " in shown
+    assert "orders\nbroker-a:0 offset 1, stored " in shown
     assert ["billing", "waits", "0", "in", "front", "of", "it"] in [
         line.split() for line in shown.splitlines()
     ]
