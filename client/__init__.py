@@ -20,6 +20,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.filters import Sql
 from rockhopper.client.middleware.hooks import Middleware, Processing, Receiving, Sending
+from rockhopper.client.network.sharing import Connections
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.producer import Producer
 from rockhopper.client.pull_consumer import PullConsumer
@@ -45,6 +46,7 @@ __all__ = [
     "BrokerUnreachableError",
     "ClientError",
     "ClientStateError",
+    "Connections",
     "Consumer",
     "Credentials",
     "EarlierSendFailedError",

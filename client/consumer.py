@@ -42,6 +42,7 @@ from rockhopper.client.middleware.hooks import (
     around,
 )
 from rockhopper.client.network.credentials import CredentialsChoice
+from rockhopper.client.network.sharing import Connections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -103,6 +104,7 @@ class Consumer:
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
+        connections: Connections | None = None,
     ) -> None:
         """`topics` is a topic, several, or a mapping of topics to filters.
 
@@ -131,7 +133,8 @@ class Consumer:
         too. `trace` records every delivery in the brokers' trace topic, or in the topic that it
         names. `middleware` is called around every handler, and around the waiting of loops. `tls`
         is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
-        without one of them the environment decides.
+        without one of them the environment decides. `connections` are shared with other clients,
+        in place of these and of `nameserver`.
         Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
         subscriptions, patterns = subscriptions_of(topics, time.time_ns() // 1_000_000)
@@ -163,6 +166,7 @@ class Consumer:
                 request_timeout_s=request_timeout_s,
                 tls=tls,
                 credentials=credentials,
+                connections=connections,
             ),
         )
         """What consumes: the assignment of queues, and all that goes on for them."""

@@ -26,6 +26,7 @@ from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, aro
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
+from rockhopper.client.network.sharing import Connections
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
@@ -67,6 +68,7 @@ class PullConsumer:
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
+        connections: Connections | None = None,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
@@ -90,7 +92,11 @@ class PullConsumer:
         self._batch_size = batch_size
         self._poll_s = poll_s
         self.session = Session(
-            nameserver, request_timeout_s=request_timeout_s, tls=tls, credentials=credentials
+            nameserver,
+            request_timeout_s=request_timeout_s,
+            tls=tls,
+            credentials=credentials,
+            connections=connections,
         )
         """Its connections, and the routes that it knows."""
         self.session.routes.on_change.append(self._route_changed)

@@ -23,6 +23,7 @@ from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
+from rockhopper.client.network.sharing import Connections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.printable import age_text
 from rockhopper.client.queues import MessageQueue
@@ -76,6 +77,7 @@ class Admin:
         request_timeout_s: float = 5.0,
         tls: Tls = None,
         credentials: CredentialsChoice = None,
+        connections: Connections | None = None,
     ) -> None:
         """`tls` is True, or TlsOptions; `credentials` are Credentials, or a file of them.
 
@@ -87,6 +89,7 @@ class Admin:
             upkeep_log_level=logging.DEBUG,
             tls=tls,
             credentials=credentials,
+            connections=connections,
         )
         """Its connections, and the routes that it knows."""
         self.offsets = QueueOffsets(self.session)

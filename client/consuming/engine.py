@@ -45,6 +45,7 @@ class Engine:
             handle_request=self._handle_request,
             tls=settings.tls,
             credentials=settings.credentials,
+            connections=settings.connections,
         )
         group = settings.group
         self._named = frozenset(settings.subscriptions)

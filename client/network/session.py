@@ -10,8 +10,6 @@ are looked up, and once another one leads in its place, what is under way there 
 
 import asyncio
 import logging
-import os
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Self
 from weakref import WeakSet
@@ -22,13 +20,12 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     may_have_moved,
 )
-from rockhopper.client.network.addresses import own_host, parse_nameservers
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
-from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
+from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
+from rockhopper.client.network.sharing import Connections, Sharer
 from rockhopper.client.network.tasks import end_tasks
-from rockhopper.client.network.tls import Tls, chosen
+from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -40,7 +37,7 @@ _WATCH_INTERVAL_S = 0.5
 _SUCCESS = frozenset({int(ResponseCode.SUCCESS)})
 
 
-class Session:
+class Session(Sharer):
     """The part that Producer, PullConsumer and Admin share; open between `start` and `close`."""
 
     def __init__(
@@ -53,6 +50,7 @@ class Session:
         upkeep_log_level: int = logging.WARNING,
         credentials: CredentialsChoice = None,
         tls: Tls = None,
+        connections: Connections | None = None,
     ) -> None:
         """`upkeep_log_level` is DEBUG for a client that only answers calls.
 
@@ -60,8 +58,18 @@ class Session:
         network/tls.py, `credentials` as in network/credentials.py. Raises ValueError,
         ClientStateError.
         """
-        addresses = parse_nameservers(nameserver)
-        self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
+        self.handle_request = handle_request
+        self._is_shared = connections is not None
+        if connections is None:
+            connections = Connections(
+                nameserver, connect_timeout_s=request_timeout_s, tls=tls, credentials=credentials
+            )
+        elif any(given is not None for given in (nameserver, tls, credentials)):
+            raise ValueError(
+                "nameserver, tls and credentials are those of the Connections: give them there"
+            )
+        self._connections = connections
+        self.client_id = connections.client_id
         self.request_timeout_s = request_timeout_s
         self.producer_groups: set[str] = set()
         self.consumers: dict[str, ConsumerData] = {}
@@ -69,15 +77,8 @@ class Session:
         self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
         self._upkeep_log_level = upkeep_log_level
-        self.pool = ConnectionPool(
-            connect_timeout_s=request_timeout_s,
-            handle_request=handle_request,
-            credentials=chosen_credentials(credentials),
-            on_connect=self._connected,
-            on_unreachable=self._doubt,
-            tls=chosen(tls),
-        )
-        self.name_services = NameServices(addresses, self.pool, request_timeout_s)
+        self.pool = connections.pool
+        self.name_services = NameServices(connections.addresses, self.pool, request_timeout_s)
         self.routes = RouteTable(self.name_services, self.pool)
         self.routes.on_change.append(self._route_changed)
         self._upkeep: asyncio.Task[None] | None = None
@@ -91,6 +92,7 @@ class Session:
         if self._state != "new":
             raise ClientStateError(f"this client is {self._state} already; make a new one")
         self.pool.check_usable()  # from now on it belongs to this process and loop
+        self._connections.join(self)
         self._state = "open"
         self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
         self._watch = asyncio.get_running_loop().create_task(self._watch_silence())
@@ -110,10 +112,12 @@ class Session:
             await end_tasks([self._upkeep, self._watch, *self._greetings.values()])
             await self._sign_off()
         finally:
+            self._connections.leave(self)
             try:
                 await self.routes.close()
             finally:
-                await self.pool.close()
+                if not self._is_shared:
+                    await self._connections.close()
 
     async def request(
         self,
@@ -165,7 +169,7 @@ class Session:
             self.pool.retire(address)
         refused = self.pool.refusal(address, code, answer)
         if refused.is_not_writable:
-            self._doubt(address)
+            self.doubt(address)
         return refused
 
     async def send_oneway(
@@ -228,10 +232,12 @@ class Session:
         return failures
 
     def _heartbeat_command(self) -> Command:
+        sharers = self._connections.sharers or [self]
+        producers = {group for each in sharers for group in each.producer_groups}
         data = HeartbeatData(
             client_id=self.client_id,
-            producer_data_set=[ProducerData(group) for group in sorted(self.producer_groups)],
-            consumer_data_set=list(self.consumers.values()),
+            producer_data_set=[ProducerData(group) for group in sorted(producers)],
+            consumer_data_set=[data for each in sharers for data in each.consumers.values()],
         )
         return Command(int(RequestCode.HEART_BEAT), body=data.encode())
 
@@ -242,7 +248,8 @@ class Session:
             greeting.add_done_callback(_ignore_outcome)
             self._greeted.add(connection)
 
-    def _connected(self, connection: Connection) -> None:
+    def connected(self, connection: Connection) -> None:
+        """See Sharer."""
         self._greet(connection)
         for listener in self.on_connect:
             listener(connection)
@@ -267,7 +274,8 @@ class Session:
             level = self._upkeep_log_level
             log.log(level, "routes and heartbeats will be tried again: %s", error)
 
-    def _doubt(self, address: str) -> None:
+    def doubt(self, address: str) -> None:
+        """See Sharer."""
         if self._state == "open":
             self.routes.doubt(address)
 
@@ -312,7 +320,10 @@ class Session:
         for connection in self.pool.connections:
             if not self.routes.has_broker(connection.address):
                 continue
-            groups = [("producerGroup", group) for group in self.producer_groups]
+            # Another producer of the group may share the connection.
+            others = [each for each in self._connections.sharers if each is not self]
+            shared = {group for each in others for group in each.producer_groups}
+            groups = [("producerGroup", group) for group in self.producer_groups - shared]
             groups += [("consumerGroup", group) for group in self.consumers]
             for field, group in groups:
                 command = Command(code, ext={"clientID": self.client_id, field: group})

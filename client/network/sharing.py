@@ -1,0 +1,118 @@
+"""Connections that several clients share: one to each broker, under one client id.
+
+A broker knows the groups of a connection, as it does of RocketMQ's instances, which share in the
+same way; so what it asks goes to the client that has the group, and a group may have one consumer
+here.
+"""
+
+import asyncio
+import os
+import time
+from types import TracebackType
+from typing import Self
+
+from rockhopper.client.errors import ClientStateError
+from rockhopper.client.network.addresses import own_host, parse_nameservers
+from rockhopper.client.network.connection import Connection, RequestAnswer, RequestHandler
+from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
+from rockhopper.client.network.tls import Tls, chosen
+from rockhopper.protocol.bodies import ConsumerData
+from rockhopper.protocol.command import Command
+
+
+class Sharer:
+    """What a client lets its connections do; `Session` is one."""
+
+    producer_groups: set[str]
+    consumers: dict[str, ConsumerData]
+    handle_request: RequestHandler | None
+
+    def connected(self, connection: Connection) -> None:
+        """Hear of a connection before anything is sent over it."""
+
+    def doubt(self, address: str) -> None:
+        """Hear of an address that cannot be reached."""
+
+
+class Connections:
+    """Connections for several clients; use it with `async with`, around those of the clients.
+
+    async with Connections("10.0.0.1:9876") as shared:
+        async with Producer(connections=shared) as producer, Consumer(
+            "billing", "orders", connections=shared
+        ) as consumer:
+            ...
+    """
+
+    def __init__(
+        self,
+        nameserver: str | None = None,
+        *,
+        connect_timeout_s: float = 3.0,
+        tls: Tls = None,
+        credentials: CredentialsChoice = None,
+    ) -> None:
+        """The arguments are those of the clients, which take them from here."""
+        self.addresses = parse_nameservers(nameserver)
+        self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
+        self.sharers: list[Sharer] = []
+        self.pool = ConnectionPool(
+            connect_timeout_s=connect_timeout_s,
+            handle_request=self._serve,
+            credentials=chosen_credentials(credentials),
+            on_connect=self._connected,
+            on_unreachable=self._doubt,
+            tls=chosen(tls),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; the clients that share them should be closed before."""
+        await self.pool.close()
+
+    def join(self, sharer: Sharer) -> None:
+        """Let a client share. Raises ClientStateError for a second consumer of a group."""
+        for group in sharer.consumers:
+            if any(group in other.consumers for other in self.sharers):
+                raise ClientStateError(
+                    f"a consumer of the group {group!r} shares these connections already",
+                    remedy="give the second member of a group connections of its own",
+                )
+        self.sharers.append(sharer)
+
+    def leave(self, sharer: Sharer) -> None:
+        """Let a client go."""
+        if sharer in self.sharers:
+            self.sharers.remove(sharer)
+
+    def _serve(
+        self, connection: Connection, command: Command
+    ) -> RequestAnswer | asyncio.Future[RequestAnswer]:
+        fields = command.ext or {}
+        group = fields.get("consumerGroup") or fields.get("group")
+        asked = [each for each in self.sharers if group is None or group in each.consumers]
+        first = None
+        for each in asked or self.sharers:
+            if each.handle_request is not None:
+                answer = each.handle_request(connection, command)
+                first = answer if first is None else first
+        return first
+
+    def _connected(self, connection: Connection) -> None:
+        for each in list(self.sharers):
+            each.connected(connection)
+
+    def _doubt(self, address: str) -> None:
+        for each in list(self.sharers):
+            each.doubt(address)

@@ -1,0 +1,84 @@
+"""Clients that share connections: one to the broker, each hears of what is its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rockhopper import (
+    Admin,
+    Broker,
+    ClientStateError,
+    Connections,
+    Consumer,
+    Message,
+    Producer,
+    PullConsumer,
+    ReceivedMessage,
+)
+from tests.support.hang import HANG_S
+from tests.support.turns import until
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary() as broker:
+        yield broker
+
+
+async def test_all_clients_go_through_one_connection_and_questions_are_answered(
+    broker: Broker,
+) -> None:
+    async with Connections(broker.nameserver) as shared:
+        producer = Producer(connections=shared, timeout_s=HANG_S)
+        asking = Producer(connections=shared, timeout_s=HANG_S)
+
+        async def answer(message: ReceivedMessage) -> None:
+            await producer.reply(message, b"yes")
+
+        answering = Consumer("answering", "questions", handler=answer, connections=shared)
+        billing = Consumer("billing", "orders", connections=shared)
+        async with producer, asking, answering, billing, Admin(connections=shared) as admin:
+            await producer.send("orders", b"x")
+            async for message in billing:
+                assert message.body == b"x"
+                break
+            assert (await asking.request(Message("questions", b"?"))).body == b"yes"
+            async with PullConsumer("orders", connections=shared) as pulling:
+                assert len(await pulling.pull(timeout_s=HANG_S)) == 1
+            await admin.topics()
+            addresses = [each.address for each in shared.pool.connections]
+            assert sorted(addresses) == sorted({broker.address, broker.nameserver})
+
+
+async def test_a_client_that_closes_leaves_the_others_their_connections(broker: Broker) -> None:
+    async with Connections(broker.nameserver) as shared:
+        async with Producer(connections=shared, timeout_s=HANG_S) as producer:
+            async with Consumer("billing", "orders", connections=shared):
+                await producer.send("orders", b"x")
+            await producer.send("orders", b"y")
+            async with Consumer("billing", "orders", connections=shared) as again:
+                async with asyncio.timeout(HANG_S):
+                    assert (await anext(aiter(again))).body in (b"x", b"y")
+
+
+async def test_members_that_come_are_noticed_by_the_consumer_of_the_group(broker: Broker) -> None:
+    async with Producer(broker.nameserver, timeout_s=HANG_S) as producer:
+        await producer.send("orders", b"x")
+    async with Connections(broker.nameserver) as shared:
+        other = Consumer("other", "orders", connections=shared)
+        async with other, Consumer("billing", "orders", connections=shared) as first:
+            count = len(first.assigned)
+            async with Consumer("billing", "orders", nameserver=broker.nameserver):
+                await until(lambda: len(first.assigned) < count)
+            await until(lambda: len(first.assigned) == count)
+            assert len(other.assigned) >= 4
+
+
+async def test_what_cannot_be_shared_is_refused(broker: Broker) -> None:
+    async with Connections(broker.nameserver) as shared:
+        with pytest.raises(ValueError, match="give them there"):
+            Producer("127.0.0.1:1", connections=shared)
+        async with Consumer("billing", "orders", connections=shared):
+            with pytest.raises(ClientStateError, match="shares these connections already"):
+                await Consumer("billing", "orders", connections=shared).start()
