@@ -103,7 +103,7 @@ class _Main(click.Group):
 @click.option("--bind-address", metavar="HOST", help="Where the ports listen.")
 @click.option("--listen-port", metavar="PORT", help="The broker's port; 0 picks a free one.")
 @click.option("--namesrv-port", metavar="PORT", help="The embedded name service's port.")
-@click.option("--http-port", metavar="PORT", help="Health and metrics; -1 for none.")
+@click.option("--http-port", metavar="PORT", help="Health, metrics and console; -1 for none.")
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),

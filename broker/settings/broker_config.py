@@ -117,7 +117,7 @@ class BrokerConfig:
 
     console_enable: bool = setting("consoleEnable", True)
     """Ours. Whether httpPort serves the web console, /console/. Until somebody opens it, it costs
-    nothing; then some 20 MiB of memory."""
+    nothing; then some 10 MiB of memory."""
 
     console_hosts: tuple[str, ...] = setting("consoleHosts", ())
     """Ours. Names by which browsers may reach the console, ``;`` between, beside addresses,

@@ -13,6 +13,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.supervising.supervisor import PORTS_APART, Supervisor
 from rockhopper.protocol.bodies.route import ClusterInfo
 from rockhopper.protocol.codes import RequestCode
+from tests.support.console import Browser
 from tests.support.daemon import SMALL
 from tests.support.direct import ask, send
 from tests.support.free_ports import free_port
@@ -96,3 +97,17 @@ async def test_a_broker_that_does_not_start_ends_them_all(tmp_path: Path) -> Non
 async def test_elsewhere_is_the_only_name_service_when_the_role_says_so(tmp_path: Path) -> None:
     supervised = supervisor(tmp_path, role="broker", namesrvAddr="192.0.2.1:9876")
     assert supervised.facts()["nameserver"] == "none"
+
+
+async def test_one_console_is_for_all(running: Supervisor) -> None:
+    browser = Browser(running.facts()["http"])
+    text = (await browser.get()).text
+    assert "2 brokers" in text
+    for address in running.facts()["brokers"].split():
+        assert address in text
+    sent = await browser.post("send", topic="orders", body="x")
+    assert "was stored" in (await browser.follow(sent)).text
+    await browser.post("settings", key="brokerPermission", value="4", everywhere="1")
+    for name in ("broker-a-0", "broker-a-1"):
+        page = await browser.get("settings", broker=name, changed=1)
+        assert "brokerPermission" in page.text
