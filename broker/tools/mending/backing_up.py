@@ -74,6 +74,7 @@ class Backup:
             # Another run may have ended since the manifest was read.
             self.manifest = manifests.load(self.directory) or Manifest("")
             point = self.run(view, now_ms, progress)
+            self.is_new = False
             return point, self.prune(view.log.min_offset) if prune else 0
 
     @contextmanager

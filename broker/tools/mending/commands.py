@@ -23,10 +23,10 @@ from rockhopper.broker.tools.findings import Findings
 from rockhopper.broker.tools.mending.backing_up import Backup
 from rockhopper.broker.tools.mending.rebuilding import rebuild
 from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
+from rockhopper.broker.tools.mending.restoring import Choice, choose, restore, segments_of
 from rockhopper.broker.tools.mending.restoring import (
     check_target as check_restore_target,
 )
-from rockhopper.broker.tools.mending.restoring import choose, restore, segments_of
 from rockhopper.broker.tools.output import (
     counted,
     flush,
@@ -252,20 +252,22 @@ def restore_command(
     backup = Backup(target)
     if backup.is_new:
         raise StoreError(f"there is no backup in {target}: name the directory of one")
-    point = choose(backup, number, before_ms)
+    choice = choose(backup, number, before_ms)
+    point = choice.log
     check_restore_target(root)
     if not write:
-        _write_points(backup, point.number, as_json=as_json)
+        _write_points(backup, choice, as_json=as_json)
         return
     config, _ = load_config(root, config_path)
     segments = segments_of(backup, point)
     with Bar("Copying", segments[0].base if segments else 0, point.log_end) as bar:
-        restored = restore(backup, point, root, config, before_ms, bar.at)
+        restored = restore(backup, choice, root, config, bar.at)
     if as_json:
         write_json(
             {
                 "written": True,
                 "point": point.number,
+                "tablesOfPoint": choice.tables.number,
                 "logStart": restored.log_start,
                 "logEnd": restored.log_end,
                 "records": restored.record_count,
@@ -274,11 +276,18 @@ def restore_command(
         return
     write_line(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
-        f"{restored.log_start} to {restored.log_end}, from point {point.number}"
+        f"{restored.log_start} to {restored.log_end}, from {_told(choice)}"
     )
 
 
-def _write_points(backup: Backup, chosen: int, *, as_json: bool) -> None:
+def _told(choice: Choice) -> str:
+    text = f"point {choice.log.number}"
+    if choice.tables.number != choice.log.number:
+        text += f" with the tables of point {choice.tables.number}"
+    return text
+
+
+def _write_points(backup: Backup, choice: Choice, *, as_json: bool) -> None:
     rows = [
         (point, segments_of(backup, point)[0].base if segments_of(backup, point) else 0)
         for point in backup.manifest.points
@@ -294,7 +303,7 @@ def _write_points(backup: Backup, chosen: int, *, as_json: bool) -> None:
             }
             for point, start in rows
         ]
-        write_json({"written": False, "chosen": chosen, "points": points})
+        write_json({"written": False, "chosen": choice.log.number, "points": points})
         return
     write_line(f"Backup {backup.directory} of {backup.manifest.source}")
     write_table(
@@ -310,5 +319,5 @@ def _write_points(backup: Backup, chosen: int, *, as_json: bool) -> None:
             for point, start in rows
         ],
     )
-    write_line(f"Would restore point {chosen}")
+    write_line(f"Would restore {_told(choice)}")
     write_line(_NOTHING)

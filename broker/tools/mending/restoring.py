@@ -27,9 +27,26 @@ from rockhopper.broker.tools.mending.manifest import Point, Segment
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.store_paths import (
+    DELETED_TOPICS_FILE,
+    OWN_DIRECTORY,
+    PURGED_TOPICS_FILE,
+)
+from rockhopper.protocol.store.topic_ends import decode_ends as decode_ends_of
+from rockhopper.protocol.store.topic_ends import encode_ends
 
 _MARK = "RESTORING"
 _LOG_IN_THE_MAKING = "commitlog.restoring"
+# What was delivered may be cut off: without these the broker finds out from the log.
+_TOLD_BY_THE_LOG = (
+    "config/delayOffset.json",
+    "config/timercheck",
+    f"{OWN_DIRECTORY}/delay/",
+    f"{OWN_DIRECTORY}/timers/",
+    "timerlog",
+    "timerwheel",
+)
+_ENDS = tuple(f"{OWN_DIRECTORY}/{name}" for name in (DELETED_TOPICS_FILE, PURGED_TOPICS_FILE))
 
 
 class Restored(NamedTuple):
@@ -41,14 +58,30 @@ class Restored(NamedTuple):
     record_count: int
 
 
-def choose(backup: Backup, number: int | None, before_ms: int | None) -> Point:
-    """The point to begin with: for a time, the first that was made behind it. Raises StoreError."""
+class Choice(NamedTuple):
+    """From where a store is restored."""
+
+    tables: Point
+    log: Point
+    before_ms: int | None = None
+    """Only what was stored before this time."""
+
+
+def choose(backup: Backup, number: int | None, before_ms: int | None) -> Choice:
+    """What to restore. Raises StoreError.
+
+    For a time, that is the log of the newest point, with the tables of the last point that was
+    made before the time: so notes lag behind the log, as after a crash, and what was deleted later
+    comes back. Without such a point the first one has to do, without its notes of deliveries.
+    """
     manifest = backup.manifest
+    newest = manifest.point(number)
+    tables = newest
     if number is None and before_ms is not None:
-        for point in manifest.points:
-            if point.time_ms >= before_ms and point.line == manifest.points[-1].line:
-                return point
-    return manifest.point(number)
+        of_line = [point for point in manifest.points if point.line == newest.line]
+        earlier = [point for point in of_line if point.time_ms <= before_ms]
+        tables = earlier[-1] if earlier else of_line[0]
+    return Choice(tables, newest, before_ms)
 
 
 def segments_of(backup: Backup, point: Point) -> list[Segment]:
@@ -72,10 +105,9 @@ def check_target(target: Path) -> None:
 
 def restore(
     backup: Backup,
-    point: Point,
+    choice: Choice,
     target: Path,
     config: BrokerConfig,
-    before_ms: int | None,
     progress: Callable[[int], None],
 ) -> Restored:
     """Make the store in *target*.
@@ -92,16 +124,14 @@ def restore(
     disk.make_directories_durably(target)
     disk.write_atomically(target / _MARK, b"")
     disk.make_directories_durably(target / _LOG_IN_THE_MAKING)
-    for name, (kept, _) in point.tables.items():
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(backup.objects.get(kept))
+    point = choice.log
     log_bytes, queue_bytes, batch_bytes, slots, entries = point.sizes
     files = _copy_log(backup, point, target / _LOG_IN_THE_MAKING, log_bytes, progress)
     ends = decode_ends(backup.objects.get(point.ends))
     end = point.log_end
-    if before_ms is not None:
-        end, ends = _cut(files, point.log_end, before_ms, ends, layout)
+    if choice.before_ms is not None:
+        end, ends = _cut(files, point.log_end, choice.before_ms, ends)
+    _write_tables(backup, choice.tables, target, end)
     sizes = log_bytes, queue_bytes, batch_bytes
     inventory.save(layout, Inventory(end, None, ends, file_sizes=sizes))
     disk.sync_paths([path for path in target.rglob("*") if path.is_file()])
@@ -110,6 +140,21 @@ def restore(
     report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
     disk.remove_files([target / _MARK])
     return Restored(point, files.min_offset, report.log_end, report.record_count)
+
+
+def _write_tables(backup: Backup, point: Point, target: Path, log_end: int) -> None:
+    """Put tables and notes there; those of deliveries and deletions behind *log_end* left out."""
+    is_later = point.log_end > log_end
+    for name, (kept, _) in point.tables.items():
+        if is_later and name.startswith(_TOLD_BY_THE_LOG):
+            continue
+        data = backup.objects.get(kept)
+        if is_later and name in _ENDS:
+            ends = {topic: end for topic, end in decode_ends_of(data).items() if end < log_end}
+            data = b"".join(encode_ends({topic: end}) for topic, end in ends.items())
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def _copy_log(
@@ -154,7 +199,6 @@ def _cut(
     log_end: int,
     before_ms: int,
     ends: dict[QueueKey, int],
-    layout: StoreLayout,
 ) -> tuple[int, dict[QueueKey, int]]:
     """End the log in front of the first message of *before_ms* or later.
 

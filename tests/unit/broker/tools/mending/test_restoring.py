@@ -7,6 +7,7 @@ import pytest
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.backing_up import Backup
+from rockhopper.broker.tools.mending.restoring import choose
 from rockhopper.broker.tools.store_view import StoreView
 from tests.support import apache_golden, open_stores, tool_stores
 from tests.support.peers import Clock
@@ -113,3 +114,44 @@ def test_stores_of_apaches_broker_too(name: str, tmp_path: Path) -> None:
     assert _dump(new) == _dump(store.path, config)
     assert checked(new).damages == []
     assert Backup(target).manifest.points[0].sizes[3:] == [64, 400]
+
+
+def test_a_topic_that_was_deleted_comes_back(tmp_path: Path) -> None:
+    clock, root, new = Clock(), tmp_path / "store", tmp_path / "new"
+    store = open_stores.open_store(root, clock)
+    open_stores.put(store, b"dear", "Dear")
+    clock.advance(1000)
+    store.opened.delete_topics(["Dear"], store.max_commit_log_offset)
+    open_stores.put(store, b"later", "Other")
+    deleted_ms = clock()
+    open_stores.close(store)
+    assert run("backup", root, tmp_path / "backup", "--write").code == 0
+    assert run("restore", tmp_path / "backup", new, "--to", deleted_ms - 1, "--write").code == 0
+    assert StoreView(new).queues.ends() == {("Dear", 0): 1}
+    assert run("restore", tmp_path / "backup", tmp_path / "all", "--write").code == 0
+    assert StoreView(tmp_path / "all").queues.ends() == {("Other", 0): 1}
+
+
+def test_tables_are_of_the_last_point_before_the_time(root: Path, tmp_path: Path) -> None:
+    table = root / "config" / "delayOffset.json"
+    table.parent.mkdir()
+    backup = Backup(tmp_path / "backup")
+    for number in (1, 2, 3):
+        table.write_text(f'{{"offsetTable":{{1:{number}}}}}')
+        backup.run_locked(StoreView(root), number * 1000, lambda offset: None)
+    choice = choose(backup, None, 2500)
+    assert (choice.tables.number, choice.log.number) == (2, 3)
+    assert choose(backup, None, 500).tables.number == 1
+    assert choose(backup, 2, None)[:2] == (backup.manifest.point(2),) * 2
+
+
+def test_deliveries_behind_the_cut_are_not_believed(root: Path, tmp_path: Path) -> None:
+    table = root / "config" / "delayOffset.json"
+    table.parent.mkdir()
+    table.write_text('{"offsetTable":{1:5}}')
+    time_ms = _dump(root)[30]["storeTime"]
+    assert run("backup", root, tmp_path / "backup", "--write").code == 0
+    assert run("restore", tmp_path / "backup", tmp_path / "a", "--to", time_ms, "--write").code == 0
+    assert not (tmp_path / "a" / "config" / "delayOffset.json").exists()
+    assert run("restore", tmp_path / "backup", tmp_path / "b", "--write").code == 0
+    assert (tmp_path / "b" / "config" / "delayOffset.json").exists()
