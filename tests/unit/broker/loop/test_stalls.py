@@ -40,6 +40,7 @@ def test_a_tick_that_comes_late_is_a_stall(loop: SteppedLoop) -> None:
     loop.advance(TICK_S + 0.1)
     assert watchdog.count == 2
     assert watchdog.longest_s == pytest.approx(0.5)
+    assert watchdog.total_s == pytest.approx(0.6)
 
 
 def test_a_stopped_watchdog_measures_nothing(loop: SteppedLoop) -> None:

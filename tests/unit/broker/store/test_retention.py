@@ -207,6 +207,7 @@ async def test_what_is_changed_meanwhile_counts_from_the_next_round(
     retained.settings = AT_ONCE._replace(used_percent_max=10)
     retained.disk.used["commitlog"] = 11
     assert await retained.service.run_once() == 1
+    assert retained.service.used_percents[0] == 11
 
 
 async def test_a_file_without_messages_goes_by_its_own_time(
