@@ -208,3 +208,14 @@ def test_many_questions_are_spread_over_turns(make_rig: MakeRig) -> None:
     rig.pass_time(0.001)
     rig.pass_time(0.001)
     assert checks(producer) == list(range(500))
+
+
+def test_all_that_is_open_was_looked_at_after_an_interval(make_rig: MakeRig) -> None:
+    rig = make_rig(transactionCheckInterval="30000")
+    check_back = rig.broker.transactions.check_back
+    asked_ms = rig.clock()
+    assert check_back.has_looked_since(asked_ms)
+    rig.send()
+    assert not check_back.has_looked_since(asked_ms)
+    rig.pass_time(31)
+    assert check_back.has_looked_since(asked_ms)

@@ -171,3 +171,19 @@ def test_a_full_disk_leaves_everything_pending(
             rolled.roll_once()
     assert rolled.index.waiting == 1
     assert rolled.roll() == [b"100", b"100"]
+
+
+def test_what_is_reserved_may_change_and_it_says_when_all_is_rolled_by_that(
+    rolled: Rolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserved_ms = 6 * SIXTH_MS
+    monkeypatch.setattr(rolled.rolling, "_reserved_ms", lambda: reserved_ms)
+    rolled.put(200)
+    rolled.rig.clock.advance(2 * SIXTH_MS)
+    rolled.roll()
+    asked_ms = rolled.rig.clock()
+    reserved_ms = 2 * SIXTH_MS
+    assert not rolled.rolling.has_rolled_since(asked_ms)
+    rolled.rig.clock.advance(60_000)
+    assert rolled.roll() == [b"200", b"200"]
+    assert rolled.rolling.has_rolled_since(asked_ms)
