@@ -360,11 +360,12 @@ class Consumer:
         return loop
 
     def _check_loop(self, loop: object) -> None:
-        if self._is_closed and loop is self._loop:
+        if loop is not self._loop:
+            self.engine.session.check_open()
+            raise ClientStateError("another loop over this consumer has begun since")
+        if self._is_closed:
             raise StopAsyncIteration  # what the loop had in work was finished by closing
         self.engine.session.check_open()
-        if loop is not self._loop:
-            raise ClientStateError("another loop over this consumer has begun since")
 
     def _acknowledge(self) -> None:
         in_work, self._in_work = self._in_work, ()
@@ -372,7 +373,8 @@ class Consumer:
             self._handout.acknowledge(held, message)
 
     async def _next_message(self) -> ReceivedMessage:
-        self._acknowledge()
+        if self._in_work:
+            self._acknowledge()
         delivered = self._handout.take() or await self._handout.next()
         if delivered is None:
             raise StopAsyncIteration

@@ -125,7 +125,7 @@ _check_links(os.path.dirname(__file__))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
+    if name in _PARTS or name == "sync":
         return import_module(f"{__name__}.{name}")
     if name in __all__:
         value = getattr(import_module(_ELSEWHERE.get(name, "rockhopper.client")), name)
@@ -135,4 +135,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PARTS})
+    return sorted({*globals(), *__all__, *_PARTS, "sync"})

@@ -75,7 +75,9 @@ class Handout:
 
     def offer(self, held: ProcessQueue) -> None:
         """Let a queue stand in line, if it has something to hand out now."""
-        if held.is_ready or not self._is_open(held):
+        if held.is_ready or held.is_dropped or held.is_suspended or held.is_paused:
+            return
+        if not held.waiting:
             return
         if self._settings.orderly and held.in_flight and not held.is_collected:
             return
@@ -96,11 +98,6 @@ class Handout:
         self._timers.clear()
         self._wake(len(self._waiters))
 
-    @staticmethod
-    def _is_open(held: ProcessQueue) -> bool:
-        """Whether something of a queue may be handed out, as far as the queue goes."""
-        return bool(held.waiting) and not (held.is_dropped or held.is_suspended or held.is_paused)
-
     def take(self, *, collects: bool = False) -> Delivered | None:
         """Return the next message, None when nothing waits.
 
@@ -108,12 +105,19 @@ class Handout:
         """
         ready = self._ready
         orderly = self._settings.orderly
+        pauses = self.pauses
         while ready and not self._is_stopped:
             held = ready.popleft()
-            if not self._is_open(held) or (orderly and not self._is_next(held, collects)):
+            if (
+                not held.waiting
+                or held.is_paused
+                or held.is_suspended
+                or held.is_dropped
+                or (orderly and not self._is_next(held, collects))
+            ):
                 held.is_ready = False
                 continue
-            if self.pauses.split(held.queue):
+            if pauses.topics and pauses.split(held.queue):
                 message = held.take_first(self.pauses.may_be)
                 if message is None:
                     held.is_ready = False

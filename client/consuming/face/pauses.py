@@ -17,7 +17,8 @@ class Pauses:
     def __init__(self, retry_topic: str | None) -> None:
         self.is_everything = False
         self._retry_topic = retry_topic
-        self._topics: set[str] = set()
+        self.topics: set[str] = set()
+        """Those that are paused by name."""
         self._queues: set[MessageQueue] = set()
 
     def pause(self, *what: Paused) -> None:
@@ -29,7 +30,7 @@ class Pauses:
         """
         topics, queues = _sorted_out(what)
         self.is_everything |= not what
-        self._topics |= topics
+        self.topics |= topics
         self._queues |= queues
 
     def resume(self, *what: Paused) -> None:
@@ -37,27 +38,27 @@ class Pauses:
         topics, queues = _sorted_out(what)
         if not what:
             self.is_everything = False
-            self._topics.clear()
+            self.topics.clear()
             self._queues.clear()
-        self._topics -= topics
+        self.topics -= topics
         self._queues -= queues
 
     @property
     def listed(self) -> list[Paused]:
         """The topics and queues that are paused by name."""
-        return [*sorted(self._topics), *sorted(self._queues)]
+        return [*sorted(self.topics), *sorted(self._queues)]
 
     def cover(self, queue: MessageQueue) -> bool:
         """Whether nothing of a queue is wanted."""
-        return self.is_everything or queue in self._queues or queue.topic in self._topics
+        return self.is_everything or queue in self._queues or queue.topic in self.topics
 
     def split(self, queue: MessageQueue) -> bool:
         """Whether some messages of a queue may be wanted and others not."""
-        return bool(self._topics) and queue.topic == self._retry_topic
+        return bool(self.topics) and queue.topic == self._retry_topic
 
     def may_be(self, message: ReceivedMessage) -> bool:
         """Whether a message of such a queue is wanted."""
-        return message.topic not in self._topics
+        return message.topic not in self.topics
 
 
 def _sorted_out(what: tuple[Paused, ...]) -> tuple[set[str], set[MessageQueue]]:
