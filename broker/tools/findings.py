@@ -32,10 +32,15 @@ class Damage(NamedTuple):
         return {
             "kind": self.kind,
             "file": self.path,
-            **self.place,
+            **{_camel(name): value for name, value in self.place.items()},
             "what": self.what,
             "remedy": self.remedy,
         }
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 class Findings:

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """A bar from *start* to *end*; ``at`` moves it. Nothing where nobody would see it."""
+    """A bar from *start* to *end*; ``at`` moves it. Nothing where nobody would see it.
 
-    def __init__(self, what: str, start: int, end: int) -> None:
+    Without an end it only says that something goes on, and for how long.
+    """
+
+    def __init__(self, what: str, start: int = 0, end: int | None = None) -> None:
         self._what = what
         self._start = start
-        self._end = max(end, start + 1)
+        self._total = None if end is None else max(end - start, 1)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -26,6 +29,7 @@ class Bar:
                 DownloadColumn,
                 Progress,
                 TextColumn,
+                TimeElapsedColumn,
                 TimeRemainingColumn,
                 TransferSpeedColumn,
             )
@@ -33,13 +37,15 @@ class Bar:
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
-                DownloadColumn(),
-                TransferSpeedColumn(),
-                TimeRemainingColumn(),
+                *(
+                    (TimeElapsedColumn(),)
+                    if self._total is None
+                    else (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+                ),
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(self._what, total=self._end - self._start)
+            self._task = self._bar.add_task(self._what, total=self._total)
             self._bar.start()
         return self
 

@@ -55,6 +55,12 @@ async def _run(*arguments: object) -> tuple[int | None, str]:
     return process.returncode, out.decode()
 
 
+async def _refused(*arguments: object) -> tuple[int | None, str]:
+    process = await _start(*arguments)
+    _, err = await process.communicate()
+    return process.returncode, err.decode()
+
+
 async def _bodies(address: str) -> set[str]:
     found: set[str] = set()
     for topic in TOPICS:
@@ -85,6 +91,8 @@ async def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
             with contextlib.suppress(ProcessLookupError):
                 killed.kill()
             await killed.wait()
+            code, text = await _refused("rebuild", store, "--write")
+            assert (code, "stop that broker first" in text) == (1, True)
             for _ in range(3):
                 await _wait_for(acknowledged, len(acknowledged) + 100)
                 before = set(acknowledged)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.errors import StoreError, StoreLockedError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.tools.checking import check
 from rockhopper.broker.tools.commands import (
     TimeOrMs,
@@ -60,7 +60,8 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
     """
     view = StoreView(root, config_path)
     if view.holder is not None:
-        raise StoreLockedError(root, f"process {view.holder}" if view.holder else "another process")
+        holder = f"process {view.holder}" if view.holder else "another process"
+        raise StoreError(f"the store in {root} is in use by {holder}: stop that broker first")
     if not as_json:
         say_state(view)
     findings = Findings(root)

@@ -16,6 +16,7 @@ from rockhopper.broker.store.files.disk import sync_directory
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.tools.progress import Bar
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 
@@ -27,7 +28,8 @@ def recover(config: BrokerConfig) -> RecoveryReport:
         StoreError: it cannot be opened as it is.
         OSError: the disk is full or failing.
     """
-    return asyncio.run(_recover(config))
+    with Bar("Making queues and index"):
+        return asyncio.run(_recover(config))
 
 
 async def _recover(config: BrokerConfig) -> RecoveryReport:

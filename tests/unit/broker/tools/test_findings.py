@@ -10,7 +10,7 @@ def test_each_damage_is_one_line_and_one_object() -> None:
     found.add("queue", Path("/s/consumequeue/A/0"), "wrong", "mend it", queue_offset=3)
     found.add("record", Path("/log/0"), "gone", "restore it")
     assert told == ["consumequeue/A/0 queue_offset=3: wrong; mend it", "/log/0: gone; restore it"]
-    assert found.damages[0].json()["queue_offset"] == 3
+    assert found.damages[0].json()["queueOffset"] == 3
     assert not found.is_sound
 
 

@@ -21,3 +21,13 @@ def test_a_terminal_gets_a_bar(
     out, err = capsys.readouterr()
     assert out == ""
     assert "Checking" in err
+
+
+def test_one_without_an_end_says_that_something_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with Bar("Making queues"):
+        pass
+    assert "Making queues" in capsys.readouterr().err

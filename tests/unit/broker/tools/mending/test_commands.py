@@ -16,3 +16,23 @@ def test_permission_errors_are_sentences(root: Path, tmp_path: Path) -> None:
     assert ended.code == 1
     assert ended.err.count("\n") == 1
     assert "file exists" in ended.err
+
+
+def test_a_log_that_is_divided_over_directories(root: Path, tmp_path: Path, config: Path) -> None:
+    everything = run("dump", root).out
+    second = tmp_path / "second"
+    second.mkdir()
+    (root / "commitlog" / f"{4096:020d}").rename(second / f"{4096:020d}")
+    assert run("check", root).code == 1
+    config.write_text(f"{config.read_text()}storePathCommitLog={root}/commitlog,{second}\n")
+    assert run("check", root, "-c", config).out.endswith("Sound\n")
+    assert run("dump", root, "-c", config).out == everything
+    ended = run("rebuild", root, "-c", config, "--write")
+    assert (ended.code, "store repair" in ended.err) == (1, True)
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert run("repair", root, "--into", one, "-c", config, "--write").code == 0
+    assert run("backup", root, tmp_path / "backup", "-c", config, "--write").code == 0
+    assert run("restore", tmp_path / "backup", other, "--write").code == 0
+    for new in (one, other):
+        assert run("dump", new).out == everything
+        assert run("check", new).code == 0
