@@ -316,10 +316,14 @@ def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:
             }
         )
         return
+    if later := _later(job):
+        # Where it waits is the broker's matter: it gets its place when it is delivered.
+        write_line(f"kept for {queue.topic} by {queue.broker_name}, id {receipt.message_id}{later}")
+        return
     doubt = "" if receipt.status == 0 else f" ({receipt.status.name})"
     write_line(
         f"stored in {queue.topic}: {queue.broker_name} queue {queue.queue_id} "
-        f"offset {receipt.queue_offset}, id {receipt.message_id}{doubt}{_later(job)}"
+        f"offset {receipt.queue_offset}, id {receipt.message_id}{doubt}"
     )
 
 

@@ -1,8 +1,10 @@
 """UPDATE_BROKER_CONFIG (25) on a running broker: what Apache's changes live changes here, too."""
 
 import asyncio
+from pathlib import Path
 
 from rockhopper.broker import Broker
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Admin, Message, Producer
 from rockhopper.protocol.bodies.setting_facts import SettingFacts
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -105,3 +107,22 @@ async def test_settings_are_described_with_their_types() -> None:
         assert known["longPollingEnable"].value is True
         assert known["deleteWhen"].value == "04"
         assert known.keys() == (await admin.broker_config(broker.address)).keys()
+
+
+async def test_what_was_changed_live_is_gone_with_the_next_start(tmp_path: Path) -> None:
+    settings = {
+        "storePathRootDir": str(tmp_path / "store"),
+        "bindAddress": "127.0.0.1",
+        "listenPort": "0",
+        "namesrvPort": "0",
+        "httpPort": "-1",
+    }
+    changes = "fileReservedTime=100\nflushDiskType=SYNC_FLUSH\nmessageDelayLevel=1s 2s\n"
+    async with Broker(build_config(settings)) as broker:
+        assert await update(broker, changes) == 0
+        await send(broker.address, "orders", b"on disk")
+    async with Broker(build_config(settings)) as again:
+        live = again.config.store.live
+        assert (live.file_reserved_hours, again.store.written_is_safe) == (72, True)
+        assert again.delayed.levels.level_max == 18
+        assert again.store.queue_range("orders", 0)[1] == 1
