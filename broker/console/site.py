@@ -41,6 +41,8 @@ log = structlog.get_logger("broker.console")
 
 HTML = "text/html; charset=utf-8"
 STATIC = "static/"
+VIEWS_AT_ONCE_MAX = 8
+"""Who asks beyond that waits: a crowd of readers is not to cost clients of the broker theirs."""
 
 View = Callable[[Visit], Awaitable[Result]]
 Act = Callable[[Visit, Mapping[str, str]], Awaitable[Result]]
@@ -89,6 +91,7 @@ class Site:
         self._tls = tls_of(config.tls, certificate)
         self.clients = Clients(self._tls)
         self._kept = Kept()
+        self._slots = asyncio.Semaphore(VIEWS_AT_ONCE_MAX)
 
     async def close(self) -> None:
         """Let the clients go."""
@@ -146,7 +149,10 @@ class Site:
             sentence = "This broker has no name service: set namesrvAddr, or role=all."
             return await self.refuse(visit, sentence, 503)
         try:
-            async with self.clients.use(visit.name_services, visit.credentials) as admin:
+            async with (
+                self._slots,
+                self.clients.use(visit.name_services, visit.credentials) as admin,
+            ):
                 visit.admin = admin
                 return await self._page(visit, await view())
         except WrongInput as error:

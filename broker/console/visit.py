@@ -65,7 +65,8 @@ class Visit:
     kept: Kept
     tls: TlsOptions | None = None
     notice: str = ""
-    path: str = ""
+    path: str = "-"
+    """Below the console's."""
     admin: Admin = field(init=False)
     """In the name of who asks; there once a view runs."""
 

@@ -18,6 +18,7 @@ from rockhopper.broker.console.visit import (
 from rockhopper.client.admin.admin_groups import OffsetMove, Target
 from rockhopper.client.admin.group_states import GroupState
 from rockhopper.client.admin.topic_figures import lag_seconds, together
+from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
 
@@ -31,6 +32,8 @@ class Row(NamedTuple):
     state: GroupState
     seconds: float | None
     """How long what it has not consumed lies there, at most."""
+    problem: str = ""
+    """Why the rest is not known; blank if it is."""
 
     @property
     def topics(self) -> list[str]:
@@ -68,14 +71,21 @@ async def show_all(visit: Visit) -> Shown:
 async def _lags(visit: Visit) -> dict[str, int]:
     """How many messages each group is behind; brokers look at all for that."""
     key = (visit.principal.user, visit.name_services, "figures")
-    figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+    try:
+        figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+    except ClientError as error:
+        visit.notice = f"Sorted by name: {error}"
+        return {}
     return {each.name: each.lag for each in figures.groups}
 
 
 async def _row(visit: Visit, name: str) -> Row:
-    online, lags = await asyncio.gather(
-        visit.admin.groups.online(name), visit.admin.groups.lag(name)
-    )
+    try:
+        online, lags = await asyncio.gather(
+            visit.admin.groups.online(name), visit.admin.groups.lag(name)
+        )
+    except ClientError as error:
+        return Row(GroupState(name), None, str(error))
     seconds = await lag_seconds(visit.puller(), lags)
     online = GroupState(
         name,

@@ -10,9 +10,11 @@ from rockhopper.broker.console.visit import Data, Shown, Visit
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.protocol.names import is_dlq_topic
+from rockhopper.protocol.bodies.figures import GroupFigures
+from rockhopper.protocol.names import is_dlq_topic, is_system_group
 
 DISK_WARNING, DISK_FULL = 0.75, 0.90
+BEHIND_SHOWN_MAX = 5
 
 
 class BrokerState(NamedTuple):
@@ -80,11 +82,12 @@ async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
 
 async def show(visit: Visit) -> Shown:
     """What there is, how it does, and what is wrong."""
-    found, topics, groups, departed = await asyncio.gather(
+    found, topics, group_count, departed, behind = await asyncio.gather(
         states(visit.admin),
         visit.admin.topics(),
-        visit.admin.groups.names(),
+        _group_count(visit),
         visit.admin.departed_brokers(),
+        _furthest_behind(visit),
     )
     alarms = [alarm for each in found for alarm in each.alarms]
     alarms += [f"{name} was here, and went" for name in departed]
@@ -93,9 +96,28 @@ async def show(visit: Visit) -> Shown:
         "alarms": alarms,
         "topic_count": len(plain_only(topics, [each.broker for each in found])),
         "dead_count": sum(map(is_dlq_topic, topics)),
-        "group_count": len(groups),
+        "group_count": group_count,
+        "behind": behind,
     }
     return Shown("overview.html", values)
+
+
+async def _group_count(visit: Visit) -> int | None:
+    try:
+        return len(await visit.admin.groups.names())
+    except ClientError:
+        return None  # a broker is away, which the page tells
+
+
+async def _furthest_behind(visit: Visit) -> list[GroupFigures]:
+    """The groups that are, those with most messages first."""
+    key = (visit.principal.user, visit.name_services, "lags")
+    try:
+        figures = await visit.kept.get(key, visit.admin.figures.read)
+    except ClientError:
+        return []
+    behind = [each for each in figures.groups if each.lag > 0 and not is_system_group(each.name)]
+    return sorted(behind, key=lambda each: (-each.lag, each.name))[:BEHIND_SHOWN_MAX]
 
 
 async def brokers(visit: Visit) -> Shown:

@@ -57,7 +57,14 @@ async def show_all(visit: Visit) -> Shown:
     page = visit.number("page", 1, least=1, most=pages)
     chosen = names[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     rows = await together(reader.all_of(name) for name in chosen)
-    values = {"rows": rows, "total": len(names), "page": page, "pages": pages, "wanted": wanted}
+    values = {
+        "rows": rows,
+        "total": len(names),
+        "page": page,
+        "pages": pages,
+        "wanted": wanted,
+        "away": reader.away,
+    }
     return Shown("topics.html", values)
 
 
@@ -66,7 +73,11 @@ async def _sorted(visit: Visit, names: list[str]) -> list[str]:
     find = _FIGURES.get(visit.query.get("sort", "name"))
     if find is not None:
         key = (visit.principal.user, visit.name_services, "figures")
-        figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+        try:
+            figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+        except ClientError as error:
+            visit.notice = f"Sorted by name: {error}"
+            return names
         found = {each.name: find(each) for each in figures.topics}
         names = sorted(names, key=lambda name: (-found.get(name, 0), name))
     return names[::-1] if visit.query.get("reverse") else names
@@ -88,6 +99,7 @@ async def show(visit: Visit) -> Shown:
         "groups": groups,
         "hidden_groups": len(figures.groups) - len(shown),
         "kind": _kind(name),
+        "away": reader.away,
     }
     return Shown("topic.html", values)
 

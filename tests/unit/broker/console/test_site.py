@@ -2,6 +2,7 @@
 
 from rockhopper.broker.broker import Broker
 from rockhopper.client import Producer
+from rockhopper.client.admin.admin import Admin
 from tests.support.console import Browser
 
 
@@ -47,3 +48,29 @@ async def test_a_broker_without_a_name_service_says_so() -> None:
         answer = await Browser(broker.http_address).get("topics")
     assert answer.status == 503
     assert "set namesrvAddr" in answer.text
+
+
+async def test_one_broker_that_is_away_hides_nothing_of_the_others(
+    served: Broker, browser: Browser
+) -> None:
+    settings = {"role": "broker", "brokerName": "broker-b", "namesrvAddr": served.nameserver}
+    async with Broker.temporary(settings) as other:
+        await other.announce()
+        async with Producer(served.nameserver) as producer, Admin(served.nameserver) as admin:
+            await admin.create_topic("orders", queues=1)
+            await admin.groups.create("billing")
+            for queue in (await admin.route("orders")).write_queues:
+                await producer.send("orders", b"x", queue=queue)
+        assert "2 messages kept" in (await browser.get("topic", name="orders")).text
+        await other.server.close()
+        overview = (await browser.get()).text
+        assert "broker-b does not answer" in overview
+        assert "broker-a" in overview
+        topic = (await browser.get("topic", name="orders")).text
+        assert "What broker-b holds is not counted" in topic
+        assert "1 message kept" in topic
+        for page in ("topics", "brokers", "later", "groups"):
+            assert (await browser.get(page)).status == 200
+            assert (await browser.get(page, sort="messages")).status == 200
+        assert "Sorted by name" in (await browser.get("topics", sort="messages")).text
+        assert "Sorted by name" in (await browser.get("groups", sort="lag")).text

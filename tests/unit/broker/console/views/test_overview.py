@@ -5,6 +5,7 @@ import json
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.console.views.overview import BrokerState
 from rockhopper.client import Producer
+from rockhopper.client.admin.admin import Admin
 from rockhopper.client.network.addresses import BrokerAddress
 from tests.support.console import Browser
 
@@ -18,6 +19,20 @@ async def test_it_counts_what_there_is(browser: Browser, producer: Producer) -> 
     assert "1 topic 1 consumer group 0 groups with dead letters 1 broker" in text
     assert "broker-a" in text
     assert "serves" in text
+
+
+async def test_groups_that_are_behind_are_named(
+    browser: Browser, producer: Producer, admin: Admin
+) -> None:
+    await producer.send("orders", b"x", queue=0)
+    await producer.send("orders", b"x", queue=0)
+    (queue, *_) = (await admin.route("orders")).read_queues
+    for group, offset in (("billing", 1), ("far", 0), ("done", 2)):
+        await admin.groups.create(group)
+        await admin.offsets.commit(group, queue, offset)
+    text = (await browser.get()).text
+    assert "far 2 offline orders billing 1 offline orders" in text
+    assert "done" not in text
 
 
 async def test_brokers_tell_everything(served: Broker, browser: Browser) -> None:
