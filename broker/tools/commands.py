@@ -14,6 +14,7 @@ from typing import Any, NoReturn, ParamSpec
 import click
 
 from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.tools.checking import check
 from rockhopper.broker.tools.dumping import Wanted, dump
@@ -94,6 +95,8 @@ def errors_in_words() -> Iterator[None]:
     except StoreError as error:
         fail(str(error))
     except OSError as error:
+        if error.errno in DISK_FULL_ERRNOS:
+            fail("there is no room on the disk that is written to: free some, and run this again")
         fail(f"{error.filename or 'the disk'}: {(error.strerror or str(error)).lower()}")
     except KeyboardInterrupt:
         fail("interrupted", 130)

@@ -21,12 +21,10 @@ from rockhopper.broker.tools.commands import (
 )
 from rockhopper.broker.tools.findings import Findings
 from rockhopper.broker.tools.mending.backing_up import Backup
+from rockhopper.broker.tools.mending.copying import check_empty
 from rockhopper.broker.tools.mending.rebuilding import rebuild
 from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
 from rockhopper.broker.tools.mending.restoring import Choice, choose, restore, segments_of
-from rockhopper.broker.tools.mending.restoring import (
-    check_target as check_restore_target,
-)
 from rockhopper.broker.tools.output import (
     counted,
     flush,
@@ -255,7 +253,7 @@ def restore_command(
         raise StoreError(f"there is no backup in {target}: name the directory of one")
     choice = choose(backup, number, before_ms)
     point = choice.log
-    check_restore_target(root)
+    check_empty(root)
     if not write:
         _write_points(backup, choice, as_json=as_json)
         return

@@ -1,16 +1,20 @@
 """Which files of a store, beside its log, go with it to another place, and how they are copied."""
 
 import os
+import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.recovering import inventory, log_identity
 from rockhopper.protocol.store.store_paths import COMMIT_LOG_DIRECTORY_FILE
 
 STEP_BYTES = 4 << 20
+MARK = "UNFINISHED"
+"""There while a store is being made; what was cut off may be begun again over what it left."""
 
 # Of the directory or of the run that wrote them, and made anew.
 _LEFT_BEHIND = frozenset(
@@ -26,6 +30,29 @@ _LEFT_BEHIND = frozenset(
         "stopped-files.json",
     }
 )
+
+
+def check_empty(target: Path) -> None:
+    """Refuse a directory that holds something else than what was cut off. Raises StoreError."""
+    if not target.exists():
+        return
+    if not target.is_dir() or (any(target.iterdir()) and not (target / MARK).exists()):
+        raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
+
+
+def begin(target: Path) -> None:
+    """Make *target* an empty directory, marked as unfinished. Raises StoreError, OSError."""
+    check_empty(target)
+    for left in target.iterdir() if target.exists() else ():
+        if left.name != MARK:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    disk.make_directories_durably(target)
+    disk.write_atomically(target / MARK, b"")
+
+
+def finish(target: Path) -> None:
+    """Take the mark away. Raises OSError."""
+    disk.remove_files([target / MARK])
 
 
 def companions(layout: StoreLayout) -> list[Path]:

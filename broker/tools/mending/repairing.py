@@ -18,7 +18,14 @@ from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import Hole
 from rockhopper.broker.tools.mending import recovered
-from rockhopper.broker.tools.mending.copying import LogFileCopy, companions, copy_range
+from rockhopper.broker.tools.mending.copying import (
+    LogFileCopy,
+    begin,
+    check_empty,
+    companions,
+    copy_range,
+    finish,
+)
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_ROLLBACK,
@@ -156,6 +163,7 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     if not view.log.files:
         raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to keep")
     layout = StoreLayout(target)
+    begin(target)
     disk.make_directories_durably(target / "commitlog.new")
     for path in companions(view.layout):
         copy = target / path.relative_to(view.layout.root)
@@ -168,14 +176,14 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     disk.move_directory(target / "commitlog.new", layout.commit_log)
     config = recovered.sized_like(recovered.at(view.config, target), sizes, view.geometry)
     recovered.recover(config)
+    finish(target)
 
 
 def check_target(source: Path, target: Path) -> None:
     """Refuse a directory that holds something, or that is the store itself. Raises StoreError."""
     if target.resolve().is_relative_to(source.resolve()):
         raise StoreError(f"{target} is inside of the store: name a directory of its own")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
+    check_empty(target)
 
 
 def _copy_log(

@@ -2,10 +2,9 @@
 
 The log is copied under another name, compared with its checksums, cut, and given its name once it
 is whole; then the store is opened as by a broker, which makes queues and index. Until that has
-ended there is a file RESTORING: a restore that was cut off is begun again over what it left.
+ended there is a file UNFINISHED: a restore that was cut off is begun again over what it left.
 """
 
-import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.recovering import inventory
@@ -22,7 +21,7 @@ from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.mending.backing_up import Backup, decode_ends
-from rockhopper.broker.tools.mending.copying import LogFileCopy, copy_range
+from rockhopper.broker.tools.mending.copying import LogFileCopy, begin, copy_range, finish
 from rockhopper.broker.tools.mending.manifest import Point, Segment
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.geometry_note import IndexGeometry
@@ -35,7 +34,6 @@ from rockhopper.protocol.store.store_paths import (
 from rockhopper.protocol.store.topic_ends import decode_ends as decode_ends_of
 from rockhopper.protocol.store.topic_ends import encode_ends
 
-_MARK = "RESTORING"
 _LOG_IN_THE_MAKING = "commitlog.restoring"
 # What was delivered may be cut off: without these the broker finds out from the log.
 _TOLD_BY_THE_LOG = (
@@ -95,14 +93,6 @@ def segments_of(backup: Backup, point: Point) -> list[Segment]:
     return found[::-1]
 
 
-def check_target(target: Path) -> None:
-    """Refuse a directory that holds something else than a restore cut off. Raises StoreError."""
-    if not target.exists():
-        return
-    if not target.is_dir() or (any(target.iterdir()) and not (target / _MARK).exists()):
-        raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
-
-
 def restore(
     backup: Backup,
     choice: Choice,
@@ -116,13 +106,8 @@ def restore(
         StoreError: the target is not empty, or the backup is damaged; says where.
         OSError: the disk is full or failing; the next try begins anew.
     """
-    check_target(target)
-    for left in target.iterdir() if target.exists() else ():
-        if left.name != _MARK:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    begin(target)
     layout = StoreLayout(target)
-    disk.make_directories_durably(target)
-    disk.write_atomically(target / _MARK, b"")
     disk.make_directories_durably(target / _LOG_IN_THE_MAKING)
     point = choice.log
     log_bytes, queue_bytes, batch_bytes, slots, entries = point.sizes
@@ -138,7 +123,7 @@ def restore(
     disk.move_directory(target / _LOG_IN_THE_MAKING, layout.commit_log)
     shape = IndexGeometry(slots, entries) if slots else None
     report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
-    disk.remove_files([target / _MARK])
+    finish(target)
     return Restored(point, files.min_offset, report.log_end, report.record_count)
 
 

@@ -1,10 +1,12 @@
 """Every sound record is in the new store, at its place; what is lost is told."""
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.repairing import FILLER_TOPIC, Lost, filling
 from rockhopper.broker.tools.store_view import StoreView
@@ -90,3 +92,18 @@ def test_fillers_are_records_of_exactly_that_size(size: int) -> None:
     data = filling(4096, 4096 + size, 1 << 30, lost)
     assert len(data) == size
     assert len(filling(4096, 4096 + size, 4096 + size, lost)) == size
+
+
+def test_a_repair_that_was_cut_off_begins_again(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    new = tmp_path / "new"
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "write_fully", full)
+        ended = run("repair", damaged, "--into", new, "--write")
+    assert (ended.code, "there is no room" in ended.err) == (1, True)
+    assert run("repair", damaged, "--into", new, "--write").code == 0
+    assert _messages(new) == _messages(damaged)

@@ -83,9 +83,9 @@ def test_a_restore_that_was_killed_begins_again(
         patched.setattr(MessageStore, "close", dying)
         with pytest.raises(Killed):
             run("restore", backup, tmp_path / "new", "--write")
-    assert (tmp_path / "new" / "RESTORING").exists()
+    assert (tmp_path / "new" / "UNFINISHED").exists()
     assert run("restore", backup, tmp_path / "new", "--write").code == 0
-    assert not (tmp_path / "new" / "RESTORING").exists()
+    assert not (tmp_path / "new" / "UNFINISHED").exists()
     assert _dump(tmp_path / "new") == _dump(root)
 
 
