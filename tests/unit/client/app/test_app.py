@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -55,7 +56,10 @@ async def test_a_second_start_is_refused() -> None:
                 await app.start()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no signal handlers in event loops")
+@pytest.mark.skipif(
+    sys.platform == "win32" or threading.current_thread() is not threading.main_thread(),
+    reason="event loops handle signals in the main thread, and not on Windows",
+)
 async def test_a_signal_ends_it() -> None:
     app, seen = shop()
     async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
