@@ -15,8 +15,8 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body
 
 SHORT_BODY_SIZE_BYTES_MAX = 16 << 10
-# A heartbeat with 1000 subscriptions, a lock request with 3000 queues.
-CLIENT_BODY_SIZE_BYTES_MAX = 256 << 10
+# A heartbeat with 10,000 subscriptions, a lock request with 20,000 queues.
+CLIENT_BODY_SIZE_BYTES_MAX = 2 << 20
 ADMIN_BODY_SIZE_BYTES_MAX = 2 << 20
 REMARK_LENGTH_MAX = 500
 LONG_BODIES = "long bodies"
