@@ -19,7 +19,7 @@ def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family
     for kind, taken in times.rows():
         waited = "true" if kind.has_waited else "false"
         result = "oneway" if kind.is_oneway else "success"
-        values = ("remoting", kind.request, kind.response, waited, result)
+        values = (kind.protocol, kind.request, kind.response, waited, result)
         rpc.observe(taken, *values, bounds_s=RPC_BOUNDS_S, per_second=1000)
     yield rpc
     for name, help_text, taken in (

@@ -9,6 +9,7 @@ from rockhopper.broker.access.access import Action, Resource
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.grpc.identity import Proved
 from rockhopper.broker.grpc.statuses import StatusError, status_of
+from rockhopper.broker.loop.latencies import Kind, RequestTimes
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
 from rockhopper.protocol.grpc_v2.messages import Method
@@ -16,6 +17,7 @@ from rockhopper.protocol.grpc_v2.messages import Method
 _timeout_of = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 CLIENT_ID_LENGTH_MAX = 1024
+_CODES = {int(code): code.name for code in Code}
 
 
 Demands = Iterable[tuple[tuple[Action, ...], Resource]]
@@ -30,6 +32,10 @@ class Rpc(NamedTuple):
     """Serves a request of a call: returns the reply, or None when it comes later or was written."""
     demands: Callable[[Any], Demands]
     """Of a request."""
+    times: RequestTimes | None = None
+    """Hears of each answer."""
+    metric_name: str = ""
+    """What it is called there."""
 
 
 class Line(Protocol):
@@ -96,6 +102,7 @@ class Call:
     """What an activity serves: the request comes beside it. Belongs to the event loop."""
 
     __slots__ = (
+        "_began_s",
         "_waiting",
         "connection",
         "fields",
@@ -128,6 +135,7 @@ class Call:
         self.requests = 0
         """How many messages the client has sent."""
         self.started_s = connection.loop.time()
+        self._began_s = 0.0 if rpc.times is None else rpc.times.now_s()
         self.is_over = False
         self.on_lost: Callable[[int], None] | None = None
         """Called when the client went away before all was sent, with how many messages were not."""
@@ -169,6 +177,7 @@ class Call:
         """Answer with one message, and end the call."""
         if not self.is_over:
             self.connection.answer(self.stream_id, framed(message.SerializeToString()))
+            self._note(_CODES.get(message.status.code, "unknown"), has_waited=False)
             self.over()
 
     def refuse(self, error: Exception) -> None:
@@ -193,9 +202,16 @@ class Call:
     def end(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """End the call; what was written goes out before."""
         if not self.is_over:
+            self._note(code.name, has_waited=True)
             if self.on_lost is None:
                 self.over()
             self.connection.end(self.stream_id, code, text)
+
+    def _note(self, response: str, *, has_waited: bool) -> None:
+        rpc = self.rpc
+        if rpc.times is not None:
+            kind = Kind(rpc.metric_name, response.lower(), has_waited, protocol="grpc")
+            rpc.times.add_named(kind, self._began_s)
 
     def over(self, unsent: int = 0) -> None:
         """Nothing can be said any more; *unsent* messages did not go out."""

@@ -74,6 +74,7 @@ class GrpcDoor:
             clients.opened,
             clients.heard,
             producing.settle,
+            broker.request_times,
         )
         self.server = GrpcServer(
             service,

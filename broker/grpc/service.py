@@ -6,6 +6,7 @@ the activity                          replies at once or later
 errors                                the status of the reply
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from rockhopper.broker.access.access import Access
 from rockhopper.broker.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 
@@ -30,14 +32,15 @@ class GrpcService:
         on_opened: Callable[[Call], None],
         on_heard: Callable[[Call], None],
         settle: Callable[[], None],
+        times: RequestTimes | None = None,
     ) -> None:
         """*on_opened* and *on_heard* are told when a client begins and ends to stream requests.
 
-        *settle* stores what is staged.
+        *settle* stores what is staged. *times* hears of answers.
         """
         self.settle = settle
         self._rpcs = {
-            f"/{SERVICE}/{name}": Rpc(METHODS[name], serve, demands)
+            f"/{SERVICE}/{name}": Rpc(METHODS[name], serve, demands, times, _snake(name))
             for name, (serve, demands) in rpcs.items()
         }
         self._access = access
@@ -75,3 +78,8 @@ class GrpcService:
                     f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
                     f"{resource.kind.value}:{resource.name[:200]}",
                 )
+
+
+def _snake(name: str) -> str:
+    """``SendMessage`` as ``send_message``, which is how RocketMQ's metrics write codes."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

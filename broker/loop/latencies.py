@@ -49,8 +49,9 @@ class Kind(NamedTuple):
 
     request: str
     response: str
-    has_waited: bool
-    is_oneway: bool
+    has_waited: bool = False
+    is_oneway: bool = False
+    protocol: str = "remoting"
 
 
 class RequestTimes:
@@ -61,6 +62,7 @@ class RequestTimes:
         self._rows: dict[tuple[int, int, bool, bool], Latencies] = {}
         # What succeeds in a hot pass, by code alone.
         self._served: dict[int, Latencies] = {}
+        self._named: dict[Kind, Latencies] = {}
 
     def served(self, counts: Mapping[int, int], began_s: float) -> None:
         """Note requests by code that succeed now, all of which came at *began_s*."""
@@ -85,6 +87,10 @@ class RequestTimes:
         row = self._row((code, response_code, has_waited, is_oneway))
         row.add(self.now_s() - began_s, count)
 
+    def add_named(self, kind: Kind, began_s: float) -> None:
+        """Note a request of another protocol, whose names are the broker's own."""
+        self._named.setdefault(kind, Latencies()).add(self.now_s() - began_s)
+
     def _row(self, key: tuple[int, int, bool, bool]) -> Latencies:
         row = self._rows.get(key)
         if row is None:
@@ -98,6 +104,7 @@ class RequestTimes:
         for (code, response_code, has_waited, is_oneway), times in list(self._rows.items()):
             names = request_name(code), response_name(response_code)
             yield Kind(*names, has_waited, is_oneway), times
+        yield from list(self._named.items())
 
     def of(self, requests: frozenset[str]) -> Latencies:
         """Those of some requests together, whatever the answer; not what has waited."""

@@ -50,6 +50,14 @@ async def test_clients_of_both_protocols_meet(broker: Broker) -> None:
         _, *messages, _ = await ask(channel, "ReceiveMessage", receiving("t"))
         assert [each.message.body for each in messages] == [b"from 5", b"from 4"]
     assert [each.body for each in await pull(broker.address, "t")] == [b"from 5", b"from 4"]
+    assert {
+        (kind.protocol, kind.request, kind.response) for kind, _ in broker.request_times.rows()
+    } >= {
+        ("grpc", "send_message", "ok"),
+        ("grpc", "query_route", "ok"),
+        ("grpc", "receive_message", "ok"),
+        ("remoting", "send_message", "success"),
+    }
 
 
 async def test_tls_is_there_without_any_setting(broker: Broker) -> None:
