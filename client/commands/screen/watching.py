@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rockhopper.client.commands.running import context_in_use, run
+from rockhopper.client.commands.running import Failure, context_in_use, run
 from rockhopper.client.commands.screen.fitting import cut
 
 INTERVAL_S = 2.0
@@ -96,15 +96,16 @@ async def again_and_again(show: Show, interval_s: float, title: str = "") -> Non
     is_first = True
     while True:
         begun_s = time.monotonic()
-        page = _Page()
+        page, problem = _Page(), ""
         try:
             with redirect_stdout(page), redirect_stderr(page):
                 await show()
-            lines = page.lines()
-        except ClientError as error:
-            if is_first:
+        except (ClientError, Failure) as error:
+            problem = str(error)
+            if is_first and problem:
                 raise
-            lines = [f"rockhopper: {error}"]
+        # What was shown before the error, such as the brokers that do answer, counts too.
+        lines = page.lines() + ([f"rockhopper: {problem}"] if problem else [])
         draw(lines, title, interval_s, is_first=is_first)
         is_first = False
         took_s = time.monotonic() - begun_s

@@ -9,6 +9,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client.commands.output import write_line
+from rockhopper.client.commands.running import Failure
 from rockhopper.client.commands.screen import watching
 from rockhopper.client.errors import BrokerUnreachableError
 from tests.support.hang import HANG_S
@@ -19,12 +20,13 @@ async def test_it_goes_on_after_an_error_unless_that_is_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pages: list[list[str]] = []
-    tries = iter([None, BrokerUnreachableError("away"), None, KeyboardInterrupt()])
+    # A Failure without a text has said by itself what it is about.
+    tries = iter([Failure(""), BrokerUnreachableError("away"), None, KeyboardInterrupt()])
 
     async def show() -> None:
+        write_line("one topic")
         if (error := next(tries)) is not None:
             raise error
-        write_line("one topic")
 
     def draw(lines: list[str], _title: str, _interval_s: float, *, is_first: bool) -> None:
         pages.append(lines)
@@ -32,7 +34,7 @@ async def test_it_goes_on_after_an_error_unless_that_is_the_first(
     monkeypatch.setattr(watching, "draw", draw)
     with pytest.raises(KeyboardInterrupt):
         await watching.again_and_again(show, 0.0)
-    assert pages == [["one topic"], ["rockhopper: away"], ["one topic"]]
+    assert pages == [["one topic"], ["one topic", "rockhopper: away"], ["one topic"]]
 
     async def never() -> None:
         raise BrokerUnreachableError("away")
