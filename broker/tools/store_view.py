@@ -4,6 +4,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -87,7 +88,8 @@ class StoreView:
         self.layout = StoreLayout.of(self.config.store)
         self.log_directories = directories or [_noted_log(self.layout)]
         if len(directories) < 2:
-            self.layout = StoreLayout(root, self.log_directories[0])
+            store = replace(self.config.store, commit_log_directory=self.log_directories[0])
+            self.layout = StoreLayout.of(store)
         self.holder = holder_of(self.layout.lock)
         self.is_clean = self.holder is None and not self.layout.abort.exists()
         self.checkpoint = checkpoints.load_newest(self.layout)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
@@ -162,7 +163,7 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     check_target(view.layout.root, target)
     if not view.log.files:
         raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to keep")
-    layout = StoreLayout(target)
+    layout = StoreLayout.of(StoreConfig(root=target))
     begin(target)
     disk.make_directories_durably(target / "commitlog.new")
     for path in companions(view.layout):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
@@ -107,7 +108,7 @@ def restore(
         OSError: the disk is full or failing; the next try begins anew.
     """
     begin(target)
-    layout = StoreLayout(target)
+    layout = StoreLayout.of(StoreConfig(root=target))
     disk.make_directories_durably(target / _LOG_IN_THE_MAKING)
     point = choice.log
     log_bytes, queue_bytes, batch_bytes, slots, entries = point.sizes
