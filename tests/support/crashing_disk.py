@@ -98,6 +98,6 @@ class CrashingDisk:
 
     def close(self) -> None:
         """Let go of the inodes."""
-        for descriptor in self._pins.values():
+        for descriptor in list(self._pins.values()):
             os.close(descriptor)
         self._pins.clear()
