@@ -73,6 +73,10 @@ class GroupAdmin:
         """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
         return await self._reader.lag(group)
 
+    async def progress(self, group: str) -> GroupState:
+        """Return who is online and how far it is, and nothing else; a group may be unknown."""
+        return await self._reader.progress(group)
+
     async def online(self, group: str) -> GroupState:
         """Return who is online and what they subscribe to, and nothing else; none is fine."""
         return await self._reader.online(group)

@@ -171,6 +171,10 @@ class GroupReader:
         """Return who is online."""
         return list((await self.online(group)).members)
 
+    async def progress(self, group: str) -> GroupState:
+        """Return who is online and how far it is, and nothing else; a group may be unknown."""
+        return await self._state(group, await self._masters())
+
     async def online(self, group: str) -> GroupState:
         """Return who is online and what they subscribe to, and nothing else; none is fine."""
         return await self._state(group, await self._masters(), with_lag=False)

@@ -16,11 +16,12 @@ from rockhopper.broker.console.visit import (
     queue_of,
 )
 from rockhopper.client.admin.admin_groups import OffsetMove, Target
-from rockhopper.client.admin.group_states import GroupState
+from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
 from rockhopper.client.admin.topic_figures import lag_seconds, together
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
-from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
+from rockhopper.protocol.bodies.figures import GroupFigures
+from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_group
 
 PAGE_SIZE = 25
 TARGETS = ("earliest", "latest", "time", "offset")
@@ -45,12 +46,11 @@ class Row(NamedTuple):
 async def show_all(visit: Visit) -> Shown:
     """The list: searched, sorted, a page at a time."""
     wanted = visit.query.get("search", "").strip()
-    with_system = bool(visit.query.get("system"))
-    every = await visit.admin.groups.names(with_system=with_system)
-    names = [name for name in every if wanted.lower() in name.lower()]
+    found = await figures(visit, with_system=bool(visit.query.get("system")))
+    lags = {each.name: each.lag for each in found if wanted.lower() in each.name.lower()}
+    names = sorted(lags)
     if visit.query.get("sort") == "lag":
-        lags = await _lags(visit)
-        names.sort(key=lambda name: (-lags.get(name, 0), name))
+        names.sort(key=lambda name: -lags[name])
     if visit.query.get("reverse"):
         names.reverse()
     pages = max(-(-len(names) // PAGE_SIZE), 1)
@@ -68,33 +68,22 @@ async def show_all(visit: Visit) -> Shown:
     return Shown("groups.html", values)
 
 
-async def _lags(visit: Visit) -> dict[str, int]:
-    """How many messages each group is behind; brokers look at all for that."""
-    key = (visit.principal.user, visit.name_services, "figures")
-    try:
-        figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
-    except ClientError as error:
-        visit.notice = f"Sorted by name: {error}"
-        return {}
-    return {each.name: each.lag for each in figures.groups}
+async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigures]:
+    """All groups, by one answer of each broker: their settings would take far longer to read."""
+    return [
+        each
+        for each in (await visit.admin.figures.read()).groups
+        if with_system or not (is_system_group(each.name) or each.name == REQUEUE_GROUP)
+    ]
 
 
 async def _row(visit: Visit, name: str) -> Row:
     try:
-        online, lags = await asyncio.gather(
-            visit.admin.groups.online(name), visit.admin.groups.lag(name)
-        )
+        state = await visit.admin.groups.progress(name)
     except ClientError as error:
         return Row(GroupState(name), None, str(error))
-    seconds = await lag_seconds(visit.puller(), lags)
-    online = GroupState(
-        name,
-        members=online.members,
-        subscriptions=online.subscriptions,
-        model=online.model,
-        queues=lags,
-    )
-    return Row(online, max(seconds.values(), default=None))
+    seconds = await lag_seconds(visit.puller(), state.queues)
+    return Row(state, max(seconds.values(), default=None))
 
 
 async def show(visit: Visit) -> Shown:

@@ -5,13 +5,14 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from rockhopper.broker.console.views.groups import figures
 from rockhopper.broker.console.views.topics import plain_only
 from rockhopper.broker.console.visit import Data, Shown, Visit
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.figures import GroupFigures
-from rockhopper.protocol.names import is_dlq_topic, is_system_group
+from rockhopper.protocol.names import is_dlq_topic
 
 DISK_WARNING, DISK_FULL = 0.75, 0.90
 BEHIND_SHOWN_MAX = 5
@@ -82,12 +83,11 @@ async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
 
 async def show(visit: Visit) -> Shown:
     """What there is, how it does, and what is wrong."""
-    found, topics, group_count, departed, behind = await asyncio.gather(
+    found, topics, departed, groups = await asyncio.gather(
         states(visit.admin),
         visit.admin.topics(),
-        _group_count(visit),
         visit.admin.departed_brokers(),
-        _furthest_behind(visit),
+        _groups(visit),
     )
     alarms = [alarm for each in found for alarm in each.alarms]
     alarms += [f"{name} was here, and went" for name in departed]
@@ -96,28 +96,20 @@ async def show(visit: Visit) -> Shown:
         "alarms": alarms,
         "topic_count": len(plain_only(topics, [each.broker for each in found])),
         "dead_count": sum(map(is_dlq_topic, topics)),
-        "group_count": group_count,
-        "behind": behind,
+        "group_count": None if groups is None else len(groups),
+        "behind": sorted(
+            (each for each in groups or () if each.lag > 0),
+            key=lambda each: (-each.lag, each.name),
+        )[:BEHIND_SHOWN_MAX],
     }
     return Shown("overview.html", values)
 
 
-async def _group_count(visit: Visit) -> int | None:
+async def _groups(visit: Visit) -> list[GroupFigures] | None:
     try:
-        return len(await visit.admin.groups.names())
+        return await figures(visit)
     except ClientError:
         return None  # a broker is away, which the page tells
-
-
-async def _furthest_behind(visit: Visit) -> list[GroupFigures]:
-    """The groups that are, those with most messages first."""
-    key = (visit.principal.user, visit.name_services, "lags")
-    try:
-        figures = await visit.kept.get(key, visit.admin.figures.read)
-    except ClientError:
-        return []
-    behind = [each for each in figures.groups if each.lag > 0 and not is_system_group(each.name)]
-    return sorted(behind, key=lambda each: (-each.lag, each.name))[:BEHIND_SHOWN_MAX]
 
 
 async def brokers(visit: Visit) -> Shown:

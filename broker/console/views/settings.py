@@ -1,6 +1,7 @@
 """Settings: what each broker has, which of them change while it runs, and changing one."""
 
 import ast
+import asyncio
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -97,6 +98,7 @@ async def show(visit: Visit) -> Shown:
     if not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
         raise NoPermission(visit.why_not.replace("Changes come", "Settings are shown to"))
     wanted = visit.query.get("search", "").strip()
+    await asyncio.to_thread(known)
     rows = list(_rows(await visit.admin.broker_config(broker.address), wanted))
     if visit.query.get("live"):
         rows = [row for row in rows if row.is_live]

@@ -109,7 +109,9 @@ async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, A
     problem = ""
     try:
         lags = [
-            each for each in await visit.admin.groups.lag(group) if each.queue.topic == figures.name
+            each
+            for each in (await visit.admin.groups.progress(group)).queues
+            if each.queue.topic == figures.name
         ]
     except ClientError as error:
         problem = str(error)
