@@ -119,6 +119,14 @@ def number(text: str, default: int, *, least: int = 0, most: int = 1 << 62) -> i
     return min(max(int(text), least), most)
 
 
+def whole(text: str, what: str) -> int:
+    """The number that *text* has to be, from 0 on; WrongInput says *what* it is not."""
+    digits = text.strip().replace(",", "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        raise WrongInput(f"{text[:60]!r} is no {what}: a whole number from 0 on is expected")
+    return int(digits)
+
+
 def queue_of(text: str, topic: str) -> MessageQueue:
     """The queue that ``broker:id`` names. Raises WrongInput."""
     broker, _, queue_id = text.rpartition(":")

@@ -91,6 +91,13 @@ class MessageSearch:
         if found is None:
             topics = [topic] if topic is not None else await self._topics()
             found = await self._by_unique_key(message_id, topics)
+            if (
+                found is None
+                and _MESSAGE_ID.fullmatch(message_id)
+                and message_id.upper() != message_id
+            ):
+                # Brokers tell cases apart; producers write ids in capitals.
+                found = await self._by_unique_key(message_id.upper(), topics)
         if found is not None:
             return found
         where = f"in the topic {topic!r}" if topic is not None else "in any topic"

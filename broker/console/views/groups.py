@@ -12,8 +12,8 @@ from rockhopper.broker.console.visit import (
     Shown,
     Visit,
     WrongInput,
-    number,
     queue_of,
+    whole,
 )
 from rockhopper.client.admin.admin_groups import OffsetMove, Target
 from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
@@ -133,9 +133,7 @@ def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     elif kind == "latest":
         to = "latest"
     elif kind == "offset":
-        to = number(value, -1)
-        if to < 0:
-            raise WrongInput(f"{value[:60]!r} is no offset: a number from 0 on is expected")
+        to = whole(value, "offset")
     elif kind == "time":
         to = datetime.fromtimestamp(time_of(value) / 1000).astimezone()
     else:

@@ -14,15 +14,19 @@ from rockhopper.broker.console.visit import (
     Shown,
     Visit,
     WrongInput,
-    number,
     queue_of,
     queue_text,
+    whole,
 )
 from rockhopper.client.admin.topic_figures import QueueFigures, TopicReader
 from rockhopper.client.admin.tracks import tracks
+from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.errors import MessageNotFoundError
 from rockhopper.client.received import ReceivedMessage
 
 BY_KEY_MAX = 64
+IS_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+"""What is typed without a word of what it is; anything else is looked for among the keys."""
 WAYS = ("newest", "offset", "time", "key", "id")
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -37,17 +41,26 @@ async def browse(visit: Visit) -> Result:
     if by not in WAYS:
         raise WrongInput(f"messages can be looked for by {', '.join(WAYS)}")
     wanted = visit.query.get("q", "").strip()
-    if by == "id" and wanted:
-        return await _to_message(visit, await visit.admin.message(wanted, topic))
+    is_guess = by == "newest" and bool(wanted)
+    if (by == "id" and wanted) or (is_guess and IS_ID.fullmatch(wanted)):
+        try:
+            return await _to_message(visit, await visit.admin.message(wanted, topic))
+        except MessageNotFoundError:
+            if not is_guess:
+                raise
+    by = "key" if is_guess else by
+    listed, problem = Listed([]), ""
     if by == "key" and wanted:
         found = await visit.admin.messages_by_key(topic, wanted, max_count=BY_KEY_MAX)
         left_out = f"The newest {BY_KEY_MAX} of them." if len(found) == BY_KEY_MAX else ""
         listed = Listed(await asyncio.to_thread(lambda: list(map(line, found))), "", left_out)
-    elif by in ("key", "id"):
-        listed = Listed([])
-    else:
-        listed = await _from_queues(visit, queues, by)
+    elif by not in ("key", "id"):
+        try:
+            listed = await _from_queues(visit, queues, by)
+        except WrongInput as error:
+            problem = str(error)
     values = {
+        "problem": problem,
         "topic": topic,
         "by": by,
         "wanted": wanted,
@@ -55,7 +68,7 @@ async def browse(visit: Visit) -> Result:
         "listed": listed,
         "kept": sum(each.messages for each in queues),
     }
-    return Shown("messages.html", values)
+    return Shown("messages.html", values, 400 if problem else 200)
 
 
 async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Listed:
@@ -70,7 +83,7 @@ async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Lis
     if by == "newest":
         return await browser.back_from(places)
     if places is None and by == "offset":
-        places = [visit.number("q", 0)] * len(queues)
+        places = [whole(visit.query.get("q") or "0", "offset")] * len(queues)
     if places is None:
         time_ms = time_of(visit.query.get("q", ""))
         offset_at = visit.admin.offsets.offset_at
@@ -82,7 +95,7 @@ def time_of(text: str) -> int:
     """The time in ms that a field of a form says, in this host's zone. Raises WrongInput."""
     text = text.strip()
     if text.isascii() and text.isdigit():
-        return number(text, 0)
+        return whole(text, "time")
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -100,11 +113,12 @@ async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:
     )
 
 
-async def _message(visit: Visit) -> ReceivedMessage:
+async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
+    """It, and what was found of its queue."""
     topic = visit.needed("topic")
     visit.check(Action.SUB, topic)
     queue = queue_of(visit.needed("queue"), topic)
-    offset = visit.number("offset", -1, least=-1)
+    offset = whole(visit.needed("offset"), "offset")
     found = await visit.puller().pull(queue, offset, 1)
     message = next((each for each in found.messages if each.queue_offset == offset), None)
     if message is None:
@@ -114,12 +128,12 @@ async def _message(visit: Visit) -> ReceivedMessage:
             if found.max_offset > found.min_offset
             else f"There is no message at {offset:,} of {queue}, which is empty."
         )
-    return message
+    return message, found
 
 
 async def show(visit: Visit) -> Shown:
     """One message."""
-    message = await _message(visit)
+    message, found = await _message(visit)
     body, went = await asyncio.gather(
         asyncio.to_thread(shown, message.stored, visit.query.get("as", "")),
         tracks(visit.admin, message),
@@ -128,6 +142,8 @@ async def show(visit: Visit) -> Shown:
         "message": message,
         "stored": message.stored,
         "queue": queue_text(message.queue),
+        "has_previous": message.queue_offset > found.min_offset,
+        "has_next": message.queue_offset + 1 < found.max_offset,
         "body": body,
         "tracks": went,
     }
@@ -136,7 +152,7 @@ async def show(visit: Visit) -> Shown:
 
 async def save(visit: Visit) -> Raw:
     """Its body as a file."""
-    message = await _message(visit)
+    message, _ = await _message(visit)
     body, _ = await asyncio.to_thread(opened, message.stored)
     name = f"{message.queue.topic}-{message.queue_id}-{message.queue_offset}.bin"
     return Raw(body, _UNSAFE_IN_NAMES.sub("_", name))

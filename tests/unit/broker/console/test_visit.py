@@ -6,7 +6,14 @@ from rockhopper.broker.access.access import Access, Action, Kind, Resource
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.console.kept import Kept
-from rockhopper.broker.console.visit import Visit, WrongInput, number, queue_of, queue_text
+from rockhopper.broker.console.visit import (
+    Visit,
+    WrongInput,
+    number,
+    queue_of,
+    queue_text,
+    whole,
+)
 from rockhopper.client.queues import MessageQueue
 from tests.support.rules import Rules
 
@@ -45,6 +52,13 @@ def test_why_nothing_may_be_changed_is_a_sentence() -> None:
 )
 def test_numbers_are_brought_into_bounds(text: str, expected: int) -> None:
     assert number(text, 3, most=100) == expected
+
+
+def test_a_number_that_has_to_be_one_is_refused_otherwise() -> None:
+    assert [whole(text, "offset") for text in ("0", " 1,000 ", "9" * 18)] == [0, 1000, 10**18 - 1]
+    for text in ("", "-5", "1e9", "abc", "²", "9" * 19):
+        with pytest.raises(WrongInput, match=f"'{text}' is no offset"):
+            whole(text, "offset")
 
 
 def test_fields_are_needed_and_queues_named() -> None:

@@ -38,10 +38,41 @@ async def test_every_way_to_look(browser: Browser, sent: list[SendReceipt]) -> N
         "has the key “none”"
         in (await browser.get("messages", topic="orders", by="key", q="none")).text
     )
-    for message_id in (sent[2].message_id, sent[2].offset_message_id):
-        moved = await browser.get("messages", topic="orders", by="id", q=message_id)
-        assert "body 2" in (await browser.follow(moved)).text
+    for by, number in (("id", 0), ("id", 2), ("newest", 3)):
+        for message_id in (sent[number].message_id, sent[number].offset_message_id):
+            for typed in (message_id, message_id.lower()):
+                moved = await browser.get("messages", topic="orders", by=by, q=typed)
+                assert f"body {number}" in (await browser.follow(moved)).text
     assert "Type an id" in (await browser.get("messages", topic="orders", by="id")).text
+
+
+async def test_what_is_typed_without_saying_what_it_is_is_a_key(
+    browser: Browser, producer: Producer
+) -> None:
+    await producer.send("orders", b"body", keys=["k1", "ab" * 16])
+    for key in ("k1", "ab" * 16):
+        found = await browser.get("messages", topic="orders", by="newest", q=key)
+        assert bodies(found) == ["body"]
+        assert '<option value="key" selected>' in found.source
+    assert "has the key “no”" in (await browser.get("messages", topic="orders", q="no")).text
+
+
+async def test_an_offset_has_to_be_one(browser: Browser, sent: list[SendReceipt]) -> None:
+    for typed in ("abc", "1e9", "-5", "9" * 22):
+        page = await browser.get("messages", topic="orders", by="offset", q=typed)
+        assert (page.status, f"'{typed}' is no offset" in page.text) == (400, True)
+        assert f'value="{typed}"' in page.source
+        page = await browser.get("message", topic="orders", queue="broker-a:0", offset=typed)
+        assert (page.status, f"'{typed}' is no offset" in page.text) == (400, True)
+    page = await browser.get("messages", topic="orders", by="time", q="soon")
+    assert (page.status, "is no time" in page.text) == (400, True)
+    assert len(bodies(await browser.get("messages", topic="orders", by="offset"))) == 6
+
+
+async def test_the_ends_of_a_queue_lead_nowhere(browser: Browser, sent: list[SendReceipt]) -> None:
+    for offset, ways in ((0, ["next"]), (3, ["prev", "next"]), (5, ["prev"])):
+        page = await browser.get("message", topic="orders", queue="broker-a:0", offset=offset)
+        assert re.findall(r'rel="(prev|next)"', page.source) == ways
 
 
 async def test_one_queue_can_be_chosen(browser: Browser, sent: list[SendReceipt]) -> None:
