@@ -37,7 +37,6 @@ HEADERS = (
     ),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "same-origin"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 NOT_KEPT = ("Cache-Control", "no-store")

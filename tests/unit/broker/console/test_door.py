@@ -151,7 +151,10 @@ async def test_a_user_sees_and_does_what_the_rules_allow(guarded: Broker) -> Non
         await admin.create_topic("secrets")
         await admin.accounts.add_user("al", "al's secret")
         browser = Browser(guarded.http_address, ("al", "al's secret"))
-        assert (await browser.get()).status == 403
+        for page in ("", "static/console.css"):
+            refused = await browser.get(page)
+            assert refused.status == 403
+            assert "al may not Get Cluster:*" in refused.text
         await admin.accounts.add_rule("al", "Cluster:*", ["Get", "List"], is_allowed=True)
         await admin.accounts.add_rule("al", "Topic:orders", ["All"], is_allowed=True)
     assert (await browser.get("messages", topic="orders")).status == 200
