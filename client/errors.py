@@ -138,12 +138,14 @@ def _remedy(code: int, said: str, asked_as: str | None) -> str | None:
     if said and code in _SAID_BY_BROKERS:
         return None
     remedy = _REMEDIES.get(code)
+    if said and code == ResponseCode.NO_PERMISSION:
+        remedy = None
     if asked_as is None:
         return remedy
     if code in _UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN):
         return f"asked as {asked_as}: check both there" if asked_as else _UNSIGNED_REMEDY
     if code == ResponseCode.NO_PERMISSION and asked_as:
-        return f"{remedy}; asked as {asked_as}"
+        return f"{remedy}; asked as {asked_as}" if remedy else f"asked as {asked_as}"
     return remedy
 
 

@@ -51,6 +51,9 @@ def test_who_is_not_believed_hears_who_he_said_he_is(code: ResponseCode, remark:
 def test_who_may_not_hears_who_he_is() -> None:
     remark = "User:al has no permission to access Topic:orders"
     said = refusal(ResponseCode.NO_PERMISSION, remark, "'al' with the secret of /al")
-    assert said.endswith("from another host; asked as 'al' with the secret of /al")
+    assert said.endswith(f"{remark}; asked as 'al' with the secret of /al")
+    assert "remoteAdmin" not in refusal(ResponseCode.NO_PERMISSION, "the topic is read-only", None)
+    unsaid = refusal(ResponseCode.NO_PERMISSION, "", "'al'")
+    assert unsaid.endswith("from another host; asked as 'al'")
     assert "name" not in refusal(ResponseCode.NO_PERMISSION, "the topic is read-only", "")
     assert "asked as" not in refusal(ResponseCode.SYSTEM_ERROR, "the store is closed", "'al'")
