@@ -1,6 +1,7 @@
 """Sending one message."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -11,16 +12,18 @@ from rockhopper.broker.console.visit import (
     Shown,
     Visit,
     WrongInput,
-    number,
     queue_of,
     queue_text,
+    whole,
 )
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.producer import Producer
 from rockhopper.protocol.message import Message
+from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, topic_error
 
 GROUP = "rockhopper_console"
-BODY_FORMS = ("text", "hex")
+DELAY_MAX_S = 10**9
+MAKE_IT = "Correct the name, or say below that it is to be made."
 
 
 async def show(visit: Visit) -> Shown:
@@ -31,13 +34,21 @@ async def show(visit: Visit) -> Shown:
 async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> Shown:
     topic = fields.get("topic", "").strip()
     queues: list[str] = []
+    is_new = False
     if topic:
         try:
             route = await visit.admin.route(topic)
             queues = [queue_text(queue) for queue in route.write_queues]
-        except RouteNotFoundError as error:
-            problem = problem or str(error)
-    values = {"fields": fields, "topic": topic, "queues": queues, "problem": problem}
+        except RouteNotFoundError:
+            is_new = True
+            problem = problem or f"There is no topic {topic[:200]}. {MAKE_IT}"
+    values = {
+        "fields": fields,
+        "topic": topic,
+        "queues": queues,
+        "problem": problem,
+        "is_new": is_new,
+    }
     return Shown("send.html", values, 400 if problem and fields is not visit.query else 200)
 
 
@@ -48,6 +59,7 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
         if not topic:
             raise WrongInput("say to which topic")
         visit.check(Action.PUB, topic)
+        await _check_topic(visit, topic, is_new=bool(form.get("new")))
         message = await asyncio.to_thread(_message, topic, form)
         queue = queue_of(form["queue"], topic) if form.get("queue") else None
         producer = Producer(
@@ -71,6 +83,17 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
     return Moved("message", place, "The message was stored.")
 
 
+async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:
+    """Raise WrongInput where a message does not belong, or its topic is mistyped perhaps."""
+    if is_retry_topic(topic) or is_dlq_topic(topic) or is_system_topic(topic):
+        raise WrongInput(f"{topic[:200]} is kept by brokers: send to a topic of your applications")
+    if not is_new and topic_error(topic) is None:
+        try:
+            await visit.admin.route(topic)
+        except RouteNotFoundError:
+            raise WrongInput(f"There is no topic {topic[:200]}. {MAKE_IT}") from None
+
+
 def _message(topic: str, form: Mapping[str, str]) -> Message:
     """Raises WrongInput, ValueError."""
     body = form.get("body", "").replace("\r\n", "\n")
@@ -86,11 +109,14 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
     deliver_at: datetime | None = None
     delay_ms: int | None = None
     if kind == "at":
-        deliver_at = datetime.fromtimestamp(time_of(later) / 1000).astimezone()
+        time_ms = time_of(later)
+        if time_ms <= time.time_ns() // 1_000_000:
+            raise WrongInput(f"{later[:60]} is past: say a time to come, or deliver it now")
+        deliver_at = datetime.fromtimestamp(time_ms / 1000).astimezone()
     elif kind == "after":
-        seconds = number(later, -1, most=10**9)
-        if seconds < 0:
-            raise WrongInput(f"{later[:60]!r} is no number of seconds")
+        seconds = whole(later, "number of seconds")
+        if seconds > DELAY_MAX_S:
+            raise WrongInput(f"{later[:60]} seconds are more than brokers take: {DELAY_MAX_S:,}")
         delay_ms = seconds * 1000
     return Message(
         topic,

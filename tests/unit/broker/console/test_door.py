@@ -137,7 +137,7 @@ async def test_where_there_are_users_everybody_says_who_he_is(guarded: Broker) -
     assert wrong.status == 401
     root = Browser(guarded.http_address, ("root", "the secret"))
     assert "You are root" in (await root.get()).text
-    sent = await root.post("send", topic="orders", body="x")
+    sent = await root.post("send", topic="orders", body="x", new=1)
     assert "was stored" in (await root.follow(sent)).text
 
 
@@ -178,6 +178,8 @@ async def test_from_elsewhere_nothing_changes_without_remote_admin() -> None:
             page = await browser.get("send")
             assert "You are at 192.0.2.7" in page.text
             assert ("set remoteAdmin=true" in page.text) is not is_allowed
-            sent = await browser.post("send", topic="orders", body="x")
+            shown = (await browser.get("settings")).text
+            assert ("Settings are shown to this host alone" in shown) is not is_allowed
+            sent = await browser.post("send", topic="orders", body="x", new=1)
             assert sent.status == (303 if is_allowed else 403)
             assert (await browser.get("settings")).status == (200 if is_allowed else 403)

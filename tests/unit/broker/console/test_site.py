@@ -27,7 +27,7 @@ async def test_what_is_asked_wrongly_is_told_so(browser: Browser) -> None:
 async def test_a_notice_is_shown_only_as_it_was_sealed(
     browser: Browser, producer: Producer
 ) -> None:
-    moved = await browser.post("send", topic="orders", body="x")
+    moved = await browser.post("send", topic="orders", body="x", new=1)
     place = moved.headers["Location"]
     assert "The message was stored." in (await browser.ask("GET", place)).text
     forged = place.replace("notice=The", "notice=Your+password+is+wrong.+The")

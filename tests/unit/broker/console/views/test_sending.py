@@ -9,6 +9,7 @@ async def test_everything_typed_is_sent(browser: Browser, admin: Admin) -> None:
     moved = await browser.post(
         "send",
         topic="orders",
+        new="1",
         body="two\r\nlines ž",
         tags="new",
         keys="a  b",
@@ -40,13 +41,27 @@ def admin_address(admin: Admin) -> str:
 
 
 async def test_it_may_be_delivered_later(browser: Browser) -> None:
-    moved = await browser.post("send", topic="orders", body="x", when="after", later="3600")
+    moved = await browser.post("send", topic="orders", new=1, body="x", when="after", later="3600")
     assert "is to be delivered later" in (await browser.follow(moved)).text
     later = (await browser.get("later")).text
     assert "in 59 min" in later or "in 1 h" in later
 
 
+async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, admin: Admin) -> None:
+    await admin.create_topic("orders", queues=1)
+    answer = await browser.post("send", topic="oders", body="typed text")
+    assert (answer.status, "There is no topic oders" in answer.text) == (400, True)
+    assert "Make the topic oders" in answer.text
+    assert "typed text" in answer.text
+    assert "oders" not in await admin.topics()
+    assert "Make the topic oders" in (await browser.get("send", topic="oders")).text
+    moved = await browser.post("send", topic="oders", body="typed text", new="1")
+    assert "The message was stored." in (await browser.follow(moved)).text
+    assert "Make the topic" not in (await browser.get("send", topic="orders")).text
+
+
 async def test_what_is_wrong_is_shown_beside_what_was_typed(browser: Browser) -> None:
+    await browser.post("send", topic="orders", body="x", new="1")
     for wrong, why in (
         ({"topic": ""}, "say to which topic"),
         ({"topic": "not a topic!"}, "topic"),
@@ -54,7 +69,13 @@ async def test_what_is_wrong_is_shown_beside_what_was_typed(browser: Browser) ->
         ({"properties": "no equals sign"}, "is no property"),
         ({"properties": "UNIQ_KEY=1"}, "UNIQ_KEY"),
         ({"when": "after", "later": "soon"}, "no number of seconds"),
+        ({"when": "after", "later": "-5"}, "no number of seconds"),
+        ({"when": "after", "later": "9" * 12}, "more than brokers take"),
         ({"when": "at", "later": "soon"}, "is no time"),
+        ({"when": "at", "later": "2020-01-01T00:00"}, "is past"),
+        ({"topic": "%RETRY%billing"}, "is kept by brokers"),
+        ({"topic": "%DLQ%billing"}, "is kept by brokers"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "is kept by brokers"),
         ({"queue": "x"}, "names no queue"),
     ):
         answer = await browser.post("send", **{"topic": "orders", "body": "typed text", **wrong})
