@@ -111,6 +111,9 @@ def preview(message: StoredMessage) -> str:
         text = ""
     if not _is_text(body, len(start)):
         text = ""
+    if not text and body and body is not message.body:
+        # How much there is of it only who decompresses all would know.
+        return f"{compression(message)}, {len(message.body):,} bytes: {body[:24].hex(' ')} …"
     if not text and body:
         return f"{len(body):,} bytes: {body[:24].hex(' ')}{' …' if len(body) > 24 else ''}"
     text = " ".join(text[: PREVIEW_CHARACTERS + 1].split())

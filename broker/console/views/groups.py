@@ -120,7 +120,7 @@ class Reset(NamedTuple):
     queues: Sequence[MessageQueue] | None
 
 
-def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
+async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     """Raises WrongInput, NoPermission."""
     group, topic = fields.get("group", "").strip(), fields.get("topic", "").strip()
     if not group or not topic:
@@ -138,13 +138,18 @@ def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
         to = datetime.fromtimestamp(time_of(value) / 1000).astimezone()
     else:
         raise WrongInput(f"a group can be moved to {', '.join(TARGETS)}")
-    chosen = fields.get("queue", "")
-    return Reset(group, topic, to, [queue_of(chosen, topic)] if chosen else None)
+    chosen = fields.get("queue", "").strip()
+    if not chosen:
+        return Reset(group, topic, to, None)
+    queue = queue_of(chosen, topic)
+    if queue not in (await visit.admin.route(topic)).read_queues:
+        raise WrongInput(f"the topic {topic[:200]} has no queue {chosen[:100]}")
+    return Reset(group, topic, to, [queue])
 
 
 async def preview_reset(visit: Visit) -> Shown:
     """What a reset would do; nothing is done yet."""
-    asked = _reset_of(visit, visit.query)
+    asked = await _reset_of(visit, visit.query)
     state = await visit.admin.groups.online(asked.group)
     moves = await visit.admin.groups.plan_reset(
         asked.group, asked.topic, asked.to, queues=asked.queues
@@ -164,13 +169,14 @@ def _sums(moves: Sequence[OffsetMove]) -> dict[str, int]:
 
 async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:
     """Do it."""
-    asked = _reset_of(visit, form)
+    asked = await _reset_of(visit, form)
     moves = await visit.admin.groups.reset_offsets(
         asked.group, asked.topic, asked.to, queues=asked.queues
     )
     moving = sum(move.before != move.after for move in moves)
     notice = (
-        f"{asked.group} was moved in {moving} of {len(moves)} queues of {asked.topic}."
+        f"{asked.group} was moved in {moving} of {len(moves)} "
+        f"queue{'' if len(moves) == 1 else 's'} of {asked.topic}."
         if moving
         else f"{asked.group} stood there already in all queues of {asked.topic}."
     )

@@ -21,6 +21,7 @@ from rockhopper.broker.settings.nameserver_config import NameServiceConfig
 from rockhopper.broker.settings.replica_config import ReplicaConfig
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.tls_config import TlsConfig
+from rockhopper.client.errors import RequestRefusedError, code_name
 
 _PARTS = (
     LiveSettings,
@@ -92,31 +93,45 @@ def _rows(settings: Mapping[str, str], wanted: str) -> Iterable[Row]:
 
 async def show(visit: Visit) -> Shown:
     """The settings of one broker."""
+    return await _form(visit, visit.query)
+
+
+async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> Shown:
     masters = await visit.admin.masters()
-    chosen = visit.query.get("broker") or masters[0].name
+    chosen = fields.get("broker") or masters[0].name
     (broker,) = await visit.admin.masters(chosen)
     if not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
-        raise NoPermission(visit.why_not.replace("Changes come", "Settings are shown to"))
-    wanted = visit.query.get("search", "").strip()
+        raise NoPermission(
+            f"Settings are shown to this host alone, and you are at {visit.principal.host}: set "
+            "remoteAdmin=true on the broker to see them from elsewhere."
+            if visit.access.is_open
+            else visit.why_not
+        )
+    wanted = fields.get("search", "").strip()
     await asyncio.to_thread(known)
     rows = list(_rows(await visit.admin.broker_config(broker.address), wanted))
-    if visit.query.get("live"):
+    if fields.get("live"):
         rows = [row for row in rows if row.is_live]
-    if visit.query.get("changed"):
+    if fields.get("changed"):
         rows = [row for row in rows if row.is_changed]
-    edited = visit.query.get("edit", "")
+    edited = fields.get("edit", "")
     values = {
+        "fields": fields,
+        "problem": problem,
         "masters": masters,
         "broker": broker,
         "rows": rows,
         "wanted": wanted,
         "edited": next((row for row in rows if row.key == edited and row.is_live), None),
     }
-    return Shown("settings.html", values)
+    return Shown("settings.html", values, 400 if problem else 200)
 
 
-async def change(visit: Visit, form: Mapping[str, str]) -> Moved:
-    """Change a setting of one broker, or of all, until they start again."""
+async def change(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
+    """Change a setting of one broker, or of all, until they start again.
+
+    What is wrong with a value is shown beside it.
+    """
     key, value = form.get("key", "").strip(), form.get("value", "").strip()
     broker = form.get("broker", "")
     entry = known().get(key)
@@ -124,9 +139,18 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved:
         raise WrongInput(f"{key[:100]!r} is no setting that changes while the broker runs")
     every = await visit.admin.masters()
     targets = every if form.get("everywhere") else await visit.admin.masters(broker)
+    changed: list[str] = []
     for target in targets:
-        await visit.admin.update_broker_config(target.address, {key: value})
-    names = ", ".join(target.name for target in targets)
+        try:
+            await visit.admin.update_broker_config(target.address, {key: value})
+        except RequestRefusedError as error:
+            if error.code is not None and code_name(error.code) == "NO_PERMISSION":
+                raise
+            problem = f"{target.name} does not take {key}={value[:100]}: {error.remark or error}"
+            problem += f" (It is changed on {', '.join(changed)}.)" if changed else ""
+            return await _form(visit, {**form, "edit": key, "search": key}, problem)
+        changed.append(target.name)
+    names = ", ".join(changed)
     return Moved(
         "settings",
         {"broker": broker},

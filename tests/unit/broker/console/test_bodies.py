@@ -88,6 +88,11 @@ def test_previews_are_one_short_line() -> None:
     assert preview(message(b"\xff\xfe")) == "2 bytes: ff fe"
     assert preview(message(bytes(100))).startswith("100 bytes: 00 00")
     assert preview(zipped(b"A" * 1_000_000)).startswith("AAA")
+    assert preview(zipped("中文".encode() * 100_000)).startswith("中文")
+    assert preview(message("中文".encode())) == "中文"
+    bomb = zipped(bytes(1_000_000))
+    assert preview(bomb).startswith(f"zlib, {len(bomb.body):,} bytes: 00 00")
+    assert preview(zipped(b"")) == ""
     assert preview(message(b"no zlib", SYS_FLAG_COMPRESSED)) == "zlib, 7 bytes"
 
 

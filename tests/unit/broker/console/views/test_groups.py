@@ -69,8 +69,14 @@ async def test_a_reset_is_shown_before_it_is_done(
     assert "2 messages are consumed again" in preview.text
     assert await admin.offsets.committed("billing", queue) == 3
 
+    for chosen in ("nope:1", "broker-a:9"):
+        answer = await browser.get("group/reset", **asked, queue=chosen)
+        assert (answer.status, f"has no queue {chosen}" in answer.text) == (400, True)
+    below = await browser.get("group/reset", **{**asked, "value": "-5"})
+    assert (below.status, "'-5' is no offset" in below.text) == (400, True)
+
     moved = await browser.post("group/reset", **asked, queue="broker-a:0")
-    assert "was moved in 1 of 1 queues" in (await browser.follow(moved)).text
+    assert "was moved in 1 of 1 queue of orders" in (await browser.follow(moved)).text
     assert await admin.offsets.committed("billing", queue) == 1
     for to, expected in (("latest", 4), ("earliest", 0)):
         await browser.post("group/reset", **{**asked, "to": to})
