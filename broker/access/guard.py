@@ -5,6 +5,7 @@ administration from other hosts is for Super users, or, with authorizationEnable
 rules allow what the request does.
 """
 
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
@@ -33,12 +34,15 @@ class Guard(Access):
         cluster_name: str = "*",
         unsigned_codes: Collection[int] = (),
         free_codes: Collection[int] = (),
+        seal_secret: bytes = b"",
     ) -> None:
         """*unsigned_codes* need no user, *free_codes* no rule; cluster UPDATE needs both."""
         super().__init__(remote_admin=remote_admin)
         self.is_open = not authenticates
         self.unsigned_codes = frozenset(unsigned_codes)
         self.free_codes = frozenset(free_codes)
+        self.seal_secret = seal_secret or secrets.token_bytes(32)
+        """By which the console of this process, or of its parent, says for whom it asks."""
         self.on_change: list[Callable[[], None]] = []
         """Called when users or rules are others than before."""
         self._authorizes = authorizes

@@ -5,8 +5,8 @@
     forms          come from our own pages (forms.py), from somebody who may administer
 
 All that makes pages (the template library, our own client) is imported at the first page. The
-client talks to the name service and the brokers as any other, in the name of who asks, so that
-they decide what he may; that he comes from elsewhere they cannot see, so that is asked here.
+client talks to the name service and the brokers as any other, in the name of who asks. It tells
+those of this process and of its children from where he does (gate.py): they decide what he may.
 """
 
 import asyncio

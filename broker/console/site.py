@@ -9,6 +9,7 @@ import structlog
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.console.clients import Clients, tls_of
 from rockhopper.broker.console.forms import Tokens
@@ -35,7 +36,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
     code_name,
 )
-from rockhopper.protocol.signing import Credentials
+from rockhopper.protocol.signing import Credentials, VisitorCredentials
 
 log = structlog.get_logger("broker.console")
 
@@ -111,7 +112,7 @@ class Site:
         return Visit(
             access=self._access,
             principal=principal,
-            credentials=Credentials(*credentials) if principal.user and credentials else None,
+            credentials=self._credentials(principal, credentials),
             query=query,
             may_change=may_change,
             name_services=self._name_services(),
@@ -119,6 +120,14 @@ class Site:
             tls=self._tls,
             notice=notice if is_ours else "",
         )
+
+    def _credentials(
+        self, principal: Principal, given: tuple[str, str] | None
+    ) -> Credentials | None:
+        """Of a user; they say to our own brokers from where he visits."""
+        if not isinstance(self._access, Guard) or not principal.user or given is None:
+            return None
+        return VisitorCredentials(*given, principal.host, self._access.seal_secret)
 
     async def show(self, path: str, visit: Visit) -> Page:
         """The page at *path*."""

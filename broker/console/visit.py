@@ -83,7 +83,7 @@ class Visit:
         return f"{self.principal.user} is no administrator from {self.principal.host}."
 
     def check(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> None:
-        """Raise NoPermission unless he may, from where he is: brokers see this host alone."""
+        """Raise NoPermission unless he may, from where he is, which other hosts do not know."""
         if self.access.is_open:
             return
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
@@ -94,6 +94,16 @@ class Visit:
                 f"{self.principal.user} at {self.principal.host} may not {action.value} "
                 f"{kind.value}:{topic_or_group}"
             )
+
+    def sees_topic(self, name: str) -> bool:
+        """Whether brokers tell him of a topic; lists leave out the others."""
+        if name.startswith(RETRY_PREFIX):
+            return self.sees_group(name.removeprefix(RETRY_PREFIX))
+        return self.access.may(self.principal, Action.GET, Resource(Kind.TOPIC, name))
+
+    def sees_group(self, name: str) -> bool:
+        """Whether brokers tell him of a group."""
+        return self.access.may(self.principal, Action.GET, Resource(Kind.GROUP, name))
 
     def puller(self) -> Puller:
         """Reads from queues, for no group."""

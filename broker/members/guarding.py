@@ -1,5 +1,7 @@
 """What stands between the settings of users and the Guard: a broker's, and a name service's."""
 
+import os
+
 import structlog
 
 from rockhopper.broker.access.access import Access, Action, Kind, Resource
@@ -18,6 +20,9 @@ from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 log = structlog.get_logger("broker.access")
 
+SEAL_VARIABLE = "_ROCKHOPPER_CONSOLE_SEAL"
+"""Of the environment: the secret by which the console of a parent says for whom it asks."""
+
 
 def guard_of(config: BrokerConfig) -> Guard:
     """The guard that *config* asks for; it knows no users yet."""
@@ -29,6 +34,7 @@ def guard_of(config: BrokerConfig) -> Guard:
         cluster_name=config.cluster_name,
         unsigned_codes=auth.authentication_whitelist,
         free_codes=auth.authorization_whitelist,
+        seal_secret=bytes.fromhex(os.environ.get(SEAL_VARIABLE, "")),
     )
 
 

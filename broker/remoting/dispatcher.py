@@ -146,6 +146,11 @@ class Request:
         self._principal = principal
 
     @property
+    def local_host(self) -> str:
+        """The address of ours that it came to."""
+        return self.connection.local_host
+
+    @property
     def attributes(self) -> dict[str, object]:
         """What is kept about its connection."""
         return self.connection.attributes

@@ -2,6 +2,10 @@
 
 A request that is not signed is nobody's, and refused unless its code is white-listed; what changes
 the cluster never is. A row of a processor table without a need is served to nobody.
+
+A console asks for its visitors. What it is asked by the seal of its own process is judged by where
+the visitor is; whether he may change anything, and what he sees of lists, is for the console. Who
+names a visitor without that seal may do what both may, he himself and the visitor.
 """
 
 from collections.abc import Iterable
@@ -11,9 +15,17 @@ from rockhopper.broker.access.access import Access, Action, Kind
 from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
-from rockhopper.broker.remoting.needs import Asked, Need, check_access
+from rockhopper.broker.remoting.needs import ADMINISTRATION, Asked, Need, check_access
 from rockhopper.broker.remoting.server import Server
-from rockhopper.protocol.signing import ACCESS_KEY, SIGNATURE, parse_signature, signed_content
+from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.signing import (
+    ACCESS_KEY,
+    SIGNATURE,
+    VISITOR,
+    is_sealed,
+    parse_signature,
+    signed_content,
+)
 
 USERS = "users"
 """The attribute of a connection that holds whose requests came by it."""
@@ -28,6 +40,10 @@ class Signed(Asked, Protocol):
     @property
     def version(self) -> int:
         """The client's MQVersion ordinal."""
+
+    @property
+    def local_host(self) -> str:
+        """The address of ours that it came to."""
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -55,7 +71,26 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
     if not needs:
         raise NoPermission(f"request code {request.code} names no need, and is served to nobody")
     if request.code not in access.free_codes or _changes_cluster(needs):
+        _check(access, request, needs)
+
+
+def _check(access: Guard, request: Signed, needs: tuple[Need, ...]) -> None:
+    visitor = request.ext.get(VISITOR)
+    if visitor is None:
         check_access(access, request, needs)
+        return
+    asker = request.principal
+    is_here = is_loopback(asker.host) or asker.host == request.local_host
+    is_ours = is_here and is_sealed(access.seal_secret, request.ext, request.body)
+    of_visitor = [need for need in needs if need is not ADMINISTRATION]
+    if is_ours:
+        of_visitor = [need for need in of_visitor if Action.LIST not in need.actions]
+        needs = tuple(need for need in needs if need is ADMINISTRATION)
+    check_access(access, request, needs)
+    request.principal = Principal(visitor, asker.user)
+    check_access(access, request, of_visitor)
+    if not is_ours:
+        request.principal = asker
 
 
 def _identify(access: Guard, request: Signed) -> None:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 
 from rockhopper.broker.console.door import Console
-from rockhopper.broker.members.guarding import guard_of
+from rockhopper.broker.members.guarding import SEAL_VARIABLE, guard_of
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.remoting.http import HttpServer
 from rockhopper.broker.remoting.ports import Ports
@@ -53,6 +53,7 @@ class Supervisor:
             )
         self._brokers: list[BrokerProcess] = []
         guard = guard_of(config) if self._name_server is None else self._name_server.guard
+        self._seal = {SEAL_VARIABLE: guard.seal_secret.hex()}
         self._console = Console(config, guard, self._name_services_known, self._ports.certificate)
         self._http = HttpServer(
             pages_of(lambda: self._brokers), guard, self._console.applications()
@@ -167,7 +168,7 @@ class Supervisor:
             name,
             command_of(arguments),
             with_http=config.http_port >= 0,
-            environment=self._inner_user(),
+            environment=self._seal | self._inner_user(),
         )
 
     def _inner_user(self) -> dict[str, str]:

@@ -13,3 +13,6 @@ from rockhopper.protocol.signing.remoting import parse_signature as parse_signat
 from rockhopper.protocol.signing.remoting import sign as sign
 from rockhopper.protocol.signing.remoting import sign_fields as sign_fields
 from rockhopper.protocol.signing.remoting import signed_content as signed_content
+from rockhopper.protocol.signing.visitors import VISITOR as VISITOR
+from rockhopper.protocol.signing.visitors import VisitorCredentials as VisitorCredentials
+from rockhopper.protocol.signing.visitors import is_sealed as is_sealed

@@ -26,6 +26,10 @@ class Credentials:
     access_key: str
     secret: str = field(repr=False)
 
+    def more_fields(self, _fields: Mapping[str, str], _body: bytes) -> dict[str, str]:
+        """What goes along with a request of these fields, and is signed as well."""
+        return {}
+
 
 def signed_content(fields: Mapping[str, str], body: bytes, version: int) -> bytes:
     """What the signature of a remoting request with these header fields is of."""
@@ -49,6 +53,7 @@ def sign_fields(
     """*fields* of a remoting request with those that say who sends it."""
     signed = {name: value for name, value in fields.items() if name != SIGNATURE}
     signed[ACCESS_KEY] = credentials.access_key
+    signed |= credentials.more_fields(signed, body)
     content = signed_content(signed, body, version)
     signed[SIGNATURE] = base64.b64encode(sign(credentials.secret, content)).decode()
     return signed

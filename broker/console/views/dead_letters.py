@@ -19,7 +19,7 @@ async def show_all(visit: Visit) -> Shown:
     names = [
         topic.removeprefix(DLQ_PREFIX)
         for topic in await visit.admin.topics()
-        if topic.startswith(DLQ_PREFIX)
+        if topic.startswith(DLQ_PREFIX) and visit.sees_topic(topic)
     ]
     counts = await together(map(visit.admin.dead_letters.count, names[:GROUPS_MAX]))
     found = sorted((each for each in counts if each.count), key=lambda each: -each.waiting)

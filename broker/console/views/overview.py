@@ -89,6 +89,7 @@ async def show(visit: Visit) -> Shown:
         visit.admin.departed_brokers(),
         _groups(visit),
     )
+    topics = [topic for topic in topics if visit.sees_topic(topic)]
     alarms = [alarm for each in found for alarm in each.alarms]
     alarms += [f"{name} was here, and went" for name in departed]
     values = {

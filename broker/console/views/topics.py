@@ -50,7 +50,7 @@ async def show_all(visit: Visit) -> Shown:
     names = [
         name
         for name in (every if with_system else plain_only(every, masters))
-        if wanted.lower() in name.lower()
+        if wanted.lower() in name.lower() and visit.sees_topic(name)
     ]
     names = await _sorted(visit, names)
     pages = max(-(-len(names) // PAGE_SIZE), 1)
@@ -91,13 +91,14 @@ async def show(visit: Visit) -> Shown:
     route, masters = await asyncio.gather(visit.admin.route(name), visit.admin.masters())
     reader = TopicReader(visit.admin, masters)
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
-    shown = figures.groups[:GROUPS_SHOWN_MAX]
+    seen = [group for group in figures.groups if visit.sees_group(group)]
+    shown = seen[:GROUPS_SHOWN_MAX]
     groups = await together(_group(visit, each, figures) for each in shown)
     values = {
         "topic": figures,
         "route": route,
         "groups": groups,
-        "hidden_groups": len(figures.groups) - len(shown),
+        "hidden_groups": len(seen) - len(shown),
         "kind": _kind(name),
         "away": reader.away,
     }

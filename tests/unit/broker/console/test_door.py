@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker.broker import Broker
+from rockhopper.client.admin.admin import Admin
+from rockhopper.protocol.signing import Credentials
 from tests.support.console import Browser
 
 LOOK = """
@@ -142,9 +144,6 @@ async def test_where_there_are_users_everybody_says_who_he_is(guarded: Broker) -
 
 
 async def test_a_user_sees_and_does_what_the_rules_allow(guarded: Broker) -> None:
-    from rockhopper.client.admin.admin import Admin
-    from rockhopper.protocol.signing import Credentials
-
     root = Credentials("root", "the secret")
     async with Admin(guarded.nameserver, credentials=root) as admin:
         await admin.create_topic("orders")
@@ -183,3 +182,64 @@ async def test_from_elsewhere_nothing_changes_without_remote_admin() -> None:
             sent = await browser.post("send", topic="orders", body="x", new=1)
             assert sent.status == (303 if is_allowed else 403)
             assert (await browser.get("settings")).status == (200 if is_allowed else 403)
+
+
+FROM_AFAR = "PROXY TCP4 192.0.2.7 198.51.100.1 56324 9464\r\n"
+
+
+async def test_rules_hold_for_where_the_visitor_is() -> None:
+    proxied = {"proxyProtocol": True, "proxyProtocolFrom": "127.0.0.0/8"}
+    root = Credentials("root", "the secret")
+    async with (
+        Broker.temporary(USERS | proxied) as broker,
+        Admin(broker.nameserver, credentials=root) as admin,
+    ):
+        await admin.create_topic("orders")
+        await admin.groups.create("billing")
+        for user, source in (("near", "127.0.0.1"), ("far", "192.0.2.7")):
+            await admin.accounts.add_user(user, f"the secret of {user}")
+            for what in ("Topic:*", "Group:*"):
+                await admin.accounts.add_rule(
+                    user, what, ["All"], is_allowed=True, sources=[source]
+                )
+        await admin.accounts.add_rule("near", "Cluster:*", ["Get"], is_allowed=True)
+        await admin.accounts.add_rule(
+            "far", "Cluster:*", ["Get"], is_allowed=True, sources=["192.0.2.7"]
+        )
+        near = Browser(broker.http_address, ("near", "the secret of near"))
+        far = Browser(broker.http_address, ("far", "the secret of far"))
+        far.first = FROM_AFAR
+        move = {"group": "billing", "topic": "orders", "to": "latest"}
+        for allowed in (near, far):
+            assert "orders" in (await allowed.get("topics")).text
+            assert "billing" in (await allowed.get("groups")).text
+            assert (await allowed.get("topic", name="orders")).status == 200
+            moved = await allowed.post("group/reset", **move)
+            assert moved.status == 303, moved.text
+        near.first = FROM_AFAR
+        assert "orders" not in (await near.get("topics")).text
+        assert "billing" not in (await near.get("groups")).text
+        assert (await near.get("topic", name="orders")).status == 403
+        # His rights to a group are not to be enough where the topic is another place's.
+        await admin.accounts.add_rule("near", "Group:*", ["All"], is_allowed=True)
+        refused = await near.post("group/reset", **move)
+        assert refused.status == 403
+        assert "near at 192.0.2.7 may not" in refused.text
+
+
+async def test_lists_hold_what_a_user_may_see(guarded: Broker) -> None:
+    root = Credentials("root", "the secret")
+    async with Admin(guarded.nameserver, credentials=root) as admin:
+        for name in ("orders", "secrets"):
+            await admin.create_topic(name)
+            await admin.groups.create(f"of-{name}")
+        await admin.accounts.add_user("al", "al's secret")
+        for what in ("Cluster:*", "Topic:orders", "Group:of-orders"):
+            await admin.accounts.add_rule("al", what, ["Get"], is_allowed=True)
+    browser = Browser(guarded.http_address, ("al", "al's secret"))
+    for page in ("topics", "groups", "topics?sort=messages", "groups?sort=lag", "dead-letters", ""):
+        answer = await browser.ask("GET", f"/console/{page}")
+        assert answer.status == 200, answer.text
+        assert "secrets" not in answer.text
+        if page.startswith(("topics", "groups")):
+            assert "orders" in answer.text

@@ -25,8 +25,8 @@ from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.remoting.gate import USERS, USERS_MAX, admit
-from rockhopper.broker.remoting.needs import on_cluster, on_topic
-from rockhopper.protocol.signing import Credentials, sign_fields
+from rockhopper.broker.remoting.needs import ADMINISTRATION, on_cluster, on_topic
+from rockhopper.protocol.signing import Credentials, VisitorCredentials, sign_fields
 
 SECRET = "a secret of root"
 SEE, CHANGE, SEND = on_cluster(Action.GET), on_cluster(Action.UPDATE), on_topic(Action.PUB)
@@ -43,6 +43,7 @@ class Asking:
     body: bytes = b"body"
     version: int = 479
     principal: Principal = HERE
+    local_host: str = "10.0.0.8"
     attributes: dict[str, object] = field(default_factory=dict)
 
 
@@ -148,3 +149,52 @@ def test_each_request_is_signed_whoever_signed_others_on_its_connection() -> Non
         follower.attributes = first.attributes
         with pytest.raises(NotAuthenticated):
             admit(made, follower, (SEND,))
+
+
+FROM_HERE, FROM_AFAR = "127.0.0.1", "192.0.2.7"
+
+
+def ruled(source: str) -> Guard:
+    """A guard that lets al look at a topic from one address."""
+    rule = Rule(Pattern.parse("Topic:orders"), parse_actions(["Get"]), (source,), is_allowed=True)
+    made = Guard(remote_admin=False, authenticates=True, authorizes=True)
+    made.use({"al": User("al", SECRET)}, {"al": [rule]})
+    return made
+
+
+def visiting(access: Guard, visitor: str, secret: bytes = b"", asker: str = FROM_HERE) -> Asking:
+    his = VisitorCredentials("al", SECRET, visitor, secret or access.seal_secret)
+    fields = sign_fields(his, {"topic": "orders"}, b"body", 479)
+    return Asking(fields, 12, principal=Principal(asker))
+
+
+def test_a_consoles_request_is_judged_by_where_its_visitor_is() -> None:
+    look = (ADMINISTRATION, on_topic(Action.GET))
+    request = visiting(access := ruled(FROM_AFAR), FROM_AFAR)
+    admit(access, request, look)
+    assert request.principal == Principal(FROM_AFAR, "al")
+    access = ruled(FROM_HERE)
+    with pytest.raises(NoPermission, match=r"al at 192.0.2.7 may not Get Topic:orders"):
+        admit(access, visiting(access, FROM_AFAR), look)
+    asked_at_own_address = visiting(access := ruled(FROM_AFAR), FROM_AFAR, asker="10.0.0.8")
+    admit(access, asked_at_own_address, look)
+
+
+@pytest.mark.parametrize("asker", [FROM_HERE, "10.0.0.7"])
+def test_a_visitor_without_the_seal_only_takes_rights(asker: str) -> None:
+    look = (on_topic(Action.GET),)
+    other = b"of another process"
+    for source, visitor in ((FROM_AFAR, FROM_AFAR), (asker, FROM_AFAR)):
+        access = ruled(source)
+        with pytest.raises(NoPermission):
+            admit(access, visiting(access, visitor, other, asker), look)
+    access = ruled(asker)
+    request = visiting(access, asker, other, asker)
+    admit(access, request, look)
+    assert request.principal == Principal(asker, "al")
+
+
+def test_a_seal_is_worth_nothing_on_another_host() -> None:
+    access = ruled(FROM_AFAR)
+    with pytest.raises(NoPermission, match=r"al at 10.0.0.7 may not"):
+        admit(access, visiting(access, FROM_AFAR, asker="10.0.0.7"), (on_topic(Action.GET),))

@@ -11,8 +11,10 @@ import pytest
 from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.supervising.supervisor import PORTS_APART, Supervisor
+from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.bodies.route import ClusterInfo
 from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.signing import Credentials
 from tests.support.console import Browser
 from tests.support.daemon import SMALL
 from tests.support.direct import ask, send
@@ -111,3 +113,33 @@ async def test_one_console_is_for_all(running: Supervisor) -> None:
     for name in ("broker-a-0", "broker-a-1"):
         page = await browser.get("settings", broker=name, changed=1)
         assert "brokerPermission" in page.text
+
+
+async def test_its_brokers_hold_rules_for_where_its_visitors_are(tmp_path: Path) -> None:
+    texts = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "proxyProtocol": "true",
+        "proxyProtocolFrom": "127.0.0.0/8",
+        "initAuthenticationUser": '{"username":"root","password":"the secret of root"}',
+    }
+    config = build_config(SETTINGS | texts | {"listenPort": "0", "storePathRootDir": str(tmp_path)})
+    supervised = Supervisor(config, 2, [*SMALL, *(f"--set={key}={texts[key]}" for key in texts)])
+    await supervised.start()
+    try:
+        name_service = supervised.facts()["nameserver"]
+        root = Credentials("root", "the secret of root")
+        async with Admin(name_service, credentials=root) as admin:
+            await admin.create_topic("orders", queues=1)
+            await admin.accounts.add_user("al", "the secret of al")
+            for what in ("Cluster:*", "Topic:*"):
+                await admin.accounts.add_rule(
+                    "al", what, ["Get"], is_allowed=True, sources=["192.0.2.7"]
+                )
+        browser = Browser(supervised.facts()["http"], ("al", "the secret of al"))
+        assert (await browser.get("topics")).status == 403
+        browser.first = "PROXY TCP4 192.0.2.7 198.51.100.1 56324 9464\r\n"
+        topic = await browser.get("topic", name="orders")
+        assert (topic.status, "0 messages kept" in topic.text) == (200, True), topic.text
+    finally:
+        await supervised.stop()
