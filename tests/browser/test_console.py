@@ -180,6 +180,7 @@ def test_pages_fit_a_phone_and_have_a_name_for_everything(page: Page, path: str)
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate(_CUT_OR_SMALL) == []
     assert page.evaluate(_NAMELESS) == []
     assert page.locator("h1").count() == 1
     page.emulate_media(color_scheme="dark")
@@ -187,6 +188,16 @@ def test_pages_fit_a_phone_and_have_a_name_for_everything(page: Page, path: str)
         "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
     )
     assert max(red, green, blue) < 64
+
+
+_CUT_OR_SMALL = """
+[...document.querySelectorAll("table.cards td, main td a, main td button, main .button")]
+.filter((each) => {
+  const box = each.getBoundingClientRect();
+  if (each.matches("td")) return box.right > innerWidth;
+  return Math.min(box.width, box.height) < 24;
+}).map((each) => each.outerHTML.slice(0, 120))
+"""
 
 
 _NAMELESS = """
