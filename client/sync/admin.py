@@ -15,6 +15,7 @@ class GroupAdmin(Part[admin_groups.GroupAdmin]):
     state = waits(admin_groups.GroupAdmin.state)
     lag = waits(admin_groups.GroupAdmin.lag)
     online = waits(admin_groups.GroupAdmin.online)
+    progress = waits(admin_groups.GroupAdmin.progress)
     create = waits(admin_groups.GroupAdmin.create)
     plan_reset = waits(admin_groups.GroupAdmin.plan_reset)
     reset_offsets = waits(admin_groups.GroupAdmin.reset_offsets)
