@@ -26,7 +26,16 @@ from rockhopper.broker.console.views import (
     settings,
     topics,
 )
-from rockhopper.broker.console.visit import Data, Moved, Raw, Result, Shown, Visit, WrongInput
+from rockhopper.broker.console.visit import (
+    Data,
+    Moved,
+    Raw,
+    Result,
+    Shown,
+    Turns,
+    Visit,
+    WrongInput,
+)
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.client.errors import (
@@ -92,6 +101,7 @@ class Site:
         self._tls = tls_of(config.tls, certificate)
         self.clients = Clients(self._tls)
         self._kept = Kept()
+        self._turns = Turns()
         self._slots = asyncio.Semaphore(VIEWS_AT_ONCE_MAX)
 
     async def close(self) -> None:
@@ -117,6 +127,7 @@ class Site:
             may_change=may_change,
             name_services=self._name_services(),
             kept=self._kept,
+            turns=self._turns,
             tls=self._tls,
             notice=notice if is_ours else "",
         )

@@ -1,8 +1,10 @@
 """Visit: a request for a page, as the views see it, and what they make of it."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from rockhopper.broker.access.access import Access, Action, Kind, Resource
 from rockhopper.broker.access.errors import NoPermission
@@ -52,6 +54,17 @@ class WrongInput(Exception):
     """What was asked for makes no sense; the sentence says why."""
 
 
+class Turns:
+    """What only one visitor is to do at a time; the others wait."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, what: str) -> asyncio.Lock:
+        """The lock of something; it is forgotten once nobody holds it."""
+        return self._locks.setdefault(what, asyncio.Lock())
+
+
 @dataclass
 class Visit:
     """Who asks for what, and what he may."""
@@ -63,6 +76,7 @@ class Visit:
     may_change: bool
     name_services: str
     kept: Kept
+    turns: Turns
     tls: TlsOptions | None = None
     notice: str = ""
     path: str = "-"

@@ -61,6 +61,7 @@ PROPERTY_REQUEUED = "RH_REQUEUED"
 """Of a copy: `<topic>/<broker>/<queue>:<offset>` of its dead letter."""
 
 _BATCH = 32
+_SENT_MAX = 4096
 _SEND_TIMEOUT_S = 10.0
 _KEPT_FLAGS = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_MASK | SYS_FLAG_MULTI_TAGS
 # What of RocketMQ's own properties belongs to the message, rather than to what became of it.
@@ -130,6 +131,9 @@ class DeadLetters:
         self._puller = Puller(session, None)
         # A send without an answer is not repeated: the next requeue finds out what became of it.
         self._sender = GroupSender(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
+        # Brokers lock for a client, which may be called twice at once; their index may lag.
+        self._under_way: set[MessageQueue] = set()
+        self._sent: dict[tuple[str, str], None] = {}
 
     async def counts(self) -> list[DeadLetterCount]:
         """Return the groups that have dead letters."""
@@ -183,7 +187,7 @@ class DeadLetters:
         found = False
         for queue in queues:
             if not dry_run:
-                await self._lock(queue)
+                await self._begin(queue)
             try:
                 async for requeued in self._requeue(queue, to, message_id, left, dry_run=dry_run):
                     found = True
@@ -192,7 +196,7 @@ class DeadLetters:
                         left -= 1
             finally:
                 if not dry_run:
-                    await self._unlock(queue)
+                    await self._end(queue)
             if left == 0 or (found and message_id is not None):
                 return
         if message_id is not None and not found:
@@ -245,6 +249,9 @@ class DeadLetters:
         if dry_run or await self._is_there(letter, outgoing):
             return Requeued(letter, target, None)
         (receipt,) = await self._sender.send(outgoing, [outgoing])
+        while len(self._sent) >= _SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+        self._sent[target, _place(message)] = None
         return Requeued(letter, target, receipt)
 
     async def _is_there(self, letter: DeadLetter, outgoing: OutgoingMessage) -> bool:
@@ -253,6 +260,8 @@ class DeadLetters:
         Anybody can write the mark; so the message itself has to be there.
         """
         message = letter.message
+        if (outgoing.topic, _place(message)) in self._sent:
+            return True
         key = message.properties.get(PROPERTY_UNIQUE_KEY)
         if key is None:
             return False
@@ -316,6 +325,22 @@ class DeadLetters:
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         for master in await self._masters():
             await self._session.request(master.address, code, body=body)
+
+    async def _begin(self, queue: MessageQueue) -> None:
+        if queue in self._under_way:
+            raise ClientStateError(f"another requeue from {queue.topic} is under way: wait for it")
+        self._under_way.add(queue)
+        try:
+            await self._lock(queue)
+        except BaseException:
+            self._under_way.discard(queue)
+            raise
+
+    async def _end(self, queue: MessageQueue) -> None:
+        try:
+            await self._unlock(queue)
+        finally:
+            self._under_way.discard(queue)
 
     async def _lock(self, queue: MessageQueue) -> None:
         code = RequestCode.LOCK_BATCH_MQ

@@ -57,7 +57,7 @@ async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
     requeued = visit.admin.dead_letters.requeue(
         group, max_count=None if message_id else count, message_id=message_id
     )
-    async with aclosing(requeued) as found:
+    async with visit.turns.of(group), aclosing(requeued) as found:
         async for each in found:
             if each.receipt is None:
                 there += 1

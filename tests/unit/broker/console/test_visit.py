@@ -7,6 +7,7 @@ from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.console.kept import Kept
 from rockhopper.broker.console.visit import (
+    Turns,
     Visit,
     WrongInput,
     number,
@@ -19,7 +20,7 @@ from tests.support.rules import Rules
 
 
 def visit(access: Access, **query: str) -> Visit:
-    return Visit(access, Principal("192.0.2.1", "al"), None, query, False, "", Kept())
+    return Visit(access, Principal("192.0.2.1", "al"), None, query, False, "", Kept(), Turns())
 
 
 def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:

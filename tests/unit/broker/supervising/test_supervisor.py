@@ -107,7 +107,7 @@ async def test_one_console_is_for_all(running: Supervisor) -> None:
     assert "2 brokers" in text
     for address in running.facts()["brokers"].split():
         assert address in text
-    sent = await browser.post("send", topic="orders", body="x")
+    sent = await browser.post("send", topic="orders", body="x", new="1")
     assert "was stored" in (await browser.follow(sent)).text
     await browser.post("settings", key="brokerPermission", value="4", everywhere="1")
     for name in ("broker-a-0", "broker-a-1"):

@@ -1,5 +1,8 @@
 """Dead letters: seen, and sent back."""
 
+import asyncio
+import re
+
 from rockhopper.broker.broker import Broker
 from tests.support.console import Browser
 from tests.support.dead_letters import fail_on_all, send, take_all
@@ -33,3 +36,39 @@ async def test_they_are_seen_and_go_back(served: Broker, browser: Browser) -> No
 async def test_a_form_without_a_group_is_refused(browser: Browser) -> None:
     assert (await browser.post("dead-letters/of", count=1)).status == 400
     assert (await browser.post("dead-letters/of", group="nobody", count=1)).status == 404
+
+
+async def test_what_several_send_back_at_once_goes_once(served: Broker, browser: Browser) -> None:
+    ids = await send(served, 4)
+    await fail_on_all(served, 4)
+    page = await browser.get("dead-letters/of", group="billing")
+    forms = re.findall(r'name="id" value="([^"]+)"', page.source)
+    token = await browser.token()
+    at_once = [
+        browser.post("dead-letters/of", token=token, group="billing", id=forms[2]) for _ in range(4)
+    ]
+    assert [each.status for each in await asyncio.gather(*at_once)] == [303] * 4
+    assert sent(served) == 4 + 1
+    in_bulk = [
+        browser.post("dead-letters/of", token=token, group="billing", count=1000) for _ in range(3)
+    ]
+    assert [each.status for each in await asyncio.gather(*in_bulk)] == [303] * 3
+    assert sent(served) == 4 + 4
+    assert sorted(each.message_id for each in await take_all(served, 4)) == sorted(ids)
+
+
+async def test_a_message_that_died_twice_goes_back_twice(served: Broker, browser: Browser) -> None:
+    await send(served, 1)
+    for died in (1, 2):
+        await fail_on_all(served, died)
+        page = await browser.get("dead-letters/of", group="billing")
+        (letter,) = re.findall(r'name="id" value="([^"]+)"', page.source)
+        moved = await browser.post("dead-letters/of", group="billing", id=letter)
+        assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
+    assert sent(served) == 3
+
+
+def sent(broker: Broker) -> int:
+    """How many messages were sent to the topic that they failed in, ever."""
+    queues = range(broker.topics.configs["orders"].write_queue_nums)
+    return sum(broker.store.queue_range("orders", queue)[1] for queue in queues)
