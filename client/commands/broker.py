@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -137,8 +137,9 @@ def config(
 ) -> None:
     """Show the settings, or change them while the broker runs.
 
-    What is changed so holds until the next start: write it into broker.conf to keep it. What needs
-    a restart is refused, and nothing is changed then.
+    What is changed so holds until the next start: write it into broker.conf to keep it. A broker
+    takes all of the changes or none: none where one needs a restart. An unknown name changes
+    nothing on any broker.
 
     \b
     Examples:
@@ -191,24 +192,67 @@ async def _config(
 
     async with Admin(nameserver) as admin:
         targets = await admin.masters(name)
-        for index, target in enumerate(targets):
-            if changes:
-                await admin.update_broker_config(target.address, changes)
-            described = await admin.describe_broker_config(target.address)
-            if described is None and choice.is_choosy:
-                raise Failure(f"{target.name} does not tell which settings are live or no default")
-            facts = described or await _undescribed(admin, target.address)
-            known = {each.key for each in facts}
-            unknown = [key for key in choice.names if key not in known]
-            if unknown:
-                raise Failure(f"{target.name} has no setting {', '.join(unknown)}")
-            chosen = choice.of(facts)
-            if as_json:
-                write_json(_settings_json(target, chosen, is_described=described is not None))
-                continue
-            if len(targets) > 1:
-                write_line(f"{'' if index == 0 else chr(10)}{target.name} at {target.address}")
-            _print_settings(chosen, is_described=described is not None)
+        found = await asyncio.gather(*(_settings(admin, each, choice) for each in targets))
+        if changes:
+            await _change(admin, targets, changes)
+            found = await asyncio.gather(*(_settings(admin, each, choice) for each in targets))
+    for index, each in enumerate(found):
+        chosen = choice.of(each.facts)
+        if as_json:
+            write_json(_settings_json(each.target, chosen, is_described=each.is_described))
+            continue
+        if len(targets) > 1:
+            where = f"{each.target.name} at {each.target.address}"
+            write_line(f"{'' if index == 0 else chr(10)}{where}")
+        _print_settings(chosen, is_described=each.is_described)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Those of one broker."""
+
+    target: BrokerAddress
+    facts: "Sequence[SettingFacts]"
+    is_described: bool
+
+
+async def _settings(admin: "Admin", target: BrokerAddress, choice: _Choice) -> _Settings:
+    described = await admin.describe_broker_config(target.address)
+    if described is None and choice.is_choosy:
+        raise Failure(f"{target.name} does not tell which settings are live or no default")
+    facts = described or await _undescribed(admin, target.address)
+    _check_names(target.name, choice.names, [each.key for each in facts])
+    return _Settings(target, facts, described is not None)
+
+
+def _check_names(broker: str, names: Sequence[str], known: Sequence[str]) -> None:
+    from rockhopper.client.admin.causes import nearest
+
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        near = [likely for name in unknown for likely in nearest(name, known)[:1]]
+        meant = f": did you mean {' and '.join(near)}?" if near else ""
+        raise Failure(f"{broker} has no setting {', '.join(unknown)}{meant}")
+
+
+async def _change(
+    admin: "Admin", targets: Sequence[BrokerAddress], changes: Mapping[str, str]
+) -> None:
+    """Change settings on one broker after the other.
+
+    Brokers take an unknown name without a word: the names were looked at before.
+    """
+    from rockhopper.client.errors import ClientError
+
+    changed: list[str] = []
+    for target in targets:
+        try:
+            await admin.update_broker_config(target.address, changes)
+        except ClientError as error:
+            if changed:
+                error.add_note(f"before that it was changed on {', '.join(changed)}")
+            raise
+        changed.append(target.name)
 
 
 async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":

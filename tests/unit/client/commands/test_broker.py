@@ -2,6 +2,7 @@
 
 from rockhopper.broker import Broker
 from rockhopper.broker.observing.version import own_version
+from rockhopper.client import Admin
 from tests.support.command_line import CommandLine
 
 
@@ -32,3 +33,37 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     (listed,) = (await shell.run("cluster", "--json")).objects
     assert (listed["address"], listed["error"]) == (broker.address, None)
     assert broker.address in (await shell.run("cluster")).out
+
+
+async def _set(broker: Broker, *names: str) -> dict[str, str]:
+    async with Admin(broker.nameserver) as admin:
+        settings = await admin.broker_config(broker.address)
+    return {name: settings[name] for name in names}
+
+
+async def test_a_change_with_an_unknown_name_changes_nothing(
+    broker: Broker, shell: CommandLine
+) -> None:
+    refused = await shell.run("broker", "config", "defaultTopicQueueNums=5", "flushDisktype=x")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        "rockhopper: broker-a has no setting flushDisktype: did you mean flushDiskType?\n"
+    )
+    assert await _set(broker, "defaultTopicQueueNums") == {"defaultTopicQueueNums": "8"}
+
+
+async def test_a_refusal_names_the_brokers_that_are_changed_already(
+    broker: Broker, shell: CommandLine
+) -> None:
+    long_delays = {
+        "role": "broker",
+        "namesrvAddr": broker.nameserver,
+        "brokerName": "broker-b",
+        "messageDelayLevel": "1s 10h",
+    }
+    async with Broker.temporary(long_delays) as other:
+        await other.announce()
+        refused = await shell.run("broker", "config", "fileReservedTime=5")
+    assert refused.code == 1
+    assert "messages wait up to 10 hours" in refused.err
+    assert refused.err.endswith("\nrockhopper: before that it was changed on broker-a\n")
