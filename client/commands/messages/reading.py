@@ -19,6 +19,9 @@ _BACK_MAX = 65_536
 _QUEUES_AT_ONCE = 16
 
 
+_Place = tuple[int, str, int, int]
+
+
 @dataclass(frozen=True)
 class Span:
     """A part of a queue: offsets from `start` up to but not including `end`."""
@@ -28,17 +31,26 @@ class Span:
     end: int
 
 
+def _place(message: "ReceivedMessage") -> _Place:
+    """Return what messages are ordered by: of one millisecond, a broker's log knows which is first.
+
+    The messages of a batch may share a record of the log.
+    """
+    log_offset = message.stored.commit_log_offset
+    return message.store_time_ms, message.queue.broker_name, log_offset, message.queue_offset
+
+
 async def in_order(
     consumer: "PullConsumer", spans: Sequence[Span]
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of several queues in the order in which they were stored."""
     streams = [read(consumer, span) for span in spans]
-    heads: list[tuple[int, int, ReceivedMessage]] = []
+    heads: list[tuple[_Place, int, ReceivedMessage]] = []
     try:
         firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
         for index, message in enumerate(firsts):
             if message is not None:
-                heads.append((message.store_time_ms, index, message))
+                heads.append((_place(message), index, message))
         heapq.heapify(heads)
         while heads:
             _, index, message = heads[0]
@@ -47,7 +59,7 @@ async def in_order(
             if following is None:
                 heapq.heappop(heads)
             else:
-                heapq.heapreplace(heads, (following.store_time_ms, index, following))
+                heapq.heapreplace(heads, (_place(following), index, following))
     finally:
         for stream in streams:
             await stream.aclose()
@@ -118,6 +130,6 @@ async def newest(
     queues = await asyncio.gather(*(of_queue(span) for span in spans))
     everything = sorted(
         (each for found in queues for each in found),
-        key=lambda each: (each.store_time_ms, each.queue, each.queue_offset),
+        key=_place,
     )
     return everything[-count:]
