@@ -13,6 +13,8 @@ from rockhopper.protocol.signing import Credentials
 
 IDLE_S = 60.0
 CLIENTS_MAX = 16
+REQUESTS_AT_ONCE_MAX = 64
+"""To a broker, by one client. A broker serves 128 of a connection and refuses the next."""
 
 
 class Timer(Protocol):
@@ -63,6 +65,7 @@ class Clients:
         if client is None:
             self._make_room()
             admin = Admin(name_services, tls=self._tls or False, credentials=credentials)
+            admin.session.pool.at_once_max = REQUESTS_AT_ONCE_MAX
             client = self._open[key] = _Client(admin)
             await admin.session.start()
         if client.end is not None:

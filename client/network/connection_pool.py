@@ -5,6 +5,7 @@ caller that is cancelled while it waits does not end the attempt for the others.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -35,6 +36,7 @@ from rockhopper.protocol.signing import Credentials
 log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 2.0
+_NO_SLOT = contextlib.nullcontext()
 
 
 class ConnectionPool:
@@ -56,6 +58,10 @@ class ConnectionPool:
         tls: TlsOptions | None = None,
     ) -> None:
         self.remedies: dict[str, str] = {}
+        self.at_once_max: int | None = None
+        """So many requests to an address are under way at a time; the others wait for their turn,
+        which is no part of their timeout. None: all are."""
+        self._slots: dict[str, asyncio.Semaphore] = {}
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
         self._credentials = credentials
@@ -112,12 +118,15 @@ class ConnectionPool:
         The time that connecting takes counts.
         """
         size_bytes = len(command.body)
-        connection, spent_s = await self._writable(address, command.code, timeout_s, size_bytes)
-        return await connection.request(command, timeout_s, spent_s=spent_s)
+        async with self._slot(address):
+            connection, spent_s = await self._writable(address, command.code, timeout_s, size_bytes)
+            return await connection.request(command, timeout_s, spent_s=spent_s)
 
     def ready(self, address: str) -> Connection | None:
         """Return the connection to `address` if it takes a request at once; see check_usable."""
         connection = self._open.get(address)
+        if self.at_once_max is not None:
+            return None
         if connection is not None and connection.is_open and connection.is_writable:
             return connection
         return None
@@ -127,8 +136,16 @@ class ConnectionPool:
     ) -> Command:
         """Send a request whose header is begun already; else as `request`."""
         size_bytes = len(header_start) + len(body)
-        connection, spent_s = await self._writable(address, code, timeout_s, size_bytes)
-        return await connection.request_json(code, header_start, body, timeout_s, spent_s=spent_s)
+        async with self._slot(address):
+            connection, spent_s = await self._writable(address, code, timeout_s, size_bytes)
+            return await connection.request_json(
+                code, header_start, body, timeout_s, spent_s=spent_s
+            )
+
+    def _slot(self, address: str) -> contextlib.AbstractAsyncContextManager[None]:
+        if self.at_once_max is None:
+            return _NO_SLOT
+        return self._slots.setdefault(address, asyncio.Semaphore(self.at_once_max))
 
     async def send_oneway(self, address: str, command: Command) -> None:
         """Send a request that gets no answer; waits only while the peer reads too slowly."""

@@ -1,5 +1,7 @@
 """The site: paths, and what is shown of what fails."""
 
+import asyncio
+
 from rockhopper.broker.broker import Broker
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
@@ -75,3 +77,11 @@ async def test_one_broker_that_is_away_hides_nothing_of_the_others(
         assert "Sorted by name" in (await browser.get("topics", sort="messages")).text
         groups = await browser.get("groups")
         assert (groups.status, other.address in groups.text) == (502, True)
+
+
+async def test_a_crowd_of_visitors_waits_and_is_not_refused(browser: Browser, admin: Admin) -> None:
+    for number in range(50):
+        await admin.create_topic(f"many-{number}", queues=1)
+    pages = await asyncio.gather(*(browser.get("topics") for _ in range(12)))
+    assert {page.status for page in pages} == {200}
+    assert {page.text.count("many-") for page in pages} == {50}

@@ -261,3 +261,24 @@ async def test_a_credentials_file_that_is_being_replaced_is_tried_again(tmp_path
         assert asked.ext is not None
         assert asked.ext["AccessKey"] == "al"
         await pool.close()
+
+
+async def test_requests_beyond_so_many_wait_for_their_turn() -> None:
+    async with FakeServer() as server:
+        server.on(30, lambda _: None)
+        pool = ConnectionPool()
+        pool.at_once_max = 2
+        await pool.connect(server.address)
+        assert pool.ready(server.address) is None
+        asked = [
+            asyncio.create_task(pool.request(server.address, Command(30), 60)) for _ in range(3)
+        ]
+        await server.wait_for(30, 2)
+        # Connections keep the order, so the third would have come before this one.
+        other = asyncio.ensure_future((await pool.connect(server.address)).request(Command(31), 60))
+        await server.wait_for(31)
+        assert [each.code for each in server.requests].count(30) == 2
+        asked[0].cancel()
+        await server.wait_for(30, 3)
+        await pool.close()
+        await asyncio.wait([other, *asked])
