@@ -49,6 +49,8 @@ async def test_it_may_be_delivered_later(browser: Browser) -> None:
 
 async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, admin: Admin) -> None:
     await admin.create_topic("orders", queues=1)
+    answer = await browser.post("send", topic="oders", body="two\r\nlines \u200d\x1b")
+    assert "two\r\nlines \u200d\x1b" in answer.source  # none of it spelt out: it is sent again
     answer = await browser.post("send", topic="oders", body="typed text")
     assert (answer.status, "There is no topic oders" in answer.text) == (400, True)
     assert "Make the topic oders" in answer.text
