@@ -1,9 +1,9 @@
 """Visit: a request for a page, as the views see it, and what they make of it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from rockhopper.broker.access.access import Access, Action, Kind, Resource
@@ -16,6 +16,8 @@ from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rockhopper.protocol.signing import Credentials
+
+_Row = TypeVar("_Row")
 
 
 class Shown(NamedTuple):
@@ -129,6 +131,12 @@ class Visit:
         if not value:
             raise WrongInput(f"this page needs to be told {name}=…")
         return value
+
+    def page_of(self, rows: Sequence[_Row], size: int) -> tuple[Sequence[_Row], dict[str, int]]:
+        """Those of the page that is asked for, and what the pager has to know."""
+        pages = max(-(-len(rows) // size), 1)
+        page = self.number("page", 1, least=1, most=pages)
+        return rows[(page - 1) * size : page * size], {"page": page, "pages": pages}
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
         """A number of the query; another text than one is *default*."""

@@ -24,6 +24,7 @@ from rockhopper.protocol.bodies.figures import GroupFigures
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_group
 
 PAGE_SIZE = 25
+QUEUES_SHOWN_MAX = 100
 TARGETS = ("earliest", "latest", "time", "offset")
 
 
@@ -53,16 +54,12 @@ async def show_all(visit: Visit) -> Shown:
         names.sort(key=lambda name: -lags[name])
     if visit.query.get("reverse"):
         names.reverse()
-    pages = max(-(-len(names) // PAGE_SIZE), 1)
-    page = visit.number("page", 1, least=1, most=pages)
-    rows = await together(
-        _row(visit, name) for name in names[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
-    )
+    chosen, pager = visit.page_of(names, PAGE_SIZE)
+    rows = await together(_row(visit, name) for name in chosen)
     values = {
         "rows": rows,
         "total": len(names),
-        "page": page,
-        "pages": pages,
+        **pager,
         "wanted": wanted,
     }
     return Shown("groups.html", values)
@@ -95,17 +92,24 @@ async def show(visit: Visit) -> Shown:
         visit.admin.groups.state(name), visit.admin.dead_letters.count(name)
     )
     seconds = await lag_seconds(visit.puller(), state.queues)
+    queues = sorted(
+        state.queues,
+        key=lambda each: (is_retry_topic(each.queue.topic), each.queue),
+    )
+    shown, pager = visit.page_of(queues, QUEUES_SHOWN_MAX)
     topics: dict[str, list[object]] = {}
-    for each in state.queues:
+    for each in shown:
         topics.setdefault(each.queue.topic, []).append(each)
+    read = {each.queue.topic for each in queues}
     values = {
         "state": state,
         "dead": dead,
         "seconds": seconds,
         "longest": max(seconds.values(), default=None),
-        "topics": dict(sorted(topics.items(), key=lambda pair: (is_retry_topic(pair[0]), pair[0]))),
+        "topics": topics,
+        **pager,
         "resettable": sorted(
-            {topic for topic in (*topics, *state.subscriptions) if not is_dlq_topic(topic)},
+            {topic for topic in (*read, *state.subscriptions) if not is_dlq_topic(topic)},
             key=lambda topic: (is_retry_topic(topic), topic),
         ),
     }
@@ -155,7 +159,15 @@ async def preview_reset(visit: Visit) -> Shown:
     moves = await visit.admin.groups.plan_reset(
         asked.group, asked.topic, asked.to, queues=asked.queues
     )
-    values = {"asked": asked, "moves": moves, "members": state.members, **_sums(moves)}
+    shown, pager = visit.page_of(moves, QUEUES_SHOWN_MAX)
+    values = {
+        "asked": asked,
+        "moves": moves,
+        "shown_moves": shown,
+        **pager,
+        "members": state.members,
+        **_sums(moves),
+    }
     return Shown("reset.html", values)
 
 

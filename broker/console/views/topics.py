@@ -20,6 +20,7 @@ from rockhopper.protocol.names import (
 
 PAGE_SIZE = 50
 GROUPS_SHOWN_MAX = 50
+QUEUES_SHOWN_MAX = 100
 _FIGURES: Mapping[str, Callable[[Figures], float]] = {
     "messages": lambda topic: topic.messages,
     "newest": lambda topic: topic.newest_ms,
@@ -53,15 +54,12 @@ async def show_all(visit: Visit) -> Shown:
         if wanted.lower() in name.lower() and visit.sees_topic(name)
     ]
     names = await _sorted(visit, names)
-    pages = max(-(-len(names) // PAGE_SIZE), 1)
-    page = visit.number("page", 1, least=1, most=pages)
-    chosen = names[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    chosen, pager = visit.page_of(names, PAGE_SIZE)
     rows = await together(reader.all_of(name) for name in chosen)
     values = {
         "rows": rows,
         "total": len(names),
-        "page": page,
-        "pages": pages,
+        **pager,
         "wanted": wanted,
         "away": reader.away,
     }
@@ -94,8 +92,11 @@ async def show(visit: Visit) -> Shown:
     seen = [group for group in figures.groups if visit.sees_group(group)]
     shown = seen[:GROUPS_SHOWN_MAX]
     groups = await together(_group(visit, each, figures) for each in shown)
+    queues, pager = visit.page_of(figures.queues, QUEUES_SHOWN_MAX)
     values = {
         "topic": figures,
+        "queues": queues,
+        **pager,
         "route": route,
         "groups": groups,
         "hidden_groups": len(seen) - len(shown),

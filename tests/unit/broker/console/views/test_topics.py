@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.console.views.topics import PAGE_SIZE, plain_only
+from rockhopper.broker.console.views.topics import PAGE_SIZE, QUEUES_SHOWN_MAX, plain_only
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.network.addresses import BrokerAddress
@@ -33,6 +33,24 @@ async def test_the_list_is_searched_and_paged(browser: Browser, admin: Admin) ->
     assert listed((await browser.get("topics", search="Y-01")).source) == names[10:20]
     assert "No topic has “x”" in (await browser.get("topics", search="x")).text
     assert "TBW102" in (await browser.get("topics", system=1, search="TBW")).text
+
+
+async def test_many_queues_are_paged(browser: Browser, admin: Admin) -> None:
+    await admin.create_topic("wide", queues=QUEUES_SHOWN_MAX + 3)
+    await admin.groups.create("billing")
+    for queue in (await admin.route("wide")).read_queues:
+        await admin.offsets.commit("billing", queue, 0)
+    asked = {"group": "billing", "topic": "wide", "to": "latest"}
+    for path, query in (
+        ("topic", {"name": "wide"}),
+        ("group", {"name": "billing"}),
+        ("group/reset", asked),
+    ):
+        for page, count in ((1, QUEUES_SHOWN_MAX), (2, 3)):
+            shown = await browser.get(path, **query, page=page)
+            assert shown.source.count("<tr><td>broker-a</td>") == count, path
+            assert f"Page {page} of 2" in shown.text
+    assert "would move in 0 of 103 queues" in (await browser.get("group/reset", **asked)).text
 
 
 @pytest.mark.parametrize("sort", ["messages", "newest"])
