@@ -2,6 +2,7 @@
 
     <root>/lock                    held by the one process that uses the store (lock_file.py)
     <root>/abort                   there while a broker runs, and after it was cut off
+    <root>/UNFINISHED              there while a tool makes the store, and after that was cut off
     <root>/checkpoint              how far everything is known to be on disk (checkpoint.py)
     <root>/commitlog/              files named by the 20-digit offset of their first byte; or
                                    elsewhere (storePathCommitLog)
@@ -64,6 +65,11 @@ class StoreLayout:
     def abort(self) -> Path:
         """The abort file."""
         return self.root / ABORT_FILE
+
+    @property
+    def unfinished(self) -> Path:
+        """The mark of a store that a restore or repair has not made to its end."""
+        return self.root / "UNFINISHED"
 
     @property
     def checkpoint(self) -> Path:

@@ -63,6 +63,8 @@ class Extent(NamedTuple):
     """So many files of log and queues are mapped at most, with a descriptor each."""
     cut_at: int | None = None
     """The log ends there, whatever it holds behind: that goes to the quarantine."""
+    is_in_the_making: bool = False
+    """A tool opens it that is making it: nobody else may."""
 
 
 WHOLE = Extent()
@@ -101,6 +103,8 @@ class OpenedStore:
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
             undo.callback(self._lock.release)
+            if not extent.is_in_the_making:
+                log_presence.check_finished(self.layout)
             last_exit_clean = not abort_file.was_left_behind(self.layout.abort)
             abort_file.create(self.layout.abort)
             with contextlib.ExitStack() as nothing_changed:

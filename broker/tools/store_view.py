@@ -16,7 +16,7 @@ from rockhopper.broker.store.index import geometry
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log.walking import Found
-from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering import inventory, log_presence
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
 from rockhopper.broker.store.recovering.lookups import record_at
@@ -79,6 +79,7 @@ class StoreView:
 
         Raises:
             NoStoreError: there is no store.
+            StoreError: it is not whole yet.
             SettingError: the configuration makes no sense.
             OSError: something cannot be read.
         """
@@ -86,6 +87,7 @@ class StoreView:
             raise NoStoreError(f"{root} is no directory: name the one that storePathRootDir names")
         self.config, directories = load_config(root, config_path)
         self.layout = StoreLayout.of(self.config.store)
+        log_presence.check_finished(self.layout)
         self.log_directories = directories or [_noted_log(self.layout)]
         if len(directories) < 2:
             store = replace(self.config.store, commit_log_directory=self.log_directories[0])

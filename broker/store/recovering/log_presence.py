@@ -33,6 +33,19 @@ from rockhopper.protocol.store.store_paths import (
 )
 
 
+def check_finished(layout: StoreLayout) -> None:
+    """See that the store was made to its end, if a tool made it.
+
+    Raises:
+        StoreError: it was not: what is there is a part, and looks like a store that lost the rest.
+    """
+    if layout.unfinished.exists():
+        raise StoreError(
+            f"the store in {layout.root} is not whole: a 'store restore' or 'store repair' that "
+            "makes it is at work or was cut off. Run that again to its end, or remove the directory"
+        )
+
+
 def check_place(layout: StoreLayout) -> None:
     """See that storePathCommitLog names a directory that can hold the log, and the only one.
 

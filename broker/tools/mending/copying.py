@@ -1,20 +1,22 @@
 """Which files of a store, beside its log, go with it to another place, and how they are copied."""
 
+import fcntl
 import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError, StoreLockedError
+from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.recovering import inventory, log_identity
 from rockhopper.protocol.store.store_paths import COMMIT_LOG_DIRECTORY_FILE
 
 STEP_BYTES = 4 << 20
-MARK = "UNFINISHED"
-"""There while a store is being made; what was cut off may be begun again over what it left."""
 
 # Of the directory or of the run that wrote them, and made anew.
 _LEFT_BEHIND = frozenset(
@@ -36,23 +38,68 @@ def check_empty(target: Path) -> None:
     """Refuse a directory that holds something else than what was cut off. Raises StoreError."""
     if not target.exists():
         return
-    if not target.is_dir() or (any(target.iterdir()) and not (target / MARK).exists()):
+    is_unfinished = StoreLayout.of(StoreConfig(root=target)).unfinished.exists()
+    if not target.is_dir() or (any(target.iterdir()) and not is_unfinished):
         raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
 
 
-def begin(target: Path) -> None:
-    """Make *target* an empty directory, marked as unfinished. Raises StoreError, OSError."""
+@contextmanager
+def making(target: Path) -> Iterator[None]:
+    """Make a store in *target*, which is empty then and marked as unfinished until all is done.
+
+    The mark keeps brokers and tools away, and its lock a second run; what was cut off is begun
+    again over what it left. A broker that has been there since before keeps its files.
+
+    Raises:
+        StoreError: the directory is not empty, or in use.
+        OSError: the disk is full or failing.
+    """
     check_empty(target)
-    for left in target.iterdir() if target.exists() else ():
-        if left.name != MARK:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
     disk.make_directories_durably(target)
-    disk.write_atomically(target / MARK, b"")
+    layout = StoreLayout.of(StoreConfig(root=target))
+    with _locked_mark(layout) as is_new:
+        try:
+            with StoreLock(target, layout.lock, layout.abort):
+                _empty(layout)
+        except StoreLockedError:
+            if is_new:
+                disk.remove_files([layout.unfinished])
+            raise
+        yield
+        disk.remove_files([layout.unfinished])
 
 
-def finish(target: Path) -> None:
-    """Take the mark away. Raises OSError."""
-    disk.remove_files([target / MARK])
+@contextmanager
+def _locked_mark(layout: StoreLayout) -> Iterator[bool]:
+    """Hold the mark; whether it was not there before."""
+    is_new = not layout.unfinished.exists()
+    # One that is gone by now was of a store that has been finished.
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
+    try:
+        descriptor = os.open(layout.unfinished, flags, 0o644)
+    except (FileExistsError, FileNotFoundError):
+        raise _is_made_elsewhere(layout.root) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _is_made_elsewhere(layout.root) from None
+        check_empty(layout.root)
+        disk.sync_file(descriptor)
+        disk.sync_directory(layout.root)
+        yield is_new
+    finally:
+        os.close(descriptor)
+
+
+def _is_made_elsewhere(root: Path) -> StoreError:
+    return StoreError(f"another run makes the store in {root}: let it end")
+
+
+def _empty(layout: StoreLayout) -> None:
+    for left in layout.root.iterdir():
+        if left not in (layout.unfinished, layout.lock):
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 def companions(layout: StoreLayout) -> list[Path]:

@@ -14,6 +14,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.disk import sync_directory
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.tools.progress import Bar
@@ -41,6 +42,7 @@ async def _recover(config: BrokerConfig) -> RecoveryReport:
         batch_topic=tables.topics.is_batch,
         known_offsets=tables.known_offsets,
         delay_ms=DelayLevels(config.live.delay_levels).delay_ms,
+        extent=Extent(is_in_the_making=True),
     )
     report = store.opened.report
     if tables.offsets.path.exists():

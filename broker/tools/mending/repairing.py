@@ -21,11 +21,10 @@ from rockhopper.broker.store.recovering.log_walk import Hole
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.mending.copying import (
     LogFileCopy,
-    begin,
     check_empty,
     companions,
     copy_range,
-    finish,
+    making,
 )
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.store.message_codec import (
@@ -163,8 +162,12 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     check_target(view.layout.root, target)
     if not view.log.files:
         raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to keep")
+    with making(target):
+        _make(view, found, target, progress)
+
+
+def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int], None]) -> None:
     layout = StoreLayout.of(StoreConfig(root=target))
-    begin(target)
     disk.make_directories_durably(target / "commitlog.new")
     for path in companions(view.layout):
         copy = target / path.relative_to(view.layout.root)
@@ -177,7 +180,6 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     disk.move_directory(target / "commitlog.new", layout.commit_log)
     config = recovered.sized_like(recovered.at(view.config, target), sizes, view.geometry)
     recovered.recover(config)
-    finish(target)
 
 
 def check_target(source: Path, target: Path) -> None:

@@ -22,7 +22,7 @@ from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.mending.backing_up import Backup, decode_ends
-from rockhopper.broker.tools.mending.copying import LogFileCopy, begin, copy_range, finish
+from rockhopper.broker.tools.mending.copying import LogFileCopy, copy_range, making
 from rockhopper.broker.tools.mending.manifest import Point, Segment
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.geometry_note import IndexGeometry
@@ -107,7 +107,17 @@ def restore(
         StoreError: the target is not empty, or the backup is damaged; says where.
         OSError: the disk is full or failing; the next try begins anew.
     """
-    begin(target)
+    with making(target):
+        return _restore(backup, choice, target, config, progress)
+
+
+def _restore(
+    backup: Backup,
+    choice: Choice,
+    target: Path,
+    config: BrokerConfig,
+    progress: Callable[[int], None],
+) -> Restored:
     layout = StoreLayout.of(StoreConfig(root=target))
     disk.make_directories_durably(target / _LOG_IN_THE_MAKING)
     point = choice.log
@@ -124,7 +134,6 @@ def restore(
     disk.move_directory(target / _LOG_IN_THE_MAKING, layout.commit_log)
     shape = IndexGeometry(slots, entries) if slots else None
     report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
-    finish(target)
     return Restored(point, files.min_offset, report.log_end, report.record_count)
 
 

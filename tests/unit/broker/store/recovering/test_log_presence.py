@@ -196,3 +196,15 @@ def test_an_inventory_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     noted = inventory.Inventory(10, None, {("T", 0): 1}, (), is_sync=True)
     inventory.save(layout, noted)
     assert inventory.load(layout) == noted
+
+
+def test_a_store_in_the_making_is_refused_untouched(stores: Stores) -> None:
+    fill(stores)
+    stores.close_all()
+    StoreLayout(stores.root).unfinished.touch()
+    before = files_below(stores.root)
+    with pytest.raises(StoreError, match="Run that again to its end, or remove the directory"):
+        stores.open()
+    assert files_below(stores.root) == before
+    StoreLayout(stores.root).unfinished.unlink()
+    assert bodies(stores.open()) == BODIES

@@ -1,10 +1,21 @@
+import contextlib
 import zlib
 from pathlib import Path
 
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.tools.mending.copying import LogFileCopy, companions, copy_range, crc_of
+from rockhopper.broker.store.files.errors import StoreError, StoreLockedError
+from rockhopper.broker.tools.mending import copying
+from rockhopper.broker.tools.mending.copying import (
+    LogFileCopy,
+    companions,
+    copy_range,
+    crc_of,
+    making,
+)
+from rockhopper.broker.tools.store_view import StoreView
+from tests.support import open_stores
 
 
 def test_what_belongs_to_the_directory_is_left_behind(root: Path) -> None:
@@ -38,3 +49,46 @@ def test_a_log_file_has_all_of_its_length(tmp_path: Path) -> None:
     copy.overwrite(11, b"\0")
     copy.close()
     assert (tmp_path / "file").read_bytes() == bytes(10) + b"a" + bytes(4085)
+
+
+def _cut_off(target: Path) -> None:
+    with contextlib.suppress(KeyboardInterrupt), making(target):
+        (target / "commitlog").mkdir()
+        raise KeyboardInterrupt
+
+
+def test_what_was_cut_off_is_begun_again_over_what_it_left(tmp_path: Path) -> None:
+    _cut_off(tmp_path / "new")
+    with making(tmp_path / "new"):
+        left = {path.name for path in (tmp_path / "new").iterdir()}
+    assert left == {"UNFINISHED", "lock"}
+    assert not (tmp_path / "new" / "UNFINISHED").exists()
+    with pytest.raises(StoreError, match="is not empty"), making(tmp_path / "new"):
+        raise AssertionError
+
+
+def test_two_runs_exclude_each_other(tmp_path: Path) -> None:
+    with making(tmp_path):
+        (tmp_path / "kept").touch()
+        with pytest.raises(StoreError, match="another run"), making(tmp_path):
+            raise AssertionError
+        assert (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_store_that_is_served_keeps_its_files(
+    tmp_path: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_new:  # A broker starts in the empty directory right now.
+        monkeypatch.setattr(copying, "check_empty", lambda target: None)
+    store = open_stores.open_store(tmp_path)
+    mark = StoreLayout(tmp_path).unfinished
+    if not is_new:
+        mark.touch()
+    with pytest.raises(StoreLockedError), making(tmp_path):
+        raise AssertionError
+    assert mark.exists() is not is_new
+    open_stores.put(store, b"one")
+    open_stores.close(store)
+    mark.unlink(missing_ok=True)
+    assert len(list(StoreView(tmp_path).records())) == 1

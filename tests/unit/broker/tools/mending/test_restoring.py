@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.backing_up import Backup
@@ -84,6 +85,11 @@ def test_a_restore_that_was_killed_begins_again(
         with pytest.raises(Killed):
             run("restore", backup, tmp_path / "new", "--write")
     assert (tmp_path / "new" / "UNFINISHED").exists()
+    for command in (("check",), ("show",), ("dump",), ("backup", tmp_path / "other", "--write")):
+        ended = run(command[0], tmp_path / "new", *command[1:])
+        assert (ended.code, "is not whole" in ended.err) == (1, True)
+    with pytest.raises(StoreError, match="is not whole"):
+        open_stores.open_store(tmp_path / "new")
     assert run("restore", backup, tmp_path / "new", "--write").code == 0
     assert not (tmp_path / "new" / "UNFINISHED").exists()
     assert _dump(tmp_path / "new") == _dump(root)
