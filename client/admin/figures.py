@@ -61,6 +61,8 @@ class FigureReader:
 
     async def _of(self, master: BrokerAddress, details: bool) -> Figures:
         fields = encode_fields(FiguresRequest(details=details))
+        # One that hangs is noticed in the usual time: a long answer has more of it.
+        await self._session.request(master.address, RequestCode.GET_BROKER_RUNTIME_INFO)
         try:
             answer = await self._session.request(
                 master.address, RequestCode.FIGURES, fields, timeout_s=_TIMEOUT_S

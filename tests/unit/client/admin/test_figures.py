@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker import Broker
 from rockhopper.client import Admin
 from rockhopper.client.admin.figures import merged
-from rockhopper.client.errors import RequestRefusedError
+from rockhopper.client.errors import RequestRefusedError, RequestTimeoutError
 from rockhopper.client.network.session import Session
 from rockhopper.protocol.bodies.figures import LAG_UNKNOWN, Figures, GroupFigures, TopicFigures
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -61,3 +61,18 @@ def test_what_several_brokers_say_is_added_up() -> None:
     ]
     assert both.groups[0] == GroupFigures("a", 2, 11, 5, ["audit", "orders"])
     assert both.groups[1].lag == LAG_UNKNOWN
+
+
+async def test_a_broker_that_hangs_is_noticed_in_the_usual_time(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silence(
+        session: Session, address: str, code: RequestCode, *_: Any, timeout_s: float | None = None
+    ) -> Command:
+        raise RequestTimeoutError(code, address, timeout_s or session.request_timeout_s)
+
+    async with Admin(broker.nameserver, request_timeout_s=7.0) as admin:
+        monkeypatch.setattr(Session, "request", silence)
+        with pytest.raises(RequestTimeoutError, match=broker.address) as raised:
+            await admin.figures.read(details=True)
+    assert raised.value.timeout_s == 7.0
