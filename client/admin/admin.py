@@ -214,9 +214,10 @@ class Admin:
         return targets
 
     async def ranges(self, topic: str) -> list[QueueRange]:
-        """Return what each readable queue of a topic holds."""
+        """Return what each queue of a topic holds, those that may only be written among them."""
         route = await self.route(topic)
-        return list(await asyncio.gather(*(self.range(queue) for queue in route.read_queues)))
+        queues = sorted({*route.read_queues, *route.write_queues})
+        return list(await asyncio.gather(*(self.range(queue) for queue in queues)))
 
     async def range(self, queue: MessageQueue) -> QueueRange:
         """Return what a queue holds."""

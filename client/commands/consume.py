@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.parameters import GROUP, TOPIC, PositionType
+from rockhopper.client.commands.parameters import GROUP, TOPIC, PositionType, check_readable
 from rockhopper.client.commands.reader import OutputReader
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import (
@@ -144,6 +144,8 @@ async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
 
     with _signals(interrupted), reader.watched(consumer.stop):
         async with consumer:
+            route = await consumer.engine.session.routes.route(job.topic)
+            check_readable(route.read_queues, job.topic)
             async for message in consumer:
                 # What the reader did not take was not consumed: `| head -1` shows the head alone.
                 if not (

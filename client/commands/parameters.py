@@ -134,6 +134,15 @@ class QueueType(click.ParamType[Any]):
         return match["broker"], int(match["id"])
 
 
+def check_readable(queues: "Sequence[MessageQueue]", topic: str) -> None:
+    """See that a topic has queues that may be read. Raises ValueError."""
+    if not queues:
+        raise ValueError(
+            f"no queue of the topic {topic!r} may be read: its permission is write-only, "
+            f"or none; `rockhopper topic create {topic} --perm rw` opens it again"
+        )
+
+
 def select_queues(
     queues: "Sequence[MessageQueue]", wanted: Sequence[tuple[str | None, int]], topic: str
 ) -> "list[MessageQueue]":

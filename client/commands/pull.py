@@ -17,11 +17,12 @@ from rockhopper.client.commands.parameters import (
     TOPIC,
     PositionType,
     QueueType,
+    check_readable,
     select_queues,
 )
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.rows import MessageRows
-from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position, PullConsumer
@@ -142,11 +143,7 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         nameserver=nameserver, group=job.group, tags=job.tag, filter=wanted
     ) as consumer:
         readable = await consumer.queues(job.topic)
-        if not readable:
-            raise Failure(
-                f"no queue of the topic {job.topic!r} may be read: its permission is write-only, "
-                f"or none; `rockhopper topic create {job.topic} --perm rw` opens it again"
-            )
+        check_readable(readable, job.topic)
         queues = select_queues(readable, job.queues, job.topic)
         await consumer.assign(queues)
         if job.start is not None:

@@ -16,6 +16,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import (
+    Failure,
     broker_option,
     confirm,
     nameserver,
@@ -248,7 +249,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         earliest = await asyncio.gather(
             *(admin.offsets.earliest_store_time_ms(each.queue) for each in ranges)
         )
-    writable = set(route.write_queues)
+    readable, writable = set(route.read_queues), set(route.write_queues)
     rows = []
     for each, oldest_ms in zip(ranges, earliest, strict=True):
         queue = each.queue
@@ -263,10 +264,11 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
                     "minOffset": each.min_offset,
                     "maxOffset": each.max_offset,
                     "oldestStoreTime": oldest,
+                    "readable": queue in readable,
                     "writable": queue in writable,
                 }
             )
-        access = "rw" if queue in writable else "r"
+        access = "r" * (queue in readable) + "w" * (queue in writable)
         rows.append(
             (
                 queue.broker_name,
@@ -277,6 +279,11 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
                 each.count,
                 time_text(oldest),
             )
+        )
+    if not ranges:
+        raise Failure(
+            f"the queues of the topic {name!r} may be neither read nor written, and so what they "
+            f"hold is not told; `rockhopper topic create {name} --perm rw` opens it again"
         )
     if not as_json:
         print_table(("BROKER", "QUEUE", "ACCESS", "MIN", "MAX", "MESSAGES", "OLDEST"), rows)

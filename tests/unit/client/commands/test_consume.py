@@ -12,6 +12,7 @@ from rockhopper.broker import Broker
 from rockhopper.client import Producer
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
+from tests.support.shell import Shell
 from tests.support.turns import until
 
 PIPE = asyncio.subprocess.PIPE
@@ -153,3 +154,10 @@ async def test_a_wrong_command_line_is_told(
     ended = await shell.run("consume", "orders", "--group", "billing", *options)
     assert ended.code == 2
     assert reason in ended.err
+
+
+async def test_a_topic_that_may_not_be_read_is_refused(broker: Broker, shell: CommandLine) -> None:
+    await shell.run("topic", "create", "audit", "--perm", "w")
+    refused = await Shell(broker.nameserver).run("consume", "audit", "--group", "billing")
+    assert (refused.code, refused.out) == (1, "")
+    assert "no queue of the topic 'audit' may be read" in refused.err

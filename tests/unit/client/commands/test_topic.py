@@ -82,3 +82,23 @@ async def test_a_long_list_has_messages_rates_times_and_groups(
     shown = await shell.run("topic", "list", "--long")
     assert shown.rows[0] == ["TOPIC", "MESSAGES", "IN/S", "NEWEST", "GROUPS"]
     assert (shown.rows[1][0], shown.rows[1][-1]) == ("orders", "billing")
+
+
+async def test_a_topic_that_is_only_written_shows_what_it_holds(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await shell.run("topic", "create", "audit", "--queues", "2", "--perm", "w")
+    await send(broker, b"x", queue=1, topic="audit")
+    shown = (await shell.run("topic", "show", "audit", "--json")).objects
+    assert [(each["queue"], each["maxOffset"]) for each in shown] == [(0, 0), (1, 1)]
+    assert {(each["readable"], each["writable"]) for each in shown} == {(False, True)}
+    table = await shell.run("topic", "show", "audit")
+    assert table.rows[1][2] == "w"
+    assert table.out.endswith("\n1 message in 2 queues\n")
+
+
+async def test_a_topic_that_is_closed_says_so(shell: CommandLine) -> None:
+    await shell.run("topic", "create", "audit", "--perm", "none")
+    shown = await shell.run("topic", "show", "audit")
+    assert (shown.code, shown.out) == (1, "")
+    assert "neither read nor written" in shown.err
