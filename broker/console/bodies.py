@@ -43,6 +43,8 @@ class ShownBody:
     """Why it is shown otherwise than was asked for; blank if it is not."""
     is_text: bool
     is_json: bool
+    is_opened: bool
+    """False where it could not be decompressed."""
 
     @property
     def is_cut(self) -> bool:
@@ -69,6 +71,7 @@ def compression(message: StoredMessage) -> str:
 def shown(message: StoredMessage, form: str = "") -> ShownBody:
     """A body as *form* says; without one as what it seems to be."""
     body, problem = opened(message)
+    is_opened = not problem
     is_text, pretty = _is_text(body), _pretty(body)
     if form not in FORMS or (form == "json" and pretty is None):
         if form == "json":
@@ -92,6 +95,7 @@ def shown(message: StoredMessage, form: str = "") -> ShownBody:
         problem=problem,
         is_text=is_text,
         is_json=pretty is not None,
+        is_opened=is_opened,
     )
 
 

@@ -241,7 +241,11 @@ class _Connection(asyncio.Protocol):
         if not (size.isascii() and size.isdigit()):
             return Page(b"say how long the form is: Content-Length\n", 411)
         if len(size) > 9 or int(size) > FORM_SIZE_BYTES_MAX:
-            return Page(f"a form has at most {FORM_SIZE_BYTES_MAX} bytes\n".encode(), 413)
+            return Page(
+                f"a form has at most {FORM_SIZE_BYTES_MAX} bytes: send larger messages by "
+                "`rockhopper send TOPIC --file FILE`\n".encode(),
+                413,
+            )
         self._body_size = int(size)
         return None
 

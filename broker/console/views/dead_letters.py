@@ -34,7 +34,9 @@ async def show(visit: Visit) -> Shown:
     with_sent = bool(visit.query.get("all"))
     count = await visit.admin.dead_letters.count(group)
     letters = []
-    if count.count:
+    if not count.count:
+        await visit.admin.groups.lag(group)  # raises where there is no such group
+    else:
         read = visit.admin.dead_letters.read(group, only_waiting=not with_sent)
         async with aclosing(read) as found:
             async for each in found:

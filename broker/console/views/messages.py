@@ -5,7 +5,7 @@ import re
 from datetime import datetime
 
 from rockhopper.broker.access.access import Action
-from rockhopper.broker.console.bodies import opened, shown
+from rockhopper.broker.console.bodies import compression, opened, shown
 from rockhopper.broker.console.browsing import Browser, Listed, line, read_places
 from rockhopper.broker.console.visit import (
     Moved,
@@ -153,6 +153,7 @@ async def show(visit: Visit) -> Shown:
 async def save(visit: Visit) -> Raw:
     """Its body as a file."""
     message, _ = await _message(visit)
-    body, _ = await asyncio.to_thread(opened, message.stored)
-    name = f"{message.queue.topic}-{message.queue_id}-{message.queue_offset}.bin"
+    body, problem = await asyncio.to_thread(opened, message.stored)
+    as_stored = f".{compression(message.stored)}" if problem else ""
+    name = f"{message.queue.topic}-{message.queue_id}-{message.queue_offset}.bin{as_stored}"
     return Raw(body, _UNSAFE_IN_NAMES.sub("_", name))

@@ -4,12 +4,15 @@ import asyncio
 import re
 
 from rockhopper.broker.broker import Broker
+from rockhopper.client.admin.admin import Admin
 from tests.support.console import Browser
 from tests.support.dead_letters import fail_on_all, send, take_all
 
 
-async def test_there_may_be_none(browser: Browser) -> None:
+async def test_there_may_be_none(browser: Browser, admin: Admin) -> None:
     assert "There are none." in (await browser.get("dead-letters")).text
+    assert (await browser.get("dead-letters/of", group="billing")).status == 404
+    await admin.groups.create("billing")
     page = await browser.get("dead-letters/of", group="billing")
     assert (page.status, "There are none." in page.text) == (200, True)
 

@@ -1,9 +1,12 @@
 """Messages: the ways to find them, and one of them."""
 
 import re
+import zlib
 
 import pytest
 
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.console.bodies import DECOMPRESSED_SIZE_BYTES_MAX
 from rockhopper.broker.console.views.messages import time_of
 from rockhopper.broker.console.visit import WrongInput
 from rockhopper.client import Message, Producer
@@ -100,6 +103,18 @@ async def test_a_message_has_all_there_is(browser: Browser, producer: Producer) 
     assert saved.body == b'{"a":1}'
     assert saved.headers["Content-Type"] == "application/octet-stream"
     assert saved.headers["Content-Disposition"].startswith('attachment; filename="orders-')
+
+
+async def test_a_body_that_cannot_be_opened_is_saved_as_it_is_stored(
+    served: Broker, browser: Browser
+) -> None:
+    async with Producer(served.nameserver, message_size_bytes_max=32 << 20) as producer:
+        await producer.send("orders", bytes(DECOMPRESSED_SIZE_BYTES_MAX + 1), queue=0)
+    place = {"topic": "orders", "queue": "broker-a:0", "offset": 0}
+    assert "Save the body as stored, with zlib" in (await browser.get("message", **place)).text
+    saved = await browser.get("message/body", **place)
+    assert saved.headers["Content-Disposition"].endswith('-0-0.bin.zlib"')
+    assert len(zlib.decompress(saved.body)) == DECOMPRESSED_SIZE_BYTES_MAX + 1
 
 
 async def test_hostile_messages_stay_text(browser: Browser, producer: Producer) -> None:
