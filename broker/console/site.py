@@ -51,6 +51,8 @@ log = structlog.get_logger("broker.console")
 
 HTML = "text/html; charset=utf-8"
 STATIC = "static/"
+TOLD = ("topic", "group", "key", "value", "broker", "to", "id", "count")
+"""The fields of forms that the log tells."""
 VIEWS_AT_ONCE_MAX = 8
 """Who asks beyond that waits: a crowd of readers is not to cost clients of the broker theirs."""
 
@@ -158,7 +160,12 @@ class Site:
         act = ACTS.get(visit.path)
         if act is None:
             return await self.refuse(visit, "There is no such form.", 404)
-        return await self._run(visit, lambda: act(visit, form))
+        page = await self._run(visit, lambda: act(visit, form))
+        if page.status == 303:
+            told = {key: form[key][:200] for key in TOLD if form.get(key)}
+            user, host = visit.principal.user or "nobody", visit.principal.host
+            log.info("done from the console", form=visit.path, by=user, host=host, **told)
+        return page
 
     async def refuse(self, visit: Visit, sentence: str, status: int) -> Page:
         """A page with nothing but a sentence."""

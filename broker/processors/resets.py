@@ -101,7 +101,13 @@ class ResetProcessors:
             self._pop.group_reset(fields.group, topic.name)
         else:
             self._push(fields, targets, body)
-        log.info("offsets reset by an administrator", topic=topic.name, group=fields.group)
+        log.info(
+            "offsets reset by an administrator",
+            topic=topic.name,
+            group=fields.group,
+            by=request.principal.user or "nobody",
+            host=request.principal.host,
+        )
         return await long_json_response(lambda: body)
 
     async def _targets(self, topic: TopicConfig, fields: ResetOffsetRequest) -> dict[int, int]:

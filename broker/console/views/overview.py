@@ -108,7 +108,7 @@ async def show(visit: Visit) -> Shown:
 
 async def _groups(visit: Visit) -> list[GroupFigures] | None:
     try:
-        return await figures(visit)
+        return await figures(visit, {})  # the page tells who is away
     except ClientError:
         return None  # a broker is away, which the page tells
 

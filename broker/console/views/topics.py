@@ -53,7 +53,7 @@ async def show_all(visit: Visit) -> Shown:
         for name in (every if with_system else plain_only(every, masters))
         if wanted.lower() in name.lower() and visit.sees_topic(name)
     ]
-    names = await _sorted(visit, names)
+    names = await _sorted(visit, names, reader.away)
     chosen, pager = visit.page_of(names, PAGE_SIZE)
     rows = await together(reader.all_of(name) for name in chosen)
     values = {
@@ -66,13 +66,15 @@ async def show_all(visit: Visit) -> Shown:
     return Shown("topics.html", values)
 
 
-async def _sorted(visit: Visit, names: list[str]) -> list[str]:
+async def _sorted(visit: Visit, names: list[str], away: dict[str, str]) -> list[str]:
     """By name, or by a figure; brokers look at every topic for that, so it is kept for a while."""
     find = _FIGURES.get(visit.query.get("sort", "name"))
     if find is not None:
         key = (visit.principal.user, visit.name_services, "figures")
         try:
-            figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
+            figures = await visit.kept.get(
+                key, lambda: visit.admin.figures.read(details=True, away=away)
+            )
         except ClientError as error:
             visit.notice = f"Sorted by name: {error}"
             return names
