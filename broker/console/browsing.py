@@ -5,8 +5,9 @@ queue, in the order of the queues, which the links to the next page carry: nothi
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from rockhopper.client.received import ReceivedMessage
 
 PAGE_SIZE = 25
 QUEUES_READ_MAX = 32
+READ_COUNT_MIN = 4
 READ_BYTES_MAX = 32 << 20
 _SEPARATOR = "-"
 
@@ -72,6 +74,26 @@ def read_places(text: str, count: int) -> list[int] | None:
     return [min(int(part), 1 << 62) for part in parts]
 
 
+@dataclass
+class _Part:
+    """What a page may hold of a queue: what is read of it, and from where to where the rest is."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+    lines: list[Line] = field(default_factory=list)
+
+    def take(self, count: int, *, is_back: bool) -> tuple[int, int]:
+        """From where to where the next *count* are, from the end if *is_back*."""
+        if is_back:
+            begin, end = max(self.start, self.end - count), self.end
+            self.end = begin
+        else:
+            begin, end = self.start, min(self.start + count, self.end)
+            self.start = end
+        return begin, end
+
+
 class Browser:
     """Reads pages of a topic."""
 
@@ -90,13 +112,9 @@ class Browser:
             for end, each in zip(ends, self._queues, strict=True)
         ]
         chosen = self._busiest(ends)
-        found = await together(
-            self._read(each.queue, max(each.min_offset, end - PAGE_SIZE), end)
-            for each, end in chosen
-        )
-        streams = [read[::-1] for read in found]
-        lines = list(
-            islice(merge(*streams, key=lambda each: each.store_time_ms, reverse=True), PAGE_SIZE)
+        lines = await self._page(
+            [_Part(each.queue, max(each.min_offset, end - PAGE_SIZE), end) for each, end in chosen],
+            is_back=True,
         )
         lowest = {each.queue: each.offset for each in lines[::-1]}
         for each in lines:
@@ -121,11 +139,13 @@ class Browser:
             if start < each.max_offset
         ]
         self._is_short = len(chosen) > QUEUES_READ_MAX
-        found = await together(
-            self._read(each.queue, start, min(start + PAGE_SIZE, each.max_offset))
-            for each, start in chosen[:QUEUES_READ_MAX]
+        lines = await self._page(
+            [
+                _Part(each.queue, start, min(start + PAGE_SIZE, each.max_offset))
+                for each, start in chosen[:QUEUES_READ_MAX]
+            ],
+            is_back=False,
         )
-        lines = list(islice(merge(*found, key=lambda each: each.store_time_ms), PAGE_SIZE))
         highest = {each.queue: each.offset + 1 for each in lines}
         next_starts = [
             highest.get(each.queue, start) for each, start in zip(self._queues, starts, strict=True)
@@ -156,6 +176,29 @@ class Browser:
             )
         text = "" if places is None else _SEPARATOR.join(map(str, places))
         return Listed(lines, text, left_out)
+
+    async def _page(self, parts: Sequence[_Part], *, is_back: bool) -> list[Line]:
+        """The first of all *parts* by time, with little more read of each than is shown."""
+        count = max(-(-PAGE_SIZE // max(len(parts), 1)), READ_COUNT_MIN)
+        lines: list[Line] = []
+        short = parts
+        while short and self._bytes_left > 0:
+            found = await together(
+                self._read(each.queue, *each.take(count, is_back=is_back)) for each in short
+            )
+            for part, more in zip(short, found, strict=True):
+                part.lines += more[::-1] if is_back else more
+            streams = [each.lines for each in parts]
+            merged = merge(*streams, key=lambda each: each.store_time_ms, reverse=is_back)
+            lines = list(islice(merged, PAGE_SIZE))
+            shown = Counter(each.queue for each in lines)
+            # Where all that was read is shown, what comes next may belong to the page as well.
+            short = [
+                each
+                for each in parts
+                if each.start < each.end and shown[each.queue] == len(each.lines)
+            ]
+        return lines
 
     async def _read(self, queue: MessageQueue, start: int, end: int) -> list[Line]:
         """The messages of a part of a queue, as far as they are not too large."""

@@ -54,6 +54,21 @@ async def test_onwards_from_the_oldest(filled: Admin) -> None:
     assert times == sorted(times)
 
 
+async def test_little_more_is_read_than_is_shown(
+    served: Broker, admin: Admin, producer: Producer
+) -> None:
+    await admin.create_topic("even", queues=4)
+    for number in range(4 * PAGE_SIZE):
+        await producer.send("even", b"%d" % number, queue=number % 4)
+    queues = await TopicReader(admin, await admin.masters()).queues("even")
+    for is_back in (True, False):
+        before = served.stats.total("get").messages
+        page = Browser(Puller(admin.session, None), queues)
+        listed = await (page.back_from(None) if is_back else page.on_from([0] * 4))
+        assert len(listed.lines) == PAGE_SIZE
+        assert served.stats.total("get").messages - before < 2 * PAGE_SIZE
+
+
 async def test_places_outside_are_brought_inside(filled: Admin) -> None:
     browser = await browser_of(filled)
     assert (await browser.on_from([1 << 40] * 3)).lines == []
