@@ -19,7 +19,6 @@ from rockhopper.client.commands.output import (
 from rockhopper.client.commands.parameters import GROUP, TOPIC
 from rockhopper.client.commands.running import (
     confirm,
-    may_ask,
     nameserver,
     nameserver_option,
     report,
@@ -194,7 +193,7 @@ async def _requeue(
     sent: dict[str, int] = {}
     repeated = 0
     async with Admin(nameserver) as admin:
-        if not dry_run and not yes and may_ask():
+        if not dry_run and not yes:
             waiting = (await admin.dead_letters.count(group)).waiting
             how_many = 1 if message_id is not None else min(waiting, max_count or waiting)
             if how_many:

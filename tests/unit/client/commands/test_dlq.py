@@ -74,13 +74,16 @@ async def test_some_are_sent_back_now_and_the_others_later(
     await fail_on_all(broker, 5)
     dry = await shell.run("dlq", "requeue", "billing", "--dry-run")
     assert dry.out == "5 dead letters of billing would be sent to orders\n"
-    first = (await shell.run("dlq", "requeue", "billing", "--max", "2", "--json")).objects
+    unasked = await shell.run("dlq", "requeue", "billing")
+    assert (unasked.code, unasked.out) == (2, "")
+    assert "confirm by --yes" in unasked.err
+    first = (await shell.run("dlq", "requeue", "billing", "--yes", "--max", "2", "--json")).objects
     assert [each["fromOffset"] for each in first] == [0, 1]
     assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 2
     waiting = (await shell.run("dlq", "show", "billing", "--waiting", "--json")).objects
     assert [each["offset"] for each in waiting] == [2, 3, 4]
     assert REQUEUE_GROUP not in (await shell.run("group", "list")).out
-    rest = await shell.run("dlq", "requeue", "billing")
+    rest = await shell.run("dlq", "requeue", "billing", "--yes")
     assert rest.out == "3 dead letters of billing were sent to orders\n"
     assert len({each.message_id for each in await take_all(broker, 5)}) == 5
 
@@ -93,15 +96,15 @@ async def test_a_single_one_is_not_sent_again_with_the_rest(
     ids = [
         each["messageId"] for each in (await shell.run("dlq", "show", "billing", "--json")).objects
     ]
-    one = await shell.run("dlq", "requeue", "billing", "--message-id", ids[1])
+    one = await shell.run("dlq", "requeue", "billing", "--yes", "--message-id", ids[1])
     assert one.out == "1 dead letter of billing was sent to orders\n"
-    rest = await shell.run("dlq", "requeue", "billing")
+    rest = await shell.run("dlq", "requeue", "billing", "--yes")
     assert rest.out == (
         "2 dead letters of billing were sent to orders\n"
         "1 had been sent by a requeue that was cut off, or alone\n"
     )
     assert sorted(each.message_id for each in await take_all(broker, 3)) == sorted(ids)
-    unknown = await shell.run("dlq", "requeue", "billing", "--message-id", "0" * 32)
+    unknown = await shell.run("dlq", "requeue", "billing", "--yes", "--message-id", "0" * 32)
     assert (unknown.code, unknown.out) == (1, "")
 
 
@@ -109,7 +112,7 @@ async def test_the_group_alone_gets_them_back(broker: Broker, shell: CommandLine
     await send(broker, 2)
     await fail_on_all(broker, 2)
     high = [broker.store.queue_range("orders", queue)[1] for queue in range(4)]
-    sent = await shell.run("dlq", "requeue", "billing", "--to", "%RETRY%billing")
+    sent = await shell.run("dlq", "requeue", "billing", "--yes", "--to", "%RETRY%billing")
     assert sent.out == "2 dead letters of billing were sent to %RETRY%billing\n"
     back = await take_all(broker, 2)
     assert {(each.topic, each.queue.topic) for each in back} == {("orders", "%RETRY%billing")}
@@ -122,7 +125,7 @@ async def test_one_that_fails_again_is_a_new_dead_letter(
     await send(broker, 2)
     for count in (2, 4):
         await fail_on_all(broker, count)
-        sent = await shell.run("dlq", "requeue", "billing")
+        sent = await shell.run("dlq", "requeue", "billing", "--yes")
         assert sent.out == "2 dead letters of billing were sent to orders\n"
     back = await take_all(broker, 2)
     assert {each.properties[PROPERTY_REQUEUED] for each in back} == {
@@ -136,10 +139,10 @@ async def test_what_cannot_be_sent_stays(broker: Broker, admin: Admin) -> None:
     await fail_on_all(broker, 3)
     await admin.update_broker_config(broker.address, {"brokerPermission": "4"})
     shell = CommandLine(broker.nameserver)
-    refused = await shell.run("dlq", "requeue", "billing")
+    refused = await shell.run("dlq", "requeue", "billing", "--yes")
     assert (refused.code, refused.out) == (1, "")
     await admin.update_broker_config(broker.address, {"brokerPermission": "6"})
-    sent = await shell.run("dlq", "requeue", "billing")
+    sent = await shell.run("dlq", "requeue", "billing", "--yes")
     assert sent.out == "3 dead letters of billing were sent to orders\n"
     assert len(await take_all(broker, 3)) == 3
 
@@ -162,7 +165,7 @@ async def test_a_list_that_is_empty_says_so_to_people_only(
     await fail_on_all(broker, 1)
     full = await shell.run("dlq", "show", "billing", "--waiting")
     assert (full.code, full.err) == (0, "")
-    await shell.run("dlq", "requeue", "billing")
+    await shell.run("dlq", "requeue", "billing", "--yes")
     empty = await shell.run("dlq", "show", "billing", "--waiting")
     assert (empty.code, empty.out) == (0, "")
     assert empty.err == "the group billing has no such dead letters\n"
