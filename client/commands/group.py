@@ -1,5 +1,6 @@
 """`rockhopper group`: consumer groups, and how far they are."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -227,12 +228,17 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
-        queues = await admin.groups.lag(name)
+        queues, online = await asyncio.gather(admin.groups.lag(name), admin.groups.online(name))
     if as_json:
         for each in queues:
             write_json(_lag_json(each))
     elif queues:
         _print_lag(queues, {})
+        if online.members:
+            who = counted(len(online.members), "member")
+            write_line(f"{who} online; who reads what: rockhopper group show {name}")
+        else:
+            write_line("nobody is online")
     else:
         click.echo(f"the group {name} has consumed nothing yet", err=True)
 

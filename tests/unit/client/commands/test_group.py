@@ -93,7 +93,11 @@ async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: Comm
     first = next(each for each in lag.objects if each["topic"] == "orders" and each["queue"] == 0)
     assert (first["brokerOffset"], first["consumerOffset"], first["lag"]) == (5, 2, 3)
     assert first["lastTimestamp"] == broker.store.store_time("orders", 0, 1)
-    assert "3 messages behind in 5 queues" in (await shell.run("group", "lag", "billing")).out
+    shown = await shell.run("group", "lag", "billing")
+    assert shown.out.endswith("\n3 messages behind in 5 queues\nnobody is online\n")
+    async with Consumer("billing", "orders", nameserver=broker.nameserver):
+        shown = await shell.run("group", "lag", "billing")
+    assert shown.out.endswith("\n1 member online; who reads what: rockhopper group show billing\n")
 
 
 async def test_what_has_expired_is_no_lag(broker: Broker, shell: CommandLine) -> None:
