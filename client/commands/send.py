@@ -191,6 +191,8 @@ async def _send(job: _Job, nameserver: str | None) -> None:
         with ProgressBar(f"sending to {job.topic}", total, is_wanted=not job.as_json) as progress:
 
             def stored(receipts: "Sequence[SendReceipt]") -> None:
+                if progress.done == 0:
+                    _tell_of_new_topic(producer, job.topic)
                 progress.advance(len(receipts))
                 if job.as_json or is_chatty:
                     for receipt in receipts:
@@ -297,6 +299,12 @@ async def _send_one(
     producer: "Producer", message: "Message", queue: "MessageQueue | None"
 ) -> "list[SendReceipt]":
     return [await producer.send(message, queue=queue)]
+
+
+def _tell_of_new_topic(producer: "Producer", topic: str) -> None:
+    route = producer.session.routes.known(topic)
+    if route is not None and route.is_guess:
+        report(f"there was no topic {topic!r}: it is made now")
 
 
 def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:

@@ -82,6 +82,7 @@ async def test_a_count_and_oneway(shell: CommandLine) -> None:
 
 
 async def test_a_send_that_waits_for_lines_ends_on_ctrl_c(processes: Shell) -> None:
+    await processes.run("topic", "create", "orders")
     process = await processes.start("send", "orders", "-", "--json")
     assert process.stdin is not None
     assert process.stdout is not None
@@ -97,6 +98,7 @@ async def test_a_send_that_waits_for_lines_ends_on_ctrl_c(processes: Shell) -> N
 async def test_a_failure_in_the_middle_says_how_much_was_sent(
     broker: Broker, processes: Shell
 ) -> None:
+    await processes.run("topic", "create", "orders")
     process = await processes.start("send", "orders", "-", "--queue", "0", "--timeout", "1")
     assert process.stdin is not None
     assert process.stderr is not None
@@ -135,3 +137,10 @@ async def test_times_that_cannot_be_are_refused(
     shell: CommandLine, options: tuple[str, ...]
 ) -> None:
     assert (await shell.run("send", "orders", "x", *options)).code == 2
+
+
+async def test_a_topic_that_is_made_by_a_send_is_told(shell: CommandLine) -> None:
+    first = await shell.run("send", "ordrs", "x")
+    assert first.code == 0
+    assert first.err == "rockhopper: there was no topic 'ordrs': it is made now\n"
+    assert (await shell.run("send", "ordrs", "x")).err == ""
