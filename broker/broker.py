@@ -657,6 +657,7 @@ class Broker(ServingParts):
             self.metrics,
             self.access,
             console.applications(),
+            console.knows_name,
         )
         self._undo.push_async_callback(health.close)
         await self._ports.listen("httpPort", health.start_on)

@@ -22,6 +22,7 @@ from rockhopper.broker.remoting.http import (
     HttpRequest,
     Page,
     basic_credentials,
+    unknown_name,
     who_asks,
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -73,6 +74,10 @@ class Console:
         """What the port is to serve; nothing with consoleEnable=false."""
         return {"": _to_console, FOLDER: self} if self._config.console_enable else {}
 
+    def knows_name(self, host_line: str) -> bool:
+        """Whether what stands in a Host line is this machine, as far as a page elsewhere can do."""
+        return is_ours(host_line, self._names)
+
     async def close(self) -> None:
         """Let the clients go."""
         if self._site is not None:
@@ -87,12 +92,8 @@ class Console:
 
     async def _answer(self, request: HttpRequest) -> Page:
         named = request.headers.get("host", "")
-        if not is_ours(named, self._names):
-            return Page(
-                f"this broker does not know itself by the name {named[:200]!a}: use its address, "
-                "or add the name to consoleHosts\n".encode(),
-                421,
-            )
+        if not self.knows_name(named):
+            return unknown_name(named)
         if request.method not in ("GET", "HEAD", "POST"):
             return Page(b"only GET, HEAD and POST are served\n", 405)
         principal = who_asks(self._access, request)

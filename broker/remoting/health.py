@@ -27,6 +27,7 @@ class HealthServer(HttpServer):
         metrics: PageMaker,
         access: Access,
         applications: Mapping[str, Application] | None = None,
+        knows_name: Callable[[str], bool] = lambda _named: True,
     ) -> None:
         self._why_not_healthy = why_not_healthy
         self._why_not_ready = why_not_ready
@@ -35,7 +36,7 @@ class HealthServer(HttpServer):
             "/readyz": ServedPage(self._readyz, Readers.BALANCERS),
             "/metrics": ServedPage(metrics, Readers.OPERATORS),
         }
-        super().__init__(pages, access, applications)
+        super().__init__(pages, access, applications, knows_name)
 
     async def _healthz(self) -> Page:
         return state_page(self._why_not_healthy())

@@ -91,7 +91,10 @@ class HttpServer:
         pages: Mapping[str, ServedPage],
         access: Access,
         applications: Mapping[str, Application] | None = None,
+        knows_name: Callable[[str], bool] = lambda _named: True,
     ) -> None:
+        """*knows_name* says of a Host line whether browsers may have the pages under that name."""
+        self._knows_name = knows_name
         self.pages = pages
         """By path."""
         self.applications = dict(applications or {})
@@ -142,6 +145,10 @@ class HttpServer:
         served = self.pages.get(request.path)
         if served is None:
             return Page(f"served are {', '.join(sorted(self.pages))}\n".encode(), 404)
+        # Who scrapes uses any name; browsers always say which languages are read.
+        named = request.headers.get("host", "")
+        if "accept-language" in request.headers and not self._knows_name(named):
+            return unknown_name(named)
         refused = self._refusal(request)
         if refused is not None and served.readers is Readers.OPERATORS:
             return refused
@@ -161,6 +168,15 @@ class HttpServer:
         if access.may(principal, Action.GET, CLUSTER):
             return None
         return Page(f"{principal.user} may not Get Cluster:*\n".encode(), 403)
+
+
+def unknown_name(host_line: str) -> Page:
+    """What is told to who calls this host by a name of somebody else, perhaps."""
+    return Page(
+        f"this broker does not know itself by the name {host_line[:200]!a}: use its address, "
+        "or add the name to consoleHosts\n".encode(),
+        421,
+    )
 
 
 def who_asks(access: Access, request: HttpRequest) -> Principal | Page:

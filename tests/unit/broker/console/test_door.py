@@ -243,3 +243,13 @@ async def test_lists_hold_what_a_user_may_see(guarded: Broker) -> None:
         assert "secrets" not in answer.text
         if page.startswith(("topics", "groups")):
             assert "orders" in answer.text
+
+
+async def test_metrics_are_no_page_elsewheres_either(browser: Browser) -> None:
+    evil = {"Host": "rebind.example", "accept-language": ""}
+    for path in ("/metrics", "/healthz"):
+        answer = await browser.ask("GET", path, headers=evil)
+        assert (answer.status, "consoleHosts" in answer.source) == (421, True)
+        # Those that scrape come by any name.
+        assert (await browser.ask("GET", path, headers={"Host": "broker.svc:9464"})).status == 200
+        assert (await browser.ask("GET", path, headers={"Accept-Language": "en"})).status == 200
