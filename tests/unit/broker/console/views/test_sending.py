@@ -1,5 +1,8 @@
 """Sending from a form."""
 
+import html
+import re
+
 from rockhopper.client import PullConsumer
 from rockhopper.client.admin.admin import Admin
 from tests.support.console import Browser
@@ -43,8 +46,11 @@ def admin_address(admin: Admin) -> str:
 async def test_it_may_be_delivered_later(browser: Browser) -> None:
     moved = await browser.post("send", topic="orders", new=1, body="x", when="after", later="3600")
     assert "is to be delivered later" in (await browser.follow(moved)).text
-    later = (await browser.get("later")).text
-    assert "in 59 min" in later or "in 1 h" in later
+    page = await browser.get("later")
+    assert "in 59 min" in page.text or "in 1 h" in page.text
+    found = re.search(r'href="(/console/message\?topic=rmq_sys_wheel_timer[^"]*)"', page.source)
+    assert found is not None
+    assert (await browser.ask("GET", html.unescape(found[1]))).status == 200
 
 
 async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, admin: Admin) -> None:
