@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
+from rockhopper.client.admin.message_forms import PROPERTY_REQUEUED
 from rockhopper.client.admin.message_search import MessageSearch
 from rockhopper.client.consuming.pulling import Puller
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
@@ -56,9 +57,6 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSION_MASK,
     SYS_FLAG_MULTI_TAGS,
 )
-
-PROPERTY_REQUEUED = "RH_REQUEUED"
-"""Of a copy: `<topic>/<broker>/<queue>:<offset>` of its dead letter."""
 
 _BATCH = 32
 _SENT_MAX = 4096

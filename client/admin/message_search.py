@@ -10,6 +10,13 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from rockhopper.client.admin.message_forms import (
+    WAITING_TOPICS,
+    by_rank,
+    is_requeued,
+    original,
+    target_topic,
+)
 from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
@@ -85,21 +92,25 @@ class MessageSearch:
         return newest[:max_count]
 
     async def by_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
-        """Return the message of this id. Raises MessageNotFoundError."""
+        """Return the message of this id; of a producer's id the form that was sent first.
+
+        Raises MessageNotFoundError.
+        """
         message_id = message_id.strip()
         found = await self._by_offset_id(message_id)
-        if found is None:
-            topics = [topic] if topic is not None else await self._topics()
-            found = await self._by_unique_key(message_id, topics)
-            if (
-                found is None
-                and _MESSAGE_ID.fullmatch(message_id)
-                and message_id.upper() != message_id
-            ):
-                # Brokers tell cases apart; producers write ids in capitals.
-                found = await self._by_unique_key(message_id.upper(), topics)
         if found is not None:
             return found
+        # Brokers tell cases apart; producers write ids in capitals.
+        spellings = [message_id]
+        if _MESSAGE_ID.fullmatch(message_id) and message_id.upper() != message_id:
+            spellings.append(message_id.upper())
+        topics = [topic] if topic is not None else await self._topics()
+        for key in spellings:
+            found = await self._first_form(key, topics)
+            if found is None and topic is not None:
+                found = await self._waiting_for(topic, key)
+            if found is not None:
+                return found
         where = f"in the topic {topic!r}" if topic is not None else "in any topic"
         raise MessageNotFoundError(
             f"no message with the id {message_id} was found {where}",
@@ -142,21 +153,48 @@ class MessageSearch:
             return None  # Apache's sends whatever lies there when no message begins
         return _received(broker.name, records[0]) if records else None
 
-    async def _by_unique_key(self, key: str, topics: list[str]) -> ReceivedMessage | None:
+    async def _waiting_for(self, topic: str, key: str) -> ReceivedMessage | None:
+        """Return a message of this id whose time in *topic* has not come."""
+        searches = (self.by_unique_key(each, key, 0) for each in WAITING_TOPICS)
+        for found in await asyncio.gather(*searches, return_exceptions=True):
+            if isinstance(found, RouteNotFoundError):
+                continue  # nothing waited there ever
+            if isinstance(found, BaseException):
+                raise found
+            message = original([each for each in found if target_topic(each) == topic])
+            if message is not None:
+                return message
+        return None
+
+    async def _first_form(self, key: str, topics: list[str]) -> ReceivedMessage | None:
+        failure: ClientError | None = None
+        for rank in by_rank(topics):
+            found, problem = await self._by_unique_key(key, rank, is_only=len(topics) == 1)
+            if found is not None:
+                return found
+            failure = failure or problem
+        if failure is not None:
+            raise failure
+        return None
+
+    async def _by_unique_key(
+        self, key: str, topics: list[str], *, is_only: bool
+    ) -> tuple[ReceivedMessage | None, ClientError | None]:
+        """Return what was found in topics of one rank, and what hindered."""
         at_once = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
 
         async def search(topic: str) -> ReceivedMessage | None:
             async with at_once:
                 try:
-                    found = await self._query(topic, key, 32, 0, _TIME_MAX, unique=True)
+                    return original(await self.by_unique_key(topic, key, 0))
                 except RouteNotFoundError:
-                    if len(topics) == 1:
+                    if is_only:
                         raise
                     return None  # deleted meanwhile, or a name without queues such as a cluster's
-            return next((message for message in found if message.message_id == key), None)
 
         searches = [asyncio.create_task(search(topic)) for topic in topics]
         failure: ClientError | None = None
+        copy: ReceivedMessage | None = None
         try:
             for next_done in asyncio.as_completed(searches):
                 try:
@@ -164,13 +202,12 @@ class MessageSearch:
                 except ClientError as error:
                     failure = failure or error
                     continue
-                if message is not None:
-                    return message
+                if message is not None and not is_requeued(message):
+                    return message, None
+                copy = copy or message
         finally:
             await end_tasks(searches)
-        if failure is not None:
-            raise failure
-        return None
+        return copy, failure
 
     async def _query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool

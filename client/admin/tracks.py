@@ -1,24 +1,46 @@
 """Tracks: what became of one message in each group that reads its topic.
 
 Brokers do not note who was handed a message. What can be told is where each group stands in the
-message's queue, what its members subscribe to, and whether the message is in the group's retry
-topic or among its dead letters by now. Java's tools ask the same (MessageTrack).
+message's queue, what its members subscribe to, and which of the message's copies there are: in
+the group's retry topic, on its way there, among its dead letters, and sent back from them. The
+newest copy tells how far the group is. Java's tools ask much the same (MessageTrack).
 """
 
 import asyncio
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.group_states import GroupState
+from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
+from rockhopper.client.admin.message_forms import (
+    PROPERTY_REQUEUED,
+    WAITING_TOPICS,
+    first_topic,
+    is_requeued,
+    is_withdrawal,
+    newest,
+    original,
+    retry_topics,
+    target_topic,
+    timer_due_ms,
+)
 from rockhopper.client.admin.message_search import MessageSearch
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies.topics import GroupList
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.names import dlq_topic, is_system_group, retry_topic
+from rockhopper.protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    dlq_topic,
+    is_retry_topic,
+    is_system_group,
+)
+from rockhopper.protocol.store.delay_levels import delays_ms
 from rockhopper.protocol.subscription import SUBSCRIBE_ALL
 
 GROUPS_MAX = 64
@@ -34,10 +56,16 @@ class Outcome(Enum):
     """The group stands behind it."""
     FILTERED = "passed over"
     """The group stands behind it, and does not want its tag."""
-    RETRIED = "sent back"
-    """It is in the group's retry topic."""
+    RETRYING = "waits for a retry"
+    """The group sent it back, and has not read it again."""
+    RETRIED = "consumed in a retry"
+    """The group sent it back, and stands behind the last retry."""
     DEAD = "dead letter"
     """The group gave it up."""
+    REQUEUED = "requeued"
+    """The group gave it up; it was sent back since, and waits again."""
+    DELAYED = "not there yet"
+    """Its time has not come."""
     WAITING = "not consumed yet"
     """The group is online and stands in front of it."""
     OFFLINE = "group is offline"
@@ -55,27 +83,72 @@ class Track:
     group: str
     outcome: Outcome
     detail: str = ""
+    time_ms: int | None = None
+    """When it was given up, or when it comes."""
 
 
-async def tracks(admin: Admin, message: ReceivedMessage) -> list[Track]:
-    """What became of *message* in each group, tools' groups apart; at most ``GROUPS_MAX``."""
-    groups = [each for each in await _readers(admin, message) if not is_system_group(each)]
-    slots = asyncio.Semaphore(_AT_ONCE)
+@dataclass(frozen=True, slots=True)
+class History:
+    """A message, and where it went."""
 
-    async def one(group: str) -> Track:
-        async with slots:
-            try:
-                return await _track(admin, message, group)
-            except ClientError as error:
-                return Track(group, Outcome.UNKNOWN, str(error))
-
-    return list(await asyncio.gather(*(one(each) for each in groups[:GROUPS_MAX])))
+    message: ReceivedMessage
+    """As it was sent first; where that is not there (yet, or any longer), another form of it."""
+    topic: str
+    """The topic that it was sent to."""
+    due_ms: int | None
+    """When it comes, if it is to come later."""
+    tracks: list[Track]
 
 
-async def _readers(admin: Admin, message: ReceivedMessage) -> list[str]:
-    code, ext = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": message.queue.topic}
-    route = await admin.route(message.queue.topic)
-    address = route.reader(message.broker_name)
+async def history(admin: Admin, message: ReceivedMessage) -> History:
+    """What became of *message*, whichever form of it this is, in at most ``GROUPS_MAX`` groups.
+
+    Tools' groups are left out.
+    """
+    topic = first_topic(message)
+    here, *waiting = await asyncio.gather(
+        *(_forms(admin, each, message) for each in (topic, *WAITING_TOPICS))
+    )
+    delayed = [each for found in waiting for each in found if not is_withdrawal(each)]
+    first = message
+    if message.queue.topic != topic or is_requeued(message):
+        still = newest([each for each in delayed if target_topic(each) == topic])
+        first = original(here) or still or message
+    due = await due_ms(admin, first) if target_topic(first) == topic else None
+    whole = _Whole(admin, first, topic, due, [each for each in here if is_requeued(each)], delayed)
+    readers = await _readers(admin, first.broker_name, topic)
+    groups = sorted({*readers, *whole.groups_of_copies(message)})
+    groups = [each for each in groups if not is_system_group(each)]
+    return History(first, topic, due, await whole.tracks(groups[:GROUPS_MAX]))
+
+
+async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
+    """When a message that waits comes; None if it does not wait, or the broker does not tell."""
+    if message.queue.topic != SCHEDULE_TOPIC:
+        return timer_due_ms(message) if message.queue.topic in WAITING_TOPICS else None
+    try:
+        address = await admin.offsets.address(message.queue)
+        settings = await admin.broker_config(address)
+        delays = delays_ms(settings["messageDelayLevel"])
+    except (ClientError, KeyError, ValueError):
+        return None  # the levels of Apache's brokers are read by administrators only
+    return message.store_time_ms + delays[min(message.queue_id, len(delays) - 1)]
+
+
+async def _forms(admin: Admin, topic: str, message: ReceivedMessage) -> list[ReceivedMessage]:
+    search = MessageSearch(admin.session, admin.brokers, admin.topics)
+    try:
+        return await search.by_unique_key(topic, message.message_id, 0)
+    except RouteNotFoundError:
+        return []  # nothing was ever put there, or it was deleted
+
+
+async def _readers(admin: Admin, broker: str, topic: str) -> list[str]:
+    code, ext = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic}
+    try:
+        address = (await admin.route(topic)).reader(broker)
+    except RouteNotFoundError:
+        return []
     if address is None:
         return []
     answer = await admin.request(address, code, ext, accept=_THERE_OR_NOT)
@@ -85,26 +158,100 @@ async def _readers(admin: Admin, message: ReceivedMessage) -> list[str]:
         return []
 
 
-async def _track(admin: Admin, message: ReceivedMessage, group: str) -> Track:
-    state, committed, dead, retried = await asyncio.gather(
-        admin.groups.online(group),
-        admin.offsets.committed(group, message.queue),
-        _is_in(admin, dlq_topic(group), message),
-        _is_in(admin, retry_topic(group), message),
-    )
-    if state.model == "BROADCASTING":
-        return Track(group, Outcome.BROADCAST, "each member keeps for itself how far it is")
-    at = "nothing committed" if committed is None else f"stands at {committed:,}"
-    if dead:
-        return Track(group, Outcome.DEAD, f"in {dlq_topic(group)}")
-    if committed is not None and committed > message.queue_offset:
-        if not _is_wanted(state, message):
-            wanted = state.subscriptions[message.queue.topic]
-            return Track(group, Outcome.FILTERED, f"{at}, and subscribes to {wanted}")
-        if retried:
-            return Track(group, Outcome.RETRIED, f"{at}; in {retry_topic(group)} as well")
-        return Track(group, Outcome.CONSUMED, at)
-    return Track(group, Outcome.WAITING if state.members else Outcome.OFFLINE, at)
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A message and those of its copies that are not in a topic of one group."""
+
+    admin: Admin
+    message: ReceivedMessage
+    topic: str
+    due_ms: int | None
+    requeued: Sequence[ReceivedMessage]
+    delayed: Sequence[ReceivedMessage]
+
+    def groups_of_copies(self, asked: ReceivedMessage) -> Iterable[str]:
+        """Groups that copies tell of: they may have committed nothing in the topic."""
+        for copy in (asked, *self.requeued, *self.delayed):
+            dead_letter = copy.properties.get(PROPERTY_REQUEUED, "").partition("/")[0]
+            for name in (target_topic(copy), dead_letter):
+                if name.startswith(DLQ_PREFIX):
+                    yield name[len(DLQ_PREFIX) :]
+                elif name.startswith(RETRY_PREFIX) and copy.queue.topic == SCHEDULE_TOPIC:
+                    yield name[len(RETRY_PREFIX) :]
+
+    async def tracks(self, groups: Sequence[str]) -> list[Track]:
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(group: str) -> Track:
+            async with slots:
+                try:
+                    return await self._track(group)
+                except ClientError as error:
+                    return Track(group, Outcome.UNKNOWN, str(error))
+
+        return list(await asyncio.gather(*(one(each) for each in groups)))
+
+    async def _track(self, group: str) -> Track:
+        copies, state = await asyncio.gather(self._copies(group), self.admin.groups.online(group))
+        if state.model == "BROADCASTING":
+            return Track(group, Outcome.BROADCAST, "each member keeps for itself how far it is")
+        copy = newest(copies)
+        if copy is not None:
+            return await self._by_copy(group, state, copy)
+        if target_topic(self.message) != self.message.queue.topic:
+            return Track(group, Outcome.DELAYED, "", self.due_ms)
+        track = await self._by_place(group, state, self.message)
+        for each in self.requeued:
+            again = await self._by_place(group, state, each)
+            if again.outcome in (Outcome.WAITING, Outcome.OFFLINE):
+                also = f"the copy from {each.properties[PROPERTY_REQUEUED]} waits"
+                track = replace(track, detail=f"{track.detail}; {also}".removeprefix("; "))
+        return track
+
+    async def _copies(self, group: str) -> list[ReceivedMessage]:
+        """What was made of it for this group."""
+        dead, retries = dlq_topic(group), retry_topics(group, self.topic)
+        found = await asyncio.gather(
+            *(_forms(self.admin, each, self.message) for each in (dead, *retries))
+        )
+        copies = [each for forms in found for each in forms]
+        copies += [each for each in self.delayed if target_topic(each) in retries]
+        for each in self.requeued:
+            if each.properties[PROPERTY_REQUEUED].startswith(f"{dead}/"):
+                copies.append(each)
+        return copies
+
+    async def _by_copy(self, group: str, state: GroupState, copy: ReceivedMessage) -> Track:
+        times, topic = copy.reconsume_times, copy.queue.topic
+        if topic == dlq_topic(group):
+            mark = await self.admin.offsets.committed(REQUEUE_GROUP, copy.queue)
+            is_sent_back = mark is not None and mark > copy.queue_offset
+            detail = f"in {topic}; sent back since, to another topic" if is_sent_back else ""
+            return Track(group, Outcome.DEAD, detail or f"in {topic}", copy.store_time_ms)
+        if topic == SCHEDULE_TOPIC:
+            due = await due_ms(self.admin, copy)
+            return Track(group, Outcome.RETRYING, f"retry {times:,} at its delay level", due)
+        at = await self._by_place(group, state, copy)
+        is_behind = at.outcome in (Outcome.CONSUMED, Outcome.FILTERED)
+        if is_retry_topic(topic):
+            outcome = Outcome.RETRIED if is_behind else Outcome.RETRYING
+            detail = f"retry {times:,}" if times else "requeued for this group alone"
+            return Track(group, outcome, detail if is_behind else f"{detail}; {at.detail}")
+        if is_behind:
+            return replace(at, detail="the copy that was requeued")
+        return Track(group, Outcome.REQUEUED, f"the copy waits; {at.detail}")
+
+    async def _by_place(self, group: str, state: GroupState, message: ReceivedMessage) -> Track:
+        committed = await self.admin.offsets.committed(group, message.queue)
+        before = message.queue_offset - (committed or 0)
+        if committed is not None and before < 0:
+            if not _is_wanted(state, message):
+                wanted = state.subscriptions[message.queue.topic]
+                return Track(group, Outcome.FILTERED, f"it subscribes to {wanted}")
+            detail = f"{-before - 1:,} more since then" if before < -1 else ""
+            return Track(group, Outcome.CONSUMED, detail)
+        at = "nothing committed" if committed is None else f"{before:,} in front of it"
+        return Track(group, Outcome.WAITING if state.members else Outcome.OFFLINE, at)
 
 
 def _is_wanted(state: GroupState, message: ReceivedMessage) -> bool:
@@ -113,12 +260,3 @@ def _is_wanted(state: GroupState, message: ReceivedMessage) -> bool:
     tags = [tag.strip() for tag in expression.split("||")]
     is_of_tags = all(map(_TAG.fullmatch, tags))
     return expression == SUBSCRIBE_ALL or not is_of_tags or message.tags in tags
-
-
-async def _is_in(admin: Admin, topic: str, message: ReceivedMessage) -> bool:
-    search = MessageSearch(admin.session, admin.brokers, admin.topics)
-    try:
-        found = await search.by_unique_key(topic, message.message_id, message.store_time_ms)
-    except RouteNotFoundError:
-        return False  # nothing of the group ever failed
-    return bool(found)

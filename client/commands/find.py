@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
 
 _PREVIEW_MAX = 80
+_NAME_WIDTH_MAX = 24
 
 
 @click.command()
@@ -129,24 +130,41 @@ async def _message(
     message_id: str, topic: str | None, raw: bool, as_json: bool, nameserver: str | None
 ) -> None:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.admin.tracks import due_ms
 
     async with Admin(nameserver) as admin:
         found = await admin.message(message_id, topic)
+        due = None if raw or as_json else await due_ms(admin, found)
     if raw:
         sys.stdout.buffer.write(found.body)
     elif as_json:
         write_json(message_json(found))
     else:
-        _print_message(found)
+        _print_message(found, due)
 
 
-def _print_message(message: "ReceivedMessage") -> None:
+def _aim(message: "ReceivedMessage", due_ms: int | None) -> list[tuple[str, str]]:
+    """What a form of a message that is not in its own topic says of that."""
+    from rockhopper.client.admin.message_forms import first_topic, target_topic
+
+    facts = []
+    target, first = target_topic(message), first_topic(message)
+    if target != message.queue.topic:
+        facts.append(("waits for", target))
+        facts.append(("comes", time_text(due_ms)))
+    if first != target:
+        facts.append(("first sent to", first))
+    return facts
+
+
+def _print_message(message: "ReceivedMessage", due_ms: int | None) -> None:
     stored = message.stored
     body, problem = read_body(message)
     born = f"{stored.born_host}:{stored.born_port}"
     store = f"{stored.store_host}:{stored.store_port}"
     facts = [
         ("topic", message.topic),
+        *_aim(message, due_ms),
         ("queue", f"{message.queue.broker_name}:{message.queue.queue_id}"),
         ("offset", str(message.queue_offset)),
         ("id", message.message_id),
@@ -167,7 +185,8 @@ def _print_message(message: "ReceivedMessage") -> None:
         for name, value in sorted(message.properties.items())
         if name not in ("TAGS", "KEYS", "UNIQ_KEY")
     ]
+    width = min(max(len(name) for name, _ in facts), _NAME_WIDTH_MAX)
     for name, value in facts:
-        write_line(f"{name:<12}  {printable(value)}")
+        write_line(f"{name:<{width}}  {printable(value)}")
     write_line("")
     print_body(body, problem)

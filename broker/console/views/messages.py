@@ -19,7 +19,7 @@ from rockhopper.broker.console.visit import (
     whole,
 )
 from rockhopper.client.admin.topic_figures import QueueFigures, TopicReader
-from rockhopper.client.admin.tracks import tracks
+from rockhopper.client.admin.tracks import due_ms, history
 from rockhopper.client.consuming.pulling import PullResult
 from rockhopper.client.errors import MessageNotFoundError
 from rockhopper.client.received import ReceivedMessage
@@ -134,9 +134,10 @@ async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
 async def show(visit: Visit) -> Shown:
     """One message."""
     message, found = await _message(visit)
-    body, went = await asyncio.gather(
+    body, went, due = await asyncio.gather(
         asyncio.to_thread(shown, message.stored, visit.query.get("as", "")),
-        tracks(visit.admin, message),
+        history(visit.admin, message),
+        due_ms(visit.admin, message),
     )
     values = {
         "message": message,
@@ -145,7 +146,9 @@ async def show(visit: Visit) -> Shown:
         "has_previous": message.queue_offset > found.min_offset,
         "has_next": message.queue_offset + 1 < found.max_offset,
         "body": body,
-        "tracks": went,
+        "tracks": went.tracks,
+        "first_topic": went.topic,
+        "due_ms": due,
     }
     return Shown("message.html", values)
 

@@ -1,6 +1,7 @@
 """`rockhopper trace`: where a message went, by trace records and by how far groups have come."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,13 +18,14 @@ from rockhopper.client.commands.output import (
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 from rockhopper.client.printable import printable
-from rockhopper.protocol.names import TRACE_TOPIC
+from rockhopper.protocol.names import TRACE_TOPIC, TRANSACTION_HALF_TOPIC
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.received import ReceivedMessage
+    from rockhopper.client.admin.tracks import History, Track
 
 _RECORDS_MAX = 64
+_LATE_MS = 60_000
 _FIELD, _RECORD = "\x01", "\x02"
 
 
@@ -36,15 +38,6 @@ class Event:
     group: str
     client: str
     result: str
-
-
-@dataclass(frozen=True)
-class Track:
-    """How far a group is with a message."""
-
-    group: str
-    state: str
-    detail: str
 
 
 @click.command()
@@ -66,16 +59,20 @@ async def _trace(
     message_id: str, topic: str | None, trace_topic: str, as_json: bool, names: str | None
 ) -> None:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.admin.tracks import history
 
     async with Admin(names) as admin:
-        message = await admin.message(message_id, topic)
-        events, tracks = await asyncio.gather(
-            _events(admin, message.message_id, trace_topic), _tracks(admin, message)
+        found = await admin.message(message_id, topic)
+        events, went = await asyncio.gather(
+            _events(admin, found.message_id, trace_topic), history(admin, found)
         )
+    rows = [_row(each) for each in went.tracks]
     if as_json:
         write_json(
             {
-                "message": message_json(message),
+                "topic": went.topic,
+                "due": went.due_ms,
+                "message": message_json(went.message),
                 "events": [
                     {
                         "time": each.time_ms,
@@ -87,24 +84,61 @@ async def _trace(
                     for each in events
                 ],
                 "groups": [
-                    {"group": each.group, "state": each.state, "detail": each.detail}
-                    for each in tracks
+                    {"group": group, "state": state, "detail": detail}
+                    for group, state, detail in rows
                 ],
             }
         )
         return
-    place = f"{message.queue.broker_name}:{message.queue.queue_id} offset {message.queue_offset:,}"
-    write_line(printable(message.topic))
-    write_line(f"{place}, stored {time_text(message.store_time_ms)}")
+    write_line(printable(went.topic))
+    for line in _places(went):
+        write_line(printable(line))
     if events:
         write_line("")
-        rows = [(time_text(e.time_ms), e.what, e.group, e.client, e.result) for e in events]
-        print_table(("TIME", "EVENT", "GROUP", "CLIENT", "RESULT"), rows)
+        told = [(time_text(e.time_ms), e.what, e.group, e.client, e.result) for e in events]
+        print_table(("TIME", "EVENT", "GROUP", "CLIENT", "RESULT"), told)
     write_line("")
-    if tracks:
-        print_table(("GROUP", "STATE", "DETAIL"), [(e.group, e.state, e.detail) for e in tracks])
+    if rows:
+        print_table(("GROUP", "STATE", "DETAIL"), rows)
     else:
         write_line("no group reads this topic")
+
+
+def _places(went: "History") -> list[str]:
+    from rockhopper.client.admin.message_forms import WAITING_TOPICS, target_topic
+
+    message, queue = went.message, went.message.queue
+    place = f"{queue.broker_name}:{queue.queue_id} offset {message.queue_offset:,}"
+    place += f", stored {time_text(message.store_time_ms)}"
+    if queue.topic == went.topic:
+        return [place]
+    if queue.topic == TRANSACTION_HALF_TOPIC:
+        return ["not committed by its producer; waits in", f"{queue.topic} {place}"]
+    if queue.topic not in WAITING_TOPICS or target_topic(message) != went.topic:
+        return ["no longer there as it was sent; this is a copy:", f"{queue.topic} {place}"]
+    comes = "comes later"
+    if went.due_ms is not None:
+        due = time_text(went.due_ms)
+        is_late = went.due_ms + _LATE_MS < time.time() * 1000
+        comes = f"was to come {due}: recalled, or its topic was deleted" if is_late else ""
+        comes = comes or f"comes {due}; until then it waits in"
+    return [comes, f"{queue.topic} {place}"]
+
+
+def _row(track: "Track") -> tuple[str, str, str]:
+    from rockhopper.client.admin.tracks import Outcome
+
+    words = {
+        Outcome.CONSUMED: "passed",
+        Outcome.RETRIED: "passed, retried",
+        Outcome.WAITING: "waits",
+        Outcome.OFFLINE: "waits",
+    }
+    parts = [track.detail] if track.detail else []
+    if track.time_ms is not None:
+        verb = "given up" if track.outcome is Outcome.DEAD else "comes"
+        parts.insert(0, f"{verb} {time_text(track.time_ms)}")
+    return track.group, words.get(track.outcome, track.outcome.value), "; ".join(parts) or "-"
 
 
 async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[Event]:
@@ -147,42 +181,3 @@ def _event(kind: str, *fields: str) -> Iterator[Event]:
         yield Event(int(fields[0]), "transaction", fields[2], "", fields[10])
     elif kind == "Recall":
         yield Event(int(fields[0]), "recalled", fields[2], "", "")
-
-
-async def _tracks(admin: "Admin", message: "ReceivedMessage") -> list[Track]:
-    figures = await admin.figures.read()
-    groups = next((each.groups for each in figures.topics if each.name == message.topic), [])
-    return list(await asyncio.gather(*(_track(admin, group, message) for group in groups)))
-
-
-async def _track(admin: "Admin", group: str, message: "ReceivedMessage") -> Track:
-    from rockhopper.protocol.names import dlq_topic, retry_topic
-
-    if (dead := await _copy(admin, message.message_id, dlq_topic(group))) is not None:
-        return Track(group, "dead letter", f"given up {time_text(dead.store_time_ms)}")
-    retried = await _copy(admin, message.message_id, retry_topic(group))
-    lags = await admin.groups.lag(group)
-    if retried is not None:
-        behind = [each for each in lags if each.queue == retried.queue]
-        waits = not behind or behind[0].consumer_offset <= retried.queue_offset
-        state = "waits for a retry" if waits else "passed, retried"
-        return Track(group, state, f"retry {retried.reconsume_times:,}")
-    for each in lags:
-        if each.queue == message.queue:
-            before = message.queue_offset - each.consumer_offset
-            if before >= 0:
-                return Track(group, "waits", f"{before:,} in front of it")
-            return Track(
-                group, "passed", f"{-before - 1:,} more since then" if before < -1 else "-"
-            )
-    return Track(group, "unknown", "it has committed nothing for this queue")
-
-
-async def _copy(admin: "Admin", message_id: str, topic: str) -> "ReceivedMessage | None":
-    from rockhopper.client.errors import MessageNotFoundError, RouteNotFoundError
-
-    try:
-        found = await admin.message(message_id, topic)
-    except (MessageNotFoundError, RouteNotFoundError):
-        return None
-    return found if found.topic == topic else None

@@ -1,14 +1,19 @@
 """Tracks: what became of a message in each group."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.client import Consumer, Producer
+from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.tracks import Outcome, Track, tracks
+from rockhopper.client.admin.tracks import History, Outcome, history
+from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
+from tests.support.billing import AT_ONCE
+from tests.support.hang import HANG_S
+from tests.support.turns import until
 
 
 @pytest.fixture
@@ -25,7 +30,13 @@ async def sent(broker: Broker, tag: str) -> ReceivedMessage:
 
 async def told(broker: Broker, message: ReceivedMessage) -> dict[str, Outcome]:
     async with Admin(broker.nameserver) as admin:
-        return {each.group: each.outcome for each in await tracks(admin, message)}
+        went = await history(admin, message)
+    return {each.group: each.outcome for each in went.tracks}
+
+
+async def traced(broker: Broker, message_id: str, topic: str | None = None) -> History:
+    async with Admin(broker.nameserver) as admin:
+        return await history(admin, await admin.message(message_id, topic))
 
 
 async def consume(broker: Broker, group: str, tags: str = "*") -> ReceivedMessage:
@@ -63,14 +74,121 @@ async def test_a_group_that_does_not_want_its_tag_passes_over_it(broker: Broker)
         assert (await told(broker, second))["billing"] is Outcome.CONSUMED
 
 
-async def test_what_was_given_up_is_a_dead_letter(broker: Broker) -> None:
-    message = await sent(broker, "new")
+async def fail(broker: Broker, retries_max: int) -> None:
     async with Consumer(
-        "billing", "orders", nameserver=broker.nameserver, max_reconsume_times=0
+        "billing", "orders", nameserver=broker.nameserver, max_reconsume_times=retries_max
     ) as consumer:
         async for each in consumer:
             await consumer.retry_later(each)
             break
+
+
+@pytest.mark.parametrize("topic", [None, "orders"])
+async def test_what_was_given_up_is_a_dead_letter_of_its_topic(
+    broker: Broker, topic: str | None
+) -> None:
+    message = await sent(broker, "new")
+    await fail(broker, 0)
+    went = await traced(broker, message.message_id, topic)
+    (track,) = went.tracks
+    assert (track.group, track.outcome) == ("billing", Outcome.DEAD)
+    assert track.detail == "in %DLQ%billing"
+    assert track.time_ms is not None
+    assert went.message.queue == message.queue
     async with Admin(broker.nameserver) as admin:
-        (track,) = await tracks(admin, message)
-    assert track == Track("billing", Outcome.DEAD, "in %DLQ%billing")
+        (letter,) = [each async for each in admin.dead_letters.read("billing")]
+        of_letter = await history(admin, letter.message)
+    assert (of_letter.topic, of_letter.tracks) == ("orders", went.tracks)
+    assert of_letter.message.queue == message.queue
+
+
+@pytest.mark.parametrize("topic", [None, "orders"])
+async def test_a_retry_at_its_delay_level_waits_and_tells_when_it_comes(topic: str | None) -> None:
+    async with Broker.temporary({"messageDelayLevel": "1h 2h 3h"}) as broker:
+        message = await sent(broker, "new")
+        await fail(broker, 5)
+        went = await traced(broker, message.message_id, topic)
+        (track,) = went.tracks
+        assert went.message.queue == message.queue
+        assert (track.group, track.outcome) == ("billing", Outcome.RETRYING)
+        assert track.detail == "retry 1 at its delay level"
+        assert track.time_ms is not None
+        assert track.time_ms - message.store_time_ms >= 3 * 3_600_000
+
+
+async def test_a_retry_that_came_waits_until_it_is_read() -> None:
+    async with Broker.temporary(AT_ONCE) as broker:
+        message = await sent(broker, "new")
+        await fail(broker, 5)
+        retried = MessageQueue("%RETRY%billing", message.broker_name, 0)
+        async with Admin(broker.nameserver) as admin, asyncio.timeout(HANG_S):
+            await until(lambda: broker.store.queue_range("%RETRY%billing", 0)[1] == 1)
+            assert (await history(admin, message)).tracks[0].outcome is Outcome.RETRYING
+            await admin.offsets.commit("billing", retried, 1)
+            assert (await history(admin, message)).tracks[0].outcome is Outcome.RETRIED
+
+
+@pytest.mark.parametrize("to", [None, "%RETRY%billing"])
+async def test_a_dead_letter_that_was_sent_back_waits_and_is_consumed(
+    broker: Broker, to: str | None
+) -> None:
+    message = await sent(broker, "new")
+    await fail(broker, 0)
+    async with Admin(broker.nameserver) as admin:
+        (copy,) = [each async for each in admin.dead_letters.requeue("billing", to=to)]
+        went = await traced(broker, message.message_id)
+        assert went.message.queue == message.queue
+        assert went.message.queue_offset == message.queue_offset
+        waits = Outcome.RETRYING if to else Outcome.REQUEUED
+        assert [each.outcome for each in went.tracks] == [waits]
+        assert copy.receipt is not None
+        await admin.offsets.commit("billing", copy.receipt.queue, copy.receipt.queue_offset + 1)
+        (track,) = (await traced(broker, message.message_id)).tracks
+        assert track.outcome is (Outcome.RETRIED if to else Outcome.CONSUMED)
+
+
+async def test_a_dead_letter_that_was_sent_to_another_topic_says_so(broker: Broker) -> None:
+    message = await sent(broker, "new")
+    await fail(broker, 0)
+    async with Producer(broker.nameserver) as producer, Admin(broker.nameserver) as admin:
+        await producer.send("others", b"x")
+        assert [each async for each in admin.dead_letters.requeue("billing", to="others")]
+    went = await traced(broker, message.message_id)
+    assert went.message.queue == message.queue
+    (track,) = went.tracks
+    assert track.outcome is Outcome.DEAD
+    assert track.detail == "in %DLQ%billing; sent back since, to another topic"
+
+
+@pytest.mark.parametrize("topic", [None, "orders"])
+@pytest.mark.parametrize("later", [{"delay_ms": 3_600_000}, {"delay_level": 17}])
+async def test_what_is_delayed_tells_when_it_comes_and_where(
+    broker: Broker, later: dict[str, int], topic: str | None
+) -> None:
+    await sent(broker, "new")
+    await consume(broker, "billing")
+    async with Producer(broker.nameserver) as producer:
+        delayed = Message("orders", b"later", **later)  # type: ignore[arg-type]
+        receipt = await producer.send(delayed)
+    went = await traced(broker, receipt.message_id, topic)
+    assert went.topic == "orders"
+    assert went.due_ms is not None
+    # A timer counts from when the message was sent, a level from when it was stored.
+    assert abs(went.due_ms - went.message.store_time_ms - 3_600_000) < HANG_S * 1000
+    assert [(each.outcome, each.time_ms) for each in went.tracks] == [
+        (Outcome.DELAYED, went.due_ms)
+    ]
+
+
+async def test_a_copy_that_another_group_caused_is_told_beside_what_became_of_it(
+    broker: Broker,
+) -> None:
+    message = await sent(broker, "new")
+    await consume(broker, "audit")
+    await fail(broker, 0)
+    async with Admin(broker.nameserver) as admin:
+        assert [each async for each in admin.dead_letters.requeue("billing")]
+    went = await traced(broker, message.message_id)
+    audit = next(each for each in went.tracks if each.group == "audit")
+    assert audit.outcome is Outcome.CONSUMED
+    assert "the copy from %DLQ%billing/broker-a/0:0 waits" in audit.detail

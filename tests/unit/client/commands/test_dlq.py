@@ -8,8 +8,8 @@ from rockhopper.broker import Broker
 from rockhopper.client import (
     Admin,
 )
-from rockhopper.client.admin.dead_letters import PROPERTY_REQUEUED
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
+from rockhopper.client.admin.message_forms import PROPERTY_REQUEUED
 from tests.support.billing import AT_ONCE
 from tests.support.command_line import CommandLine
 from tests.support.dead_letters import fail_on_all, send, take_all

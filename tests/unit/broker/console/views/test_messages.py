@@ -12,6 +12,7 @@ from rockhopper.broker.console.visit import WrongInput
 from rockhopper.client import Message, Producer
 from rockhopper.client.receipts import SendReceipt
 from tests.support.console import Answered, Browser
+from tests.support.dead_letters import fail_on_all, send
 
 
 def bodies(answer: Answered) -> list[str]:
@@ -154,3 +155,24 @@ def test_times_are_dates_or_milliseconds() -> None:
     for text in ("", "yesterday", "9999999-01-01", "0001-01-01T00:00"):
         with pytest.raises(WrongInput, match="is no time"):
             time_of(text)
+
+
+async def test_a_message_that_waits_says_when_it_comes_and_for_which_topic(
+    browser: Browser, producer: Producer
+) -> None:
+    await producer.send("orders", b"now")
+    receipt = await producer.send(Message("orders", b"later", delay_level=17))
+    moved = await browser.get("messages", topic="orders", by="id", q=receipt.message_id)
+    page = await browser.follow(moved)
+    assert "It waits for its time: 2" in page.text
+    assert "in the topic orders." in page.text
+
+
+async def test_the_page_of_a_dead_letter_says_where_it_was_sent_and_when_it_was_given_up(
+    served: Broker, browser: Browser
+) -> None:
+    await send(served, 1)
+    await fail_on_all(served, 1)
+    letter = await browser.get("message", topic="%DLQ%billing", queue="broker-a:0", offset="0")
+    assert "a copy of a message that was sent to the topic orders." in letter.text
+    assert "in %DLQ%billing, given up 2" in letter.text

@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from rockhopper.broker import Broker
-from rockhopper.client import Consumer, Producer
+from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.commands.messages.trace import Event, events_of
 from tests.support.command_line import CommandLine
+from tests.support.dead_letters import fail_on_all, send
 from tests.support.hang import HANG_S
 
 MESSAGE_ID = "C0000202585304E6B092652FA22F0002"
@@ -28,6 +31,51 @@ async def test_groups_that_passed_wait_and_gave_up_are_told_apart(
     assert ["billing", "waits", "0", "in", "front", "of", "it"] in [
         line.split() for line in shown.splitlines()
     ]
+
+
+async def test_what_failed_is_traced_by_its_id_alone(broker: Broker, shell: CommandLine) -> None:
+    await shell.run("topic", "create", "orders", "--queues", "1")
+    (message_id,) = await send(broker, 1)
+    await fail_on_all(broker, 1)
+    shown = (await shell.run("trace", message_id)).out
+    assert shown.startswith("orders\nbroker-a:0 offset 0, stored ")
+    assert "\nbilling  dead letter  given up 2" in shown
+    await shell.run("dlq", "requeue", "billing", "--yes")
+    shown = (await shell.run("trace", message_id)).out
+    assert shown.startswith("orders\nbroker-a:0 offset 0, stored ")
+    assert "\nbilling  requeued  the copy waits; 0 in front of it\n" in shown
+    (first,) = (await shell.run("message", message_id, "--json")).objects
+    assert (first["topic"], first["offset"]) == ("orders", 0)
+
+
+@pytest.mark.parametrize("topic", [(), ("--topic", "orders")])
+@pytest.mark.parametrize("later", [{"delay_ms": 3_600_000}, {"delay_level": 17}])
+async def test_what_is_delayed_says_when_it_comes_and_for_which_topic(
+    broker: Broker, shell: CommandLine, later: dict[str, int], topic: tuple[str, ...]
+) -> None:
+    async with Producer(broker.nameserver) as producer:
+        receipt = await producer.send(Message("orders", b"x", **later))  # type: ignore[arg-type]
+    shown = (await shell.run("trace", receipt.message_id, *topic)).out
+    assert shown.startswith("orders\ncomes 2")
+    assert "; until then it waits in\n" in shown
+    facts = (await shell.run("message", receipt.message_id, *topic)).out.splitlines()
+    told = dict(line.split(maxsplit=1) for line in facts if line.startswith(("waits", "comes")))
+    assert told["waits"].split() == ["for", "orders"]
+    assert told["comes"].startswith("2")
+    (found,) = (await shell.run("trace", receipt.message_id, *topic, "--json")).objects
+    assert found["topic"] == "orders"
+    assert found["due"] > found["message"]["storeTime"]
+
+
+async def test_a_delayed_message_is_not_found_in_another_topic(
+    broker: Broker, shell: CommandLine
+) -> None:
+    async with Producer(broker.nameserver) as producer:
+        receipt = await producer.send(Message("orders", b"x", delay_level=17))
+        await producer.send("others", b"x")
+    missing = await shell.run("trace", receipt.message_id, "--topic", "others")
+    assert missing.code == 1
+    assert "was found in the topic 'others'" in missing.err
 
 
 async def test_what_is_not_there_is_one_sentence(shell: CommandLine, broker: Broker) -> None:
