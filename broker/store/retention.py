@@ -328,17 +328,17 @@ class RetentionService:
             self._to_delete.pop(0)
 
     def _delete(self, file: MappedFile) -> None:
-        self._note_start()
+        self._note_start(file)
         file.delete()
         disk.sync_directory(file.path.parent)
         if not self._is_start_noted:
             self._note_start()
 
-    def _note_start(self) -> None:
+    def _note_start(self, leaving: MappedFile | None = None) -> None:
         """Note where the log begins; on a full disk there may be room for that in a later round."""
         self._is_start_noted = False
         with contextlib.suppress(OSError):
-            log_identity.note_start(self._layout, self._files.min_offset)
+            log_identity.note_start(self._layout, self._files.min_offset, leaving)
             self._is_start_noted = True
 
     def _last_time_ms(self, file: MappedFile) -> int:

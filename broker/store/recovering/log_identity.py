@@ -7,7 +7,10 @@ at each start, at each clean stop, and the beginning whenever files are about to
 
 ``<root>/rockhopper/commit-log.json``: one line of JSON and one with its CRC-32, as the inventory.
 
-    {"start": <commit log offset>, "heads": {"<offset>": "<first bytes of the record, in hex>"}}
+    {"start": <commit log offset>, "heads": {"<offset>": "<first bytes of the record, in hex>"},
+     "origin": "<the same of the first record that was ever seen here>"}
+
+The origin stays when that record has expired: a backup knows the store by it.
 
 A store without it, as of 0.1.0 or RocketMQ, is taken as it is.
 """
@@ -19,6 +22,7 @@ import structlog
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.protocol.store.record_head import head_struct
@@ -36,6 +40,8 @@ class LogIdentity(NamedTuple):
 
     start: int
     heads: dict[int, bytes]
+    origin: bytes | None = None
+    """The head of the first record that the log is known to have had."""
 
 
 def check(layout: StoreLayout, files: MappedFileQueue) -> None:
@@ -81,18 +87,31 @@ def note(layout: StoreLayout, files: MappedFileQueue) -> None:
         for file in (*files.files[:1], *files.files[-1:])
         if (head := _head_at(files, file.base_offset)) is not None
     }
-    _save(layout, LogIdentity(files.min_offset, heads))
+    _save(layout, LogIdentity(files.min_offset, heads, origin_of(layout, files)))
 
 
-def note_start(layout: StoreLayout, start: int) -> None:
+def origin_of(layout: StoreLayout, files: MappedFileQueue) -> bytes | None:
+    """By which head of a record the log is known for good; None without a record so far."""
+    noted = _load(layout)
+    if noted is not None and noted.origin is not None:
+        return noted.origin
+    return _head_at(files, files.min_offset) if files.files else None
+
+
+def note_start(layout: StoreLayout, start: int, leaving: MappedFile | None = None) -> None:
     """Note that the files in front of *start* are about to be deleted. Any thread; blocks.
+
+    *leaving* is the first of them, if it is still there.
 
     Raises:
         OSError: the former note is still in place.
     """
     noted = _load(layout)
     if noted is not None:
-        _save(layout, noted._replace(start=start))
+        origin = noted.origin
+        if origin is None and leaving is not None:
+            origin = leaving.read(0, _HEAD.size)
+        _save(layout, noted._replace(start=start, origin=origin))
 
 
 def _head_at(files: MappedFileQueue, offset: int) -> bytes | None:
@@ -111,8 +130,13 @@ def _differing_fields(one: bytes, other: bytes) -> int:
 
 
 def _save(layout: StoreLayout, identity: LogIdentity) -> None:
-    heads = {str(offset): head.hex() for offset, head in identity.heads.items()}
-    data = checked_line.encode({"start": identity.start, "heads": heads})
+    document: dict[str, Any] = {
+        "start": identity.start,
+        "heads": {str(offset): head.hex() for offset, head in identity.heads.items()},
+    }
+    if identity.origin is not None:
+        document["origin"] = identity.origin.hex()
+    data = checked_line.encode(document)
     path = layout.own / FILE_NAME
     if not path.is_file() or path.read_bytes() != data:
         disk.make_directories_durably(layout.own)
@@ -129,4 +153,5 @@ def _load(layout: StoreLayout) -> LogIdentity | None:
 
 def _identity_of(document: Any) -> LogIdentity:
     heads = {int(offset): bytes.fromhex(head) for offset, head in document["heads"].items()}
-    return LogIdentity(document["start"], heads)
+    origin = document.get("origin")
+    return LogIdentity(document["start"], heads, None if origin is None else bytes.fromhex(origin))

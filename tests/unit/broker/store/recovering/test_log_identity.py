@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.recovering import log_identity
 from tests.support.killed_store import copy_killed
@@ -138,3 +139,19 @@ def test_without_a_sound_note_the_log_is_taken_as_it_is(
     path.write_bytes(damage)
     assert bodies(stores.open(killed)) == BODIES
     assert path.read_bytes() == whole
+
+
+def test_the_origin_stays_when_its_record_expires(stores: Stores, killed: Path) -> None:
+    path = StoreLayout(killed).own / log_identity.FILE_NAME
+    whole = path.read_bytes()
+    first = checked_line.decode(whole)["heads"]["0"]
+    # A broker that has been up since before there were origins, or since its first message.
+    without = {key: value for key, value in checked_line.decode(whole).items() if key != "origin"}
+    path.write_bytes(checked_line.encode(without))
+    oldest = killed / "commitlog" / f"{0:020d}"
+    leaving = MappedFile(oldest, 0, FILE_SIZE_BYTES)
+    log_identity.note_start(StoreLayout(killed), FILE_SIZE_BYTES, leaving)
+    leaving.unmap()
+    oldest.unlink()
+    stores.open(killed)
+    assert checked_line.decode(path.read_bytes())["origin"] == first
