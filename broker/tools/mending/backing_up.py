@@ -20,6 +20,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
+from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.tools.mending import manifest as manifests
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.mending.copying import companions, copy_range, crc_of
@@ -42,6 +43,8 @@ class Plan(NamedTuple):
     log_end: int
     differs_at: int | None
     """Where the log is not what was copied, and a new line begins."""
+    is_gap: bool
+    """Because what was in front of that expired before it was copied."""
 
 
 class Backup:
@@ -105,7 +108,8 @@ class Backup:
             )
         if self.directory.resolve().is_relative_to(view.layout.root.resolve()):
             raise StoreError(f"{self.directory} is inside of the store: name a directory elsewhere")
-        differs_at = self._first_difference(view)
+        is_gap = self._is_behind_a_gap(view)
+        differs_at = view.log.min_offset if is_gap else self._first_difference(view)
         end = view.log_end()
         known = {
             segment.base: segment.size
@@ -116,16 +120,29 @@ class Backup:
             max(min(file.end_offset, end) - file.base_offset - known.get(file.base_offset, 0), 0)
             for file in view.log.files
         )
-        return Plan(new_bytes, end, differs_at)
+        return Plan(new_bytes, end, differs_at, is_gap)
+
+    def _is_behind_a_gap(self, view: StoreView) -> bool:
+        """Whether the log begins behind the end of what was copied. Raises StoreError."""
+        segments = self.manifest.segments
+        present = {file.base_offset for file in view.log.files}
+        if not segments or not present or not present.isdisjoint(each.base for each in segments):
+            return False
+        # Nothing of the log itself tells whose it is.
+        origin = self._origin(view)
+        start, end = view.log.min_offset, segments[-1].end
+        if start < end or origin is None or origin != self.manifest.origin:
+            raise self._is_of_another_store(view)
+        return start > end
+
+    def _origin(self, view: StoreView) -> str | None:
+        origin = log_identity.origin_of(view.layout, view.log)
+        return None if origin is None else origin.hex()
 
     def _first_difference(self, view: StoreView) -> int | None:
         """The file of the log from which on it is not what was copied."""
         present = {file.base_offset: file for file in view.log.files}
         common = [segment for segment in self.manifest.segments if segment.base in present]
-        if self.manifest.segments and view.log.files and not common:
-            last = self.manifest.segments[-1]
-            if view.log.min_offset < last.end:
-                raise self._is_of_another_store(view)
         for segment in common:
             file = present[segment.base]
             try:
@@ -142,7 +159,7 @@ class Backup:
     def _is_of_another_store(self, view: StoreView) -> StoreError:
         return StoreError(
             f"the backup in {self.directory} is of another store ({self.manifest.source}) than "
-            f"{view.layout.root}: name another directory"
+            f"{view.layout.root}, or nothing of its log is left that tells: name another directory"
         )
 
     def _begins_alike(self, segment: Segment, file: MappedFile) -> bool:
@@ -179,7 +196,8 @@ class Backup:
             view.load_log()
         plan = self.plan(view)
         if plan.differs_at is not None:
-            self._begin_line(plan.differs_at)
+            self._begin_line(0 if plan.is_gap else plan.differs_at)
+        self.manifest.origin = self._origin(view) or self.manifest.origin
         self._copy_log(view, plan.log_end, progress)
         named = {path.relative_to(root).as_posix(): data for path, data in tables.items()}
         for name in _NEWER_COUNTS:

@@ -20,11 +20,12 @@ from rockhopper.broker.tools.commands import (
     store,
 )
 from rockhopper.broker.tools.findings import Findings
-from rockhopper.broker.tools.mending.backing_up import Backup
+from rockhopper.broker.tools.mending.backing_up import Backup, Plan
+from rockhopper.broker.tools.mending.choosing import Choice, Last, choose, last_of, segments_of
 from rockhopper.broker.tools.mending.copying import check_empty
 from rockhopper.broker.tools.mending.rebuilding import rebuild
 from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
-from rockhopper.broker.tools.mending.restoring import Choice, choose, restore, segments_of
+from rockhopper.broker.tools.mending.restoring import restore
 from rockhopper.broker.tools.output import (
     counted,
     flush,
@@ -199,10 +200,7 @@ def backup_command(
             text += f"; {counted(pruned, 'old file')} dropped"
     if plan.differs_at is not None:
         value["differsAt"] = plan.differs_at
-        text += (
-            f". The log from {plan.differs_at} on is not what was copied before (was its end cut "
-            "off by a crash?): it is copied anew, and the points so far keep what they have"
-        )
+        text += f". {_why_a_new_line(plan)}, and the points so far keep what they have"
     wrong = _verified(backup) if verify else None
     if as_json:
         write_json(value | ({} if wrong is None else {"wrong": wrong}))
@@ -217,6 +215,18 @@ def backup_command(
     flush()
     if wrong:
         fail(f"{target} is damaged: begin a new backup in another directory")
+
+
+def _why_a_new_line(plan: Plan) -> str:
+    if plan.is_gap:
+        return (
+            f"What the log had in front of {plan.differs_at} has expired before it was copied: a "
+            "new line of points begins behind that"
+        )
+    return (
+        f"The log from {plan.differs_at} on is not what was copied before (was its end cut off by "
+        "a crash, or the store restored?): it is copied anew, a new line of points begins"
+    )
 
 
 def _verified(backup: Backup) -> list[str]:
@@ -254,8 +264,9 @@ def restore_command(
     choice = choose(backup, number, before_ms)
     point = choice.log
     check_empty(root)
+    last = last_of(backup, choice)
     if not write:
-        _write_points(backup, choice, as_json=as_json)
+        _write_points(backup, choice, last, as_json=as_json)
         return
     config, _ = load_config(root, config_path)
     segments = segments_of(backup, point)
@@ -267,6 +278,7 @@ def restore_command(
                 "written": True,
                 "point": point.number,
                 "tablesOfPoint": choice.tables.number,
+                "lastTime": last.store_time_ms,
                 "logStart": restored.log_start,
                 "logEnd": restored.log_end,
                 "records": restored.record_count,
@@ -275,18 +287,33 @@ def restore_command(
         return
     write_line(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
-        f"{restored.log_start} to {restored.log_end}, from {_told(choice)}"
+        f"{restored.log_start} to {restored.log_end}, from {_told(choice, last)}"
     )
+    _warn_of_the_end(backup, choice)
 
 
-def _told(choice: Choice) -> str:
+def _told(choice: Choice, last: Last) -> str:
     text = f"point {choice.log.number}"
     if choice.tables.number != choice.log.number:
         text += f" with the tables of point {choice.tables.number}"
-    return text
+    return f"{text}, up to the message of {time_text(last.store_time_ms)}"
 
 
-def _write_points(backup: Backup, choice: Choice, *, as_json: bool) -> None:
+def _warn_of_the_end(backup: Backup, choice: Choice) -> None:
+    newest = backup.manifest.points[-1]
+    if choice.before_ms is not None and choice.before_ms > choice.log.time_ms:
+        write_line(
+            f"The backup does not reach that time: point {choice.log.number} was made at "
+            f"{time_text(choice.log.time_ms)}, and what was stored after that is not in it"
+        )
+    if choice.log.line != newest.line:
+        write_line(
+            f"The newest points, up to {newest.number}, are of another line: the log was cut off "
+            "or the store restored since. --point restores one of those"
+        )
+
+
+def _write_points(backup: Backup, choice: Choice, last: Last, *, as_json: bool) -> None:
     rows = [
         (point, segments_of(backup, point)[0].base if segments_of(backup, point) else 0)
         for point in backup.manifest.points
@@ -295,6 +322,7 @@ def _write_points(backup: Backup, choice: Choice, *, as_json: bool) -> None:
         points = [
             {
                 "point": point.number,
+                "line": point.line,
                 "time": point.time_ms,
                 "logStart": start,
                 "logEnd": point.log_end,
@@ -302,14 +330,21 @@ def _write_points(backup: Backup, choice: Choice, *, as_json: bool) -> None:
             }
             for point, start in rows
         ]
-        write_json({"written": False, "chosen": choice.log.number, "points": points})
+        chosen = {
+            "chosen": choice.log.number,
+            "tablesOfPoint": choice.tables.number,
+            "logEnd": last.log_end,
+            "lastTime": last.store_time_ms,
+        }
+        write_json({"written": False, **chosen, "points": points})
         return
     write_line(f"Backup {backup.directory} of {backup.manifest.source}")
     write_table(
-        ("POINT", "LOG FROM", "UP TO", "MADE", "LAST MESSAGE"),
+        ("POINT", "LINE", "LOG FROM", "UP TO", "MADE", "LAST MESSAGE"),
         [
             (
                 point.number,
+                point.line,
                 start,
                 point.log_end,
                 time_text(point.time_ms),
@@ -318,5 +353,6 @@ def _write_points(backup: Backup, choice: Choice, *, as_json: bool) -> None:
             for point, start in rows
         ],
     )
-    write_line(f"Would restore {_told(choice)}")
+    write_line(f"Would restore {_told(choice, last)}")
+    _warn_of_the_end(backup, choice)
     write_line(_NOTHING)

@@ -63,6 +63,8 @@ class Manifest:
     source: str
     lines: dict[str, list[Segment]] = field(default_factory=lambda: {"1": []})
     points: list[Point] = field(default_factory=list)
+    origin: str | None = None
+    """The head of the first record that the store is known to have had, in hex."""
 
     @property
     def line(self) -> int:
@@ -125,4 +127,5 @@ def _manifest_of(document: Any) -> Manifest:
         line: [Segment(**segment) for segment in segments]
         for line, segments in document["lines"].items()
     }
-    return Manifest(document["source"], lines, [Point(**point) for point in document["points"]])
+    points = [Point(**point) for point in document["points"]]
+    return Manifest(document["source"], lines, points, document.get("origin"))

@@ -22,8 +22,9 @@ from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.mending.backing_up import Backup, decode_ends
+from rockhopper.broker.tools.mending.choosing import Choice, segments_of
 from rockhopper.broker.tools.mending.copying import LogFileCopy, copy_range, making
-from rockhopper.broker.tools.mending.manifest import Point, Segment
+from rockhopper.broker.tools.mending.manifest import Point
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -55,43 +56,6 @@ class Restored(NamedTuple):
     log_start: int
     log_end: int
     record_count: int
-
-
-class Choice(NamedTuple):
-    """From where a store is restored."""
-
-    tables: Point
-    log: Point
-    before_ms: int | None = None
-    """Only what was stored before this time."""
-
-
-def choose(backup: Backup, number: int | None, before_ms: int | None) -> Choice:
-    """What to restore. Raises StoreError.
-
-    For a time, that is the log of the newest point, with the tables of the last point that was
-    made before the time: so notes lag behind the log, as after a crash, and what was deleted later
-    comes back. Without such a point the first one has to do, without its notes of deliveries.
-    """
-    manifest = backup.manifest
-    newest = manifest.point(number)
-    tables = newest
-    if number is None and before_ms is not None:
-        of_line = [point for point in manifest.points if point.line == newest.line]
-        earlier = [point for point in of_line if point.time_ms <= before_ms]
-        tables = earlier[-1] if earlier else of_line[0]
-    return Choice(tables, newest, before_ms)
-
-
-def segments_of(backup: Backup, point: Point) -> list[Segment]:
-    """The files of the log that belong to a point: those without a gap up to its end."""
-    found: list[Segment] = []
-    for segment in reversed(backup.manifest.lines[str(point.line)]):
-        if segment.base < point.log_end:
-            if found and segment.end != found[-1].base:
-                break
-            found.append(segment)
-    return found[::-1]
 
 
 def restore(

@@ -128,6 +128,18 @@ def test_backups_of_other_stores_and_odd_places_are_refused(root: Path, tmp_path
     assert "no backup in" in run("restore", other, tmp_path / "new").err
 
 
+def test_another_store_is_refused_that_has_no_file_in_common(root: Path, tmp_path: Path) -> None:
+    other, target = tool_stores.write(tmp_path / "other", 10, Clock(1_800_000_000_000)), "backup"
+    _back_up(other, tmp_path / target)
+    for base in (0, 4096):
+        (root / "commitlog" / f"{base:020d}").unlink(missing_ok=True)
+    assert StoreView(root).log.min_offset >= StoreView(other).log_end()
+    for options in ((), ("--write",)):
+        ended = run("backup", root, tmp_path / target, *options)
+        assert (ended.code, "is of another store" in ended.err) == (1, True)
+    assert len(Backup(tmp_path / target).manifest.points) == 1
+
+
 def test_rot_in_a_backup_is_named(root: Path, tmp_path: Path) -> None:
     target = tmp_path / "backup"
     _back_up(root, target)
