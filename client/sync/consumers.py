@@ -8,6 +8,7 @@ from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
 from rockhopper.client.consuming.face.pauses import Paused
+from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sync.face import Face, iterates, looks, made_like, waits
@@ -61,7 +62,8 @@ class Consumer(Face[consumer.Consumer]):
 
         Returning acknowledges a message, raising asks for it again. An interrupt (Ctrl-C, an
         exception in a signal handler) waits for handlers to finish what they have, a second does
-        not.
+        not. A handler that calls sys.exit() asks for its message again and ends it like an
+        interrupt.
         """
         if not callable(handler) or inspect.iscoroutinefunction(handler):
             raise TypeError(
@@ -69,13 +71,28 @@ class Consumer(Face[consumer.Consumer]):
                 "rockhopper.Consumer"
             )
         client = self._opened()
+        exits: list[BaseException] = []
+
+        def handled(message: ReceivedMessage) -> BaseException | None:
+            try:
+                handler(message)
+            except (SystemExit, KeyboardInterrupt) as error:
+                return error  # raised in the event loop it would end that
+            return None
+
         with ThreadPoolExecutor(max(concurrency, 1), "rockhopper-handler") as threads:
 
             async def handle(message: ReceivedMessage) -> None:
-                await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+                call = asyncio.get_running_loop().run_in_executor(threads, handled, message)
+                if (error := await call) is not None:
+                    exits.append(error)
+                    client.stop()
+                    raise RetryLater(reason=repr(error)) from error
 
             running = client.run(handle, concurrency=concurrency)
             loop_thread().call(running, interrupted=client.stop)
+        if exits:
+            raise exits[0]
 
 
 class PullConsumer(Face[pull_consumer.PullConsumer]):

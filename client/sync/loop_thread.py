@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import wait
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, Protocol, TypeVar
 
 from rockhopper.client.errors import ClientStateError
@@ -36,10 +36,25 @@ class LoopThread:
     def __init__(self) -> None:
         self.open_clients: set[Closable] = set()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="rockhopper-sync", daemon=True
-        )
+        self._waiting: set[Future[Any]] = set()
+        self._exits: dict[Future[Any], BaseException] = {}
+        self._thread = threading.Thread(target=self._serve, name="rockhopper-sync", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        """Run the loop; a callback's sys.exit() ends the calls that wait, and not the loop."""
+        while True:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                waiting = list(self._waiting)
+                if not waiting:
+                    log.error("%r was raised for a client while nobody waited for it", error)
+                for future in waiting:
+                    self._exits[future] = error
+                    future.cancel()
+            else:
+                return
 
     def call(
         self,
@@ -54,6 +69,7 @@ class LoopThread:
 
         Raises:
             ClientStateError: asked from that loop itself, which would wait for ever.
+            SystemExit: something that runs there has called sys.exit().
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -62,15 +78,21 @@ class LoopThread:
                 "coroutine function uses the asynchronous clients of rockhopper"
             )
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        self._waiting.add(future)
         try:
             return future.result()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, CancelledError) and future in self._exits:
+                raise self._exits[future] from None
             if interrupted is None or future.done():
                 future.cancel()
             else:
                 self._loop.call_soon_threadsafe(interrupted)
                 wait([future])
             raise
+        finally:
+            self._waiting.discard(future)
+            self._exits.pop(future, None)
 
     def look(self, function: Callable[[], _Result]) -> _Result:
         """Call a plain function there."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -99,6 +100,20 @@ def test_an_interrupt_lets_handlers_finish(broker: ThreadedBroker) -> None:
     with pytest.raises(KeyboardInterrupt):
         consume()
     assert lag("billing") == 0
+
+
+def test_a_handler_that_exits_ends_run_and_has_its_message_again(broker: ThreadedBroker) -> None:
+    send(1)
+
+    def consume() -> None:
+        with Consumer("billing", "orders") as consumer:
+            consumer.run(lambda _message: sys.exit(5), concurrency=2)
+
+    with pytest.raises(SystemExit) as ended:
+        consume()
+    assert ended.value.code == 5
+    with Consumer("billing", "orders") as consumer:
+        assert next(iter(consumer)).reconsume_times == 1
 
 
 def test_a_coroutine_function_is_no_handler(broker: ThreadedBroker) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper import ClientStateError, ThreadedBroker
+from rockhopper import ClientStateError, MessageQueue, ThreadedBroker
 from rockhopper.client.sync.loop_thread import loop_thread
-from rockhopper.sync import Producer
+from rockhopper.sync import Consumer, Producer
 from tests.support.hang import HANG_S
 
 ROOT = Path(__file__).parents[4]
@@ -81,3 +81,20 @@ def test_a_call_from_the_loop_itself_is_refused(broker: ThreadedBroker) -> None:
 
         with pytest.raises(ClientStateError, match="asynchronous clients"):
             loop_thread().call(ask())
+
+
+async def exiting(queues: list[MessageQueue]) -> None:
+    sys.exit(7)
+
+
+def test_an_exit_in_a_callback_reaches_whoever_waits_and_the_loop_lives_on(
+    broker: ThreadedBroker,
+) -> None:
+    with Producer(timeout_s=HANG_S) as producer:
+        producer.send("orders", b"x")
+        consumer = Consumer("billing", "orders", on_assigned=exiting)
+        with pytest.raises(SystemExit) as ended:
+            next(iter(consumer))
+        assert ended.value.code == 7
+        assert producer.send("orders", b"y").queue.topic == "orders"
+        consumer.close()
