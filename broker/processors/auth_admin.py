@@ -59,7 +59,7 @@ class AuthAdminProcessors:
 
     async def create_user(self, request: Request) -> Response:
         """3001: a user who is not there yet."""
-        info, name = _object(request), _username(request)
+        info, name = _user_info(request)
         if name in self._users.users:
             raise NoPermission(f"the user {name} is there already: update it")
         secret = str(info.get("password") or "")
@@ -70,7 +70,7 @@ class AuthAdminProcessors:
 
     async def update_user(self, request: Request) -> Response:
         """3002: another password, type or status; what is left out stays."""
-        info, name = _object(request), _username(request)
+        info, name = _user_info(request)
         user = self._user(name)
         self._check_super(request, user)
         changed = dataclasses.replace(
@@ -186,6 +186,7 @@ class AuthAdminProcessors:
 
     async def _put_rules(self, request: Request) -> Response:
         name, info = _subject(request), _object(request)
+        _check_repeated(info, "subject", SUBJECT + name)
         self._check_super(request, self._user(name))
         policies = info.get("policies")
         if not isinstance(policies, list) or not policies:
@@ -248,6 +249,22 @@ def _object(request: Request) -> Mapping[str, Any]:
 
 def _username(request: Request) -> str:
     return check_name(request.ext.get("username", ""))
+
+
+def _user_info(request: Request) -> tuple[Mapping[str, Any], str]:
+    """What is said of a user, and his name."""
+    info, name = _object(request), _username(request)
+    _check_repeated(info, "username", name)
+    return info, name
+
+
+def _check_repeated(info: Mapping[str, Any], field: str, name: str) -> None:
+    """RocketMQ's tools name the user in the body as well. Raises InvalidParameter."""
+    repeated = info.get(field)
+    if repeated not in (None, "", name):
+        raise InvalidParameter(
+            f"the header's {field} is {name[:80]}, the body's {str(repeated)[:80]}: name one user"
+        )
 
 
 def _subject(request: Request) -> str:

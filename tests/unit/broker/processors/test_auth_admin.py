@@ -130,6 +130,34 @@ async def test_what_makes_no_sense_is_refused(
     assert (await admin.ask(code, body, **ext)).code == expected
 
 
+@pytest.mark.parametrize("code", [Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER])
+async def test_a_body_that_names_another_user_than_the_header_is_refused(
+    broker: ServedBroker, admin: Admin, code: Code
+) -> None:
+    await create(admin)
+    users = dict(broker.tables.users.users)
+    name = "bob" if code == Code.AUTH_CREATE_USER else "alice"
+    refused = await admin.ask(code, {"username": "eve", "password": "x" * 12}, username=name)
+    assert refused.code == 29
+    assert refused.remark == f"the header's username is {name}, the body's eve: name one user"
+    assert broker.tables.users.users == users
+    repeated = {"username": name, "password": "x" * 12}
+    assert (await admin.ask(code, repeated, username=name)).code == ResponseCode.SUCCESS
+
+
+async def test_rules_whose_body_names_another_user_than_the_header_are_refused(
+    broker: ServedBroker, admin: Admin
+) -> None:
+    await create(admin)
+    for_eve = {**RULES, "subject": "User:eve"}
+    refused = await admin.ask(Code.AUTH_CREATE_ACL, for_eve, subject="User:alice")
+    assert refused.code == 29
+    assert "the body's User:eve: name one user" in (refused.remark or "")
+    assert broker.tables.acls.rules == {}
+    for_alice = {**RULES, "subject": "User:alice"}
+    assert (await admin.ask(Code.AUTH_CREATE_ACL, for_alice, subject="User:alice")).code == 0
+
+
 @pytest.fixture
 async def strict(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     """A broker that serves users alone: root is Super, clerk is not."""
