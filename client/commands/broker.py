@@ -204,7 +204,7 @@ async def _config(
         if len(targets) > 1:
             where = f"{each.target.name} at {each.target.address}"
             write_line(f"{'' if index == 0 else chr(10)}{where}")
-        _print_settings(chosen, is_described=each.is_described)
+        _print_settings(chosen, is_described=each.is_described, only_live=choice.only_live)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,9 @@ def _settings_json(
     return {"broker": target.name, "address": target.address, "settings": settings}
 
 
-def _print_settings(facts: "Sequence[SettingFacts]", *, is_described: bool) -> None:
+def _print_settings(
+    facts: "Sequence[SettingFacts]", *, is_described: bool, only_live: bool
+) -> None:
     if not is_described:
         for each in facts:
             write_line(f"{each.key}={printable(str(each.value))}")
@@ -299,8 +301,12 @@ def _print_settings(facts: "Sequence[SettingFacts]", *, is_described: bool) -> N
         )
         for each in facts
     ]
-    print_table(("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT"), rows)
-    if any(each.changed_since_start for each in facts):
+    columns: tuple[str, ...] = ("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT")
+    is_any_changed = any(each.changed_since_start for each in facts)
+    if only_live and not is_any_changed:  # "live" in every row says nothing
+        columns, rows = (*columns[:3], columns[4]), [(*row[:3], row[4]) for row in rows]
+    print_table(columns, rows)
+    if is_any_changed:
         write_line("live*: changed since the start; to keep it, write it into broker.conf")
 
 

@@ -13,7 +13,7 @@ _INDENTATION = 2
 _SHORTENED_WIDTH_MIN = 16
 _TIME_WIDTH = 23
 # What is copied into the next command is not shortened, and cut in no other way either.
-_WHOLE = frozenset({"ID", "HANDLE"})
+_WHOLE = frozenset({"ID", "HANDLE", "SETTING"})
 
 
 def cells(text: str) -> int:
@@ -79,7 +79,7 @@ def table_lines(
         ]
         for texts in (_aligned(row, widths, numbers) for row in (columns, *rows))
     )
-    return head, [line for lines in others for line in lines]
+    return head, [line for lines in others for line in lines if line or len(folds) == 1]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> list[str]:

@@ -16,6 +16,8 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     assert status["rockhopperVersion"] == own_version()
     assert both in (await shell.run("broker", "status")).out
     assert f"V5_3_3 ({own_version()})" in (await shell.run("cluster")).out
+    live = await shell.run("broker", "config", "--live")
+    assert live.rows[0] == ["SETTING", "VALUE", "UNIT", "DEFAULT"]
     changed = await shell.run("broker", "config", "defaultTopicQueueNums=3")
     assert changed.code == 0
     assert changed.rows[1][:5] == ["defaultTopicQueueNums", "3", "-", "live*", "8"]

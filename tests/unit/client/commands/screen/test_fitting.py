@@ -36,6 +36,18 @@ def test_ids_stay_whole_however_narrow_it_is() -> None:
     assert message_id in lines[0]
 
 
+def test_names_of_settings_stay_whole() -> None:
+    name = "notifyConsumerIdsChangedEnable"
+    _, lines = table_lines(("SETTING", "VALUE", "DEFAULT"), [[name, "v" * 90, "d" * 90]], 50)
+    assert lines[0].startswith(name)
+
+
+def test_a_line_that_would_be_blank_is_left_out() -> None:
+    rows = [["a" * 18, "b" * 18, ""], ["a" * 18, "b" * 18, "c" * 18]]
+    _, lines = table_lines(("A", "B", "NOTE"), rows, 45)
+    assert len(lines) == 3
+
+
 def test_without_a_terminal_everything_is_there() -> None:
     head, lines = table_lines(("A", "B"), [["x" * 300, "y" * 300]], None)
     assert (head, lines) == (["A" + " " * 301 + "B"], ["x" * 300 + "  " + "y" * 300])
