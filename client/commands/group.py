@@ -1,6 +1,8 @@
 """`rockhopper group`: consumer groups, and how far they are."""
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from rockhopper.client.admin.group_states import GroupState, QueueLag
 
 _MODELS = {"CLUSTERING": "shared", "BROADCASTING": "broadcast"}
+_WIDE = 132
 _LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED")
 
 
@@ -146,20 +149,36 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         write_json(_state_json(state))
         return
     _print_head(state)
+    numbers = _numbers(state) if _is_narrow() else {}
     if state.members:
         write_line("")
-        rows = [
-            (each.client_id, each.address, each.language, each.version) for each in state.members
+        members = [
+            (each.client_id, each.address, each.language, str(each.version))
+            for each in state.members
         ]
-        print_table(
-            ("MEMBER", "ADDRESS", "LANGUAGE", "VERSION"), [(*r[:3], str(r[3])) for r in rows]
-        )
+        columns: tuple[str, ...] = ("MEMBER", "ADDRESS", "LANGUAGE", "VERSION")
+        if numbers:
+            columns = ("#", *columns)
+            print_table(columns, [(numbers[each[0]], *each) for each in members])
+        else:
+            print_table(columns, members)
     if state.subscriptions:
         write_line("")
         print_table(("SUBSCRIBES TO", "FILTER"), list(state.subscriptions.items()))
     if state.queues:
         write_line("")
-        _print_lag(state.queues, state.owners)
+        owners = {queue: numbers.get(who, who) for queue, who in state.owners.items()}
+        _print_lag(state.queues, owners)
+
+
+def _is_narrow() -> bool:
+    """Return whether a queue and its owner would not share a line."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE
+
+
+def _numbers(state: "GroupState") -> dict[str, str]:
+    """Return short names of the members."""
+    return {each.client_id: f"#{number}" for number, each in enumerate(state.members, 1)}
 
 
 def _print_head(state: "GroupState") -> None:

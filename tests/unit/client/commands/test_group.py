@@ -86,6 +86,17 @@ async def test_a_group_is_shown_with_everything_about_it(
     assert consumer.client_id in text.splitlines()[-2]
 
 
+async def test_owners_have_numbers_where_the_terminal_is_narrow(
+    broker: Broker, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(broker, 1)
+    monkeypatch.setattr("rockhopper.client.commands.group._is_narrow", lambda: True)
+    async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
+        shown = await shell.run("group", "show", "billing")
+    assert ["#1", consumer.client_id] in [row[:2] for row in shown.rows]
+    assert shown.rows[-2][-1] == "#1"
+
+
 async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: CommandLine) -> None:
     await send(broker, 5)
     await consume(broker, 2)
