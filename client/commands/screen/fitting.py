@@ -12,6 +12,7 @@ _SEPARATION = 2
 _INDENTATION = 2
 _SHORTENED_WIDTH_MIN = 16
 _TIME_WIDTH = 23
+_PIPED_WIDTH_MAX = 40
 # What is copied into the next command is not shortened, and cut in no other way either.
 _WHOLE = frozenset({"ID", "HANDLE", "SETTING"})
 
@@ -70,21 +71,30 @@ def table_lines(
         for index, name in enumerate(columns)
     ]
     folds = [range(len(columns))]
-    if width is not None:
+    if width is None:
+        # One long name is not to move every row far to the right: it moves its own.
+        widths = [min(each, _PIPED_WIDTH_MAX) for each in widths]
+    else:
         widths, folds = _fit(columns, widths, numbers, width)
     head, *others = (
         [
             (" " * _INDENTATION * (number > 0) + "  ".join(texts[i] for i in fold)).rstrip()
             for number, fold in enumerate(folds)
         ]
-        for texts in (_aligned(row, widths, numbers) for row in (columns, *rows))
+        for texts in (
+            _aligned(row, widths, numbers, is_whole=width is None) for row in (columns, *rows)
+        )
     )
     return head, [line for lines in others for line in lines if line or len(folds) == 1]
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> list[str]:
+def _aligned(
+    row: Sequence[str], widths: Sequence[int], numbers: Sequence[bool], *, is_whole: bool
+) -> list[str]:
     return [
-        _shown(text, width, is_last=index == len(row) - 1, is_number=is_number)
+        pad(text, width)
+        if is_whole and not is_number
+        else _shown(text, width, is_last=index == len(row) - 1, is_number=is_number)
         for index, (text, width, is_number) in enumerate(zip(row, widths, numbers, strict=True))
     ]
 

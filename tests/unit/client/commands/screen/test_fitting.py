@@ -49,8 +49,10 @@ def test_a_line_that_would_be_blank_is_left_out() -> None:
 
 
 def test_without_a_terminal_everything_is_there() -> None:
-    head, lines = table_lines(("A", "B"), [["x" * 300, "y" * 300]], None)
-    assert (head, lines) == (["A" + " " * 301 + "B"], ["x" * 300 + "  " + "y" * 300])
+    rows = [["x" * 300, "y" * 300], ["x", "y"]]
+    head, lines = table_lines(("A", "B"), rows, None)
+    assert lines == ["x" * 300 + "  " + "y" * 300, "x" + " " * 41 + "y"]
+    assert head == ["A" + " " * 41 + "B"]
 
 
 def test_a_table_without_rows_has_a_head() -> None:
