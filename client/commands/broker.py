@@ -1,7 +1,6 @@
 """`rockhopper broker` and `rockhopper cluster`."""
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -338,6 +337,8 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
 
     async with Admin(nameserver) as admin:
         brokers, away = await asyncio.gather(admin.brokers(), admin.away())
+        if not brokers:
+            await admin.masters()  # raises, and says who went
         answers = await asyncio.gather(*(_ask(admin, each) for each in brokers))
     failed = False
     rows: list[tuple[object, ...]] = []
@@ -371,12 +372,10 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
         )
         if problem is not None:
             report(problem)
-    if not as_json and rows:
+    if not as_json:
         version = "VERSION (OURS)"
         columns = ("CLUSTER", "BROKER", "ID", "ADDRESS", version, "IN/S", "OUT/S", "DISK")
         print_table(columns, rows)
-    elif not rows:
-        print("the name service knows no broker", file=sys.stderr)
     for who in away:
         report(f"away: {who}")
     if failed:

@@ -1,5 +1,6 @@
 """`rockhopper query` and `rockhopper message`: single messages by key and by id."""
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _PREVIEW_MAX = 80
 _NAME_WIDTH_MAX = 24
+_ID = re.compile(r"[0-9A-Fa-f]{32,}")
 
 
 @click.command()
@@ -121,6 +123,11 @@ def _row(message: "ReceivedMessage") -> tuple[object, ...]:
 @nameserver_option
 def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> None:
     """Show the message with this ID, as `send` printed it or as a broker logs it."""
+    if not _ID.fullmatch(message_id):
+        raise click.UsageError(
+            f"{message_id!r} is no id: one has 32 hexadecimal digits or more; `rockhopper query "
+            "TOPIC --key KEY` finds messages by their keys"
+        )
     if raw and as_json:
         raise click.UsageError("--raw does not go with --json")
     run(_message(message_id, topic, raw, as_json, nameserver()))

@@ -233,4 +233,10 @@ class _Printer:
     def print_end(self) -> None:
         if not self._job.as_json and self._rows.count == 0:
             which = "such messages" if self._job.wanted.is_choosy else "messages"
-            print(f"no {which} in {self._job.topic} from there on", file=sys.stderr)
+            print(f"no {which} in {self._job.topic} {_where(self._job)}", file=sys.stderr)
+
+
+def _where(job: _Job) -> str:
+    if job.end is not None:
+        return "before that" if job.start is None else "in that part"
+    return "yet" if job.last is not None else "from there on"

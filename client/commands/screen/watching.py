@@ -60,10 +60,16 @@ def asked(name: str) -> Any:
 
 def run_shown(show: Show) -> None:
     """Run what shows a list: once, or with --watch until Ctrl-C."""
-    title = click.get_current_context().command_path
-    if (name := context_in_use()) is not None:
-        title = f"[{name}] {title}"
+    title = _title(click.get_current_context())
     run(again_and_again(show, asked("interval"), title) if asked("watch") else _once(show))
+
+
+def _title(context: click.Context) -> str:
+    """Return the command as it was asked for, with the cluster that is meant."""
+    names = [each.name or "" for each in context.command.params if isinstance(each, click.Argument)]
+    values = [str(context.params[name]) for name in names if context.params.get(name)]
+    cluster = [f"[{name}]"] if (name := context_in_use()) is not None else []
+    return " ".join((*cluster, context.command_path, *values))
 
 
 async def _once(show: Show) -> None:

@@ -70,7 +70,7 @@ def add(name: str, nameserver: str) -> None:
         contexts.current = name
     contexts.save()
     used = (
-        "and is used" if contexts.current == name else f"use it by: rockhopper context use {name}"
+        "it is in use" if contexts.current == name else f"use it by: rockhopper context use {name}"
     )
     write_line(f"{name} is kept in {contexts.path}; {used}")
 

@@ -246,7 +246,8 @@ async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine
 
 
 @pytest.mark.parametrize(
-    "command", ["topic list", "group list", "dlq list", "broker status", "topic create orders"]
+    "command",
+    ["topic list", "group list", "dlq list", "broker status", "topic create orders", "cluster"],
 )
 async def test_a_name_service_without_brokers_is_not_an_empty_one(command: str) -> None:
     settings = {"role": "nameserver", "namesrvPort": "0", "httpPort": "-1"}

@@ -130,6 +130,8 @@ async def test_the_last_messages_of_a_topic_and_those_that_match(
     assert await bodies("--grep", "^1.* paid", "--max", "2") == ["1 paid", "11 paid"]
     assert await bodies("--from", "5", "--to", "7") == ["5 paid", "6 new"]
     assert await bodies("--to", "-1h") == []
+    nothing = await shell.run("pull", "orders", "--to", "-1h", "--last", "3")
+    assert nothing.err == "no messages in orders before that\n"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import shutil
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from rockhopper.broker import Broker
+from rockhopper.client.cli import main
 from rockhopper.client.commands.output import write_line
 from rockhopper.client.commands.running import Failure
 from rockhopper.client.commands.screen import watching
@@ -41,6 +43,14 @@ async def test_it_goes_on_after_an_error_unless_that_is_the_first(
 
     with pytest.raises(BrokerUnreachableError):
         await watching.again_and_again(never, 0.0)
+
+
+def test_the_title_says_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles = []
+    monkeypatch.setattr(watching, "again_and_again", lambda _show, _s, title: titles.append(title))
+    monkeypatch.setattr(watching, "run", lambda _action: None)
+    CliRunner().invoke(main, ["group", "lag", "billing", "--watch"], "", prog_name="rockhopper")
+    assert titles == ["rockhopper group lag billing"]
 
 
 def test_on_a_terminal_it_is_drawn_in_place_and_says_what_has_no_room(

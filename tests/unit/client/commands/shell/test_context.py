@@ -25,7 +25,7 @@ def run(*arguments: str) -> Result:
 async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Broker) -> None:
     secret = home / "secret"
     secret.write_text("accessKey=a\nsecretKey=b\n")
-    assert "and is used" in run("context", "add", "prod", "-n", broker.nameserver).output
+    assert "; it is in use" in run("context", "add", "prod", "-n", broker.nameserver).output
     added = run("context", "add", "test", "-n", "h:1", "--tls", "--credentials", str(secret))
     assert "rockhopper context use test" in added.output
     listed = [line.split() for line in run("context", "ls").output.splitlines()]
