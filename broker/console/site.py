@@ -74,6 +74,7 @@ PAGES: Mapping[str, View] = {
     "group/reset": groups.preview_reset,
     "dead-letters": dead_letters.show_all,
     "dead-letters/of": dead_letters.show,
+    "dead-letters/back": dead_letters.preview,
     "later": later.show,
     "settings": settings.show,
 }

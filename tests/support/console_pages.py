@@ -14,6 +14,7 @@ PAGES = (
     "group/reset?group=billing&topic=orders&to=earliest",
     "dead-letters",
     "dead-letters/of?group=postmen&all=1",
+    "dead-letters/back?group=postmen&count=9",
     "later",
     "settings?edit=brokerPermission",
     "nothing",

@@ -1,13 +1,15 @@
 """Dead letters: which groups have some, what they are, and sending them back."""
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import aclosing
+from typing import NamedTuple
 
 from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.console.browsing import line
 from rockhopper.broker.console.visit import Moved, Shown, Visit, WrongInput, number
 from rockhopper.client.admin.topic_figures import together
-from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic
+from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, retry_topic
 
 GROUPS_MAX = 200
 LETTERS_SHOWN_MAX = 50
@@ -47,25 +49,62 @@ async def show(visit: Visit) -> Shown:
     return Shown("dead_letters_of.html", values)
 
 
-async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
-    """Send some, or one, back to where they came from."""
-    group = form.get("group", "").strip()
+class Back(NamedTuple):
+    """What a form says: which dead letters go where."""
+
+    group: str
+    message_id: str | None
+    count_max: int | None
+    to: str | None
+    """None: where each came from."""
+
+
+def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
+    """Raises WrongInput, NoPermission."""
+    group = fields.get("group", "").strip()
     if not group:
         raise WrongInput("say of which group")
     visit.check(Action.UPDATE, group, Kind.GROUP)
-    message_id = form.get("id", "").strip() or None
-    count = number(form.get("count", ""), 1, least=1, most=REQUEUED_AT_ONCE_MAX)
-    sent = there = 0
+    message_id = fields.get("id", "").strip() or None
+    count = number(fields.get("count", ""), 1, least=1, most=REQUEUED_AT_ONCE_MAX)
+    to = retry_topic(group) if fields.get("to") == "group" else None
+    return Back(group, message_id, None if message_id else count, to)
+
+
+async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> tuple[Counter[str], int]:
+    """How many go to each topic, and how many were sent there before."""
+    targets: Counter[str] = Counter()
+    there = 0
     requeued = visit.admin.dead_letters.requeue(
-        group, max_count=None if message_id else count, message_id=message_id
+        asked.group,
+        max_count=asked.count_max,
+        message_id=asked.message_id,
+        to=asked.to,
+        dry_run=dry_run,
     )
-    async with visit.turns.of(group), aclosing(requeued) as found:
+    async with visit.turns.of(asked.group), aclosing(requeued) as found:
         async for each in found:
-            if each.receipt is None:
+            if each.receipt is None and not dry_run:
                 there += 1
             else:
-                sent += 1
-    notice = f"{sent} of the dead letters of {group} went back to where they came from."
+                targets[each.target] += 1
+    return targets, there
+
+
+async def preview(visit: Visit) -> Shown:
+    """What sending some back would do; nothing is done yet."""
+    asked = _back_of(visit, visit.query)
+    targets, _ = await _counted(visit, asked, dry_run=True)
+    values = {"asked": asked, "targets": sorted(targets.items()), "sum": targets.total()}
+    return Shown("dead_letters_back.html", values)
+
+
+async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
+    """Send some, or one, back to where they came from, or to their group alone."""
+    asked = _back_of(visit, form)
+    targets, there = await _counted(visit, asked, dry_run=False)
+    where = f"to {asked.group} alone" if asked.to else "to where they came from"
+    notice = f"{targets.total()} of the dead letters of {asked.group} went back {where}."
     if there:
         notice += f" {there} had been sent back before."
-    return Moved("dead-letters/of", {"group": group}, notice)
+    return Moved("dead-letters/of", {"group": asked.group}, notice)

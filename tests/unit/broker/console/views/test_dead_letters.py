@@ -36,6 +36,24 @@ async def test_they_are_seen_and_go_back(served: Broker, browser: Browser) -> No
     assert every.text.count("was sent") == 3
 
 
+async def test_it_is_shown_what_goes_where_first(served: Broker, browser: Browser) -> None:
+    await send(served, 3)
+    await fail_on_all(served, 3)
+    some = await browser.get("dead-letters/back", group="billing", count=2)
+    assert "Nothing is done yet. 2 would go back" in some.text
+    assert "orders 2" in some.text
+    alone = await browser.get("dead-letters/back", group="billing", count=9, to="group")
+    assert "%RETRY%billing 3" in alone.text
+    assert sent(served) == 3
+    moved = await browser.post("dead-letters/of", group="billing", count=9, to="group")
+    assert (
+        "3 of the dead letters of billing went back to billing alone"
+        in (await browser.follow(moved)).text
+    )
+    assert sent(served) == 3
+    assert len(await take_all(served, 3)) == 3
+
+
 async def test_a_form_without_a_group_is_refused(browser: Browser) -> None:
     assert (await browser.post("dead-letters/of", count=1)).status == 400
     assert (await browser.post("dead-letters/of", group="nobody", count=1)).status == 404
