@@ -6,9 +6,9 @@ never called, and without middleware nothing here runs.
 """
 
 import copy
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from rockhopper.client.errors import ClientStateError
@@ -97,7 +97,7 @@ class Hooks:
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
         """Raises TypeError for what is no middleware."""
-        chosen = tuple(middleware)
+        chosen = sequence_of(middleware)
         self.send = _hooks(chosen, "on_send")
         self.receive = _hooks(chosen, "on_receive")
         self.process = _hooks(chosen, "on_process")
@@ -125,7 +125,7 @@ def around(
     """Return `last` with the hooks around it, the first one outermost."""
     call = last
     for hook in reversed(hooks):
-        call = partial(_call, hook, call)
+        call = functools.partial(_call, hook, call)
     return call
 
 
@@ -133,6 +133,29 @@ def _call(
     hook: _Hook[_Event, _Outcome], call_next: _Next[_Event, _Outcome], event: _Event
 ) -> Awaitable[_Outcome]:
     return hook(event, call_next)
+
+
+def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
+    """The middleware of a client. Raises TypeError for a single one."""
+    if not isinstance(middleware, Iterable):
+        raise TypeError(f"middleware is {middleware!r}: give a sequence, as in middleware=[…]")
+    return tuple(middleware)
+
+
+def _answering(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """A hook whose answer is looked at: without one, messages would count as consumed unseen."""
+
+    @functools.wraps(hook)
+    async def answering(event: Any, call_next: Any) -> Any:
+        answer = await hook(event, call_next)
+        if not isinstance(answer, Sequence):
+            raise TypeError(
+                f"{hook.__qualname__} returned {answer!r} in place of a sequence: let it return "
+                "what `await call_next(…)` returns"
+            )
+        return answer
+
+    return answering
 
 
 def _hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
@@ -144,7 +167,8 @@ def _hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
                 "an object of it"
             )
         if getattr(type(each), name, None) is not getattr(Middleware, name):
-            found.append(getattr(each, name))
+            hook = getattr(each, name)
+            found.append(hook if name == "on_process" else _answering(hook))
     return tuple(found)
 
 

@@ -147,3 +147,25 @@ async def test_handlers_run_within_the_hook(broker: Broker) -> None:
         await done.wait()
     assert stamp.processed == [(b"1", "billing")]
     assert stamp.received == []
+
+
+class Forgetful(Middleware):
+    async def on_receive(  # type: ignore[return]
+        self, receiving: Receiving, call_next: ReceiveNext
+    ) -> Sequence[ReceivedMessage]:
+        await call_next(receiving)
+
+
+async def test_what_a_hook_forgets_to_return_comes_again(broker: Broker) -> None:
+    async with Producer(broker.nameserver) as producer:
+        await producer.send("orders", b"kept")
+    with pytest.raises(TypeError, match=r"Forgetful\.on_receive returned None"):
+        async with Consumer(
+            "billing", "orders", nameserver=broker.nameserver, middleware=[Forgetful()]
+        ) as consumer:
+            await anext(aiter(consumer))
+    async with (
+        asyncio.timeout(HANG_S),
+        Consumer("billing", "orders", nameserver=broker.nameserver) as consumer,
+    ):
+        assert (await anext(aiter(consumer))).body == b"kept"

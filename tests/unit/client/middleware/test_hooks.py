@@ -65,6 +65,25 @@ async def test_a_hook_that_answers_without_receipts_is_named() -> None:
         await Hooks([Silent()]).sent(Sending([Message("orders")], "send", "shop", "me"), last)
 
 
+class Forgetful(Middleware):
+    async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:  # type: ignore[return]
+        await call_next(sending)
+
+
+async def test_a_hook_without_return_is_named() -> None:
+    async def last(_sending: Sending) -> Sequence[SendReceipt]:
+        return [RECEIPT]
+
+    hooks = Hooks([Noting("outer", []), Forgetful()])
+    with pytest.raises(TypeError, match=r"Forgetful\.on_send returned None .* call_next"):
+        await hooks.sent(Sending([Message("orders")], "send", "shop", "me"), last)
+
+
+def test_a_single_middleware_is_refused() -> None:
+    with pytest.raises(TypeError, match="give a sequence"):
+        Hooks(Silent())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", [Silent, print, None])
 def test_what_is_no_middleware_is_refused_at_once(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"derive a class from rockhopper\.Middleware"):
