@@ -23,7 +23,7 @@ from rockhopper.client.sending.request_reply import PendingRequests, reply_addre
 from rockhopper.client.sending.send_headers import send_fields
 from rockhopper.client.sending.trace import MessageTrace
 from rockhopper.client.sending.unique_id import unique_ids
-from rockhopper.client.serializers import Serializer, encoded
+from rockhopper.client.serializers import Serializer, check_serializer, encoded
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
@@ -76,6 +76,7 @@ class Producer:
         reason = group_error(group)
         if reason is not None:
             raise ValueError(reason)
+        check_serializer("serializer", serializer, "encode")
         self._group = group
         self._serializer = serializer
         self._hooks = Hooks(middleware)

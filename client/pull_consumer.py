@@ -31,7 +31,7 @@ from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.serializers import Serializer
+from rockhopper.client.serializers import Serializer, check_serializer
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class PullConsumer:
         TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
         them the environment decides.
         """
+        check_serializer("deserializer", deserializer, "decode")
         self._topic = topic
         self._group = group
         self._deserializer = deserializer

@@ -81,6 +81,16 @@ class Pydantic:
         return self._adapter.validate_json(body)
 
 
+def check_serializer(name: str, serializer: Serializer | None, method: str) -> None:
+    """Raise TypeError for what has no such method, or is a class in place of an object of it."""
+    if serializer is None:
+        return
+    if isinstance(serializer, type) or not callable(getattr(serializer, method, None)):
+        raise TypeError(
+            f"{name} is {serializer!r}: give an object with `{method}`, as in {name}=JSON()"
+        )
+
+
 def encoded(serializer: Serializer | None, value: object) -> bytes | str:
     """The body for what was given to a send. Raises MessageRejectedError, TypeError."""
     if isinstance(value, bytes | bytearray | memoryview):

@@ -13,7 +13,7 @@ from rockhopper.client.consuming.face.patterns import TopicPattern
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import Connections
 from rockhopper.client.network.tls import Tls
-from rockhopper.client.serializers import BadBody, Serializer
+from rockhopper.client.serializers import BadBody, Serializer, check_serializer
 from rockhopper.protocol.names import group_error, retry_topic
 from rockhopper.protocol.subscription import Subscription
 
@@ -66,6 +66,7 @@ class ConsumerSettings:
             raise ValueError(reason)
         check_start(self.start_from)
         check_bad_body(self.bad_body)
+        check_serializer("deserializer", self.deserializer, "decode")
         for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
