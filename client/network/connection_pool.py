@@ -276,7 +276,7 @@ class ConnectionPool:
                 raise BrokerUnreachableError(
                     f"{address} {found[0]}", address=address, remedy=found[1]
                 ) from error
-            raise self.unreachable(address, _describe(error, host)) from error
+            raise self.unreachable(address, _describe(error, host)) from None
         self._open[address] = connection
         self._alive.add(connection)
         connection.closed.add_done_callback(lambda _: self._connection_ended(connection))
