@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,12 +13,12 @@ from rockhopper.client.app.handlers import HandlerCall
 from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
-from rockhopper.client.middleware.hooks import Middleware
+from rockhopper.client.middleware.hooks import Middleware, sequence_of
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.serializers import JSON, BadBody, Serializer
+from rockhopper.client.serializers import JSON, BadBody, Serializer, check_serializer
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -59,8 +59,13 @@ class App:
         """`serializer` makes the bodies of what is sent, JSON where it is None."""
         self.nameserver = nameserver
         """May be set until the start, for a test's broker; None is what the environment says."""
+        check_serializer("serializer", serializer, "encode")
         self._serializer = serializer or JSON()
-        self._common = {"middleware": tuple(middleware), "tls": tls, "credentials": credentials}
+        self._common = {
+            "middleware": sequence_of(middleware),
+            "tls": tls,
+            "credentials": credentials,
+        }
         self._subscribers: list[_Subscriber] = []
         self._open: AsyncExitStack | None = None
         self._producer: Producer | None = None
@@ -79,16 +84,40 @@ class App:
         Its parameter's annotation says what it gets: ReceivedMessage, bytes, str, a model of
         pydantic, or whatever JSON can be decoded as (dict, a dataclass, a Struct …); a second
         parameter may be the ReceivedMessage. What it returns is sent to the topic `to`, unless it
-        is None. `bad_body` and `options` are those of Consumer.
+        is None. `bad_body` and `options` are those of Consumer. Raises what Consumer raises,
+        ValueError for a second subscriber of a group, and ClientStateError after the start.
         """
 
         def decorate(function: _Function) -> _Function:
             call = HandlerCall(function)
             chosen = {"deserializer": call.deserializer, "bad_body": bad_body, **options}
-            self._subscribers.append(_Subscriber(topics, group, call, to, chosen))
+            fixed = list(topics) if isinstance(topics, Iterator) else topics
+            self._add(_Subscriber(fixed, group, call, to, chosen))
             return function
 
         return decorate
+
+    def _add(self, added: _Subscriber) -> None:
+        if self._producer is not None:
+            raise ClientStateError(
+                f"{_name(added)} subscribes after the start of its app, and would read nothing",
+                remedy="decorate it before the start: import its module there",
+            )
+        for each in self._subscribers:
+            if each.group == added.group:
+                raise ValueError(
+                    f"the group {added.group!r} has the subscriber {_name(each)} already, and each "
+                    f"would read a part of the messages: give {_name(added)} another group, or one "
+                    "of them all topics"
+                )
+        try:
+            Consumer(added.group, added.topics, handler=self._handler(added), **added.options)
+        except ClientStateError:
+            pass  # what the environment says may change until the start
+        except Exception as error:
+            error.add_note(f"in the decorator of the subscriber {_name(added)}")
+            raise
+        self._subscribers.append(added)
 
     @property
     def producer(self) -> Producer:
@@ -102,6 +131,7 @@ class App:
         if self._open is not None:
             raise ClientStateError("this app is started already")
         async with AsyncExitStack() as stack:
+            stack.callback(self._forget_producer)
             producer = Producer(self.nameserver, serializer=self._serializer, **self._common)  # type: ignore[arg-type]
             self._producer = await stack.enter_async_context(producer)
             for each in self._subscribers:
@@ -121,10 +151,10 @@ class App:
         """Let handlers finish what they have, leave the groups, close the connections."""
         stack, self._open = self._open, None
         if stack is not None:
-            try:
-                await stack.aclose()
-            finally:
-                self._producer = None
+            await stack.aclose()
+
+    def _forget_producer(self) -> None:
+        self._producer = None
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -170,3 +200,8 @@ class App:
                 await self.producer.send(subscriber.to, result)
 
         return handle
+
+
+def _name(subscriber: _Subscriber) -> str:
+    function = subscriber.call.function
+    return getattr(function, "__qualname__", repr(function))

@@ -7,7 +7,18 @@ from typing import Any
 import pydantic
 import pytest
 
-from rockhopper import JSON, BodyError, MessageRejectedError, MsgPack, Pydantic, Serializer
+from rockhopper import (
+    JSON,
+    App,
+    BodyError,
+    Consumer,
+    MessageRejectedError,
+    MsgPack,
+    Producer,
+    PullConsumer,
+    Pydantic,
+    Serializer,
+)
 from rockhopper.client.serializers import decoded, encoded
 
 
@@ -66,3 +77,15 @@ def test_what_cannot_be_encoded_is_not_sent() -> None:
 def test_bytes_and_text_need_none() -> None:
     assert (encoded(None, b"x"), encoded(None, "x"), encoded(JSON(), b"x")) == (b"x", "x", b"x")
     assert encoded(JSON(), "x") == b'"x"'
+
+
+@pytest.mark.parametrize("wrong", [JSON, object(), 5])
+def test_what_is_no_serializer_is_refused_when_a_client_is_made(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"serializer is .*encode.* serializer=JSON\(\)"):
+        Producer(serializer=wrong)
+    with pytest.raises(TypeError, match=r"deserializer is .*decode"):
+        Consumer("billing", "orders", deserializer=wrong)
+    with pytest.raises(TypeError, match=r"deserializer is .*decode"):
+        PullConsumer("orders", deserializer=wrong)
+    with pytest.raises(TypeError, match=r"serializer is .*encode"):
+        App(serializer=wrong)

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,37 @@ async def test_a_second_start_is_refused() -> None:
         async with app:
             with pytest.raises(ClientStateError, match="started already"):
                 await app.start()
+
+
+async def noted(order: Order) -> None:
+    """A subscriber."""
+
+
+async def test_a_subscriber_after_the_start_is_refused() -> None:
+    app = App()
+    async with Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        async with app:
+            with pytest.raises(ClientStateError, match="noted subscribes after the start"):
+                app.subscriber("orders", group="billing")(noted)
+    app.subscriber("orders", group="billing")(noted)
+
+
+def test_a_second_subscriber_of_a_group_is_refused() -> None:
+    app, _ = shop()
+    with pytest.raises(ValueError, match=r"'billing' has the subscriber .*bill already"):
+        app.subscriber("refunds", group="billing")(noted)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [({"conc": 4}, TypeError), ({"bad_body": "drop"}, ValueError), ({"poll_s": -1.0}, ValueError)],
+)
+def test_wrong_options_are_told_where_they_stand(
+    options: dict[str, Any], wrong: type[Exception]
+) -> None:
+    with pytest.raises(wrong, match="the subscriber noted"):
+        App().subscriber("orders", group="billing", **options)(noted)
 
 
 @pytest.mark.skipif(
