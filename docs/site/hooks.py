@@ -1,9 +1,11 @@
 """What the build does beside MkDocs: pages from the repository's top, and links out of docs/.
 
 Pages in docs/ link to files of the repository (``../docker/broker.conf``), as one reads them at the
-forge. On the site, links to pages lead to the page, those to other files to the forge.
+forge. On the site, links to pages lead to the page, those to other files to the forge. A search
+finds what one does with the broker, not why it was built so.
 """
 
+import logging
 import posixpath
 import re
 import tomllib
@@ -15,6 +17,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
+# Folders and pages that a search leaves out.
+UNSEARCHED = ("decisions/", "changelog.md", "readme.md")
+# How much more, or less, a page counts in a search than others.
+BOOSTS = {"settings.md": 4.0, "operations/": 2.0, "architecture.md": 0.3, "contributing.md": 0.3}
 # Pages of the site that stand at the repository's top.
 PAGES = {
     "ARCHITECTURE.md": "architecture.md",
@@ -30,6 +36,18 @@ FORGE = str(
 )
 
 
+def on_startup(**_: Any) -> None:
+    """Have a link to a file that the site does not hold fail a strict build, as one to none does."""
+    logging.getLogger("mkdocs.structure.pages").addFilter(warn_of_excluded)
+
+
+def warn_of_excluded(record: logging.LogRecord) -> bool:
+    """Make a warning of what MkDocs only tells."""
+    if "excluded from the built site" in record.getMessage():
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages of the repository's top."""
     for name, page in PAGES.items():
@@ -41,8 +59,17 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """Have links lead where they can be followed from the site."""
     path = page.file.src_uri
+    page.meta.setdefault("search", searched(path))
     home = {site: name for name, site in PAGES.items()}.get(path, f"docs/{path}")
-    return rewritten(markdown, home, path, {file.src_uri for file in files})
+    pages = {file.src_uri for file in files if not file.inclusion.is_excluded()}
+    return rewritten(markdown, home, path, pages)
+
+
+def searched(path: str) -> dict[str, bool | float]:
+    """What the search is told about the page *path*."""
+    if path.startswith(UNSEARCHED):
+        return {"exclude": True}
+    return {"boost": next((BOOSTS[each] for each in BOOSTS if path.startswith(each)), 1.0)}
 
 
 def rewritten(markdown: str, home: str, place: str, pages: set[str]) -> str:

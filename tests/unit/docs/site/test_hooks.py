@@ -1,10 +1,12 @@
 """Links of pages: to pages of the site where there are any, to the forge where not."""
 
+import logging
+
 import pytest
 
 pytest.importorskip("mkdocs", reason="the site is built with the extra [docs]")
 
-from docs.site.hooks import FORGE, rewritten
+from docs.site.hooks import FORGE, rewritten, searched, warn_of_excluded
 
 PAGES = {"tls.md", "architecture.md", "operations/limits.md"}
 
@@ -26,7 +28,21 @@ PAGES = {"tls.md", "architecture.md", "operations/limits.md"}
         ),
         ("docs/tls.md", "tls.md", "https://example.org/tls.md", "https://example.org/tls.md"),
         ("docs/tls.md", "tls.md", "missing.md", "missing.md"),
+        ("docs/app.md", "app.md", "examples/batches.py", f"{FORGE}/blob/main/docs/examples/batches.py"),
     ],
 )
 def test_where_a_link_leads(home: str, place: str, link: str, leads_to: str) -> None:
     assert rewritten(f"see [it]({link}).", home, place, PAGES) == f"see [it]({leads_to})."
+
+
+def test_a_link_to_a_file_that_the_site_leaves_out_is_a_warning() -> None:
+    text = "Doc file 'app.md' contains a link to 'a.py' which is excluded from the built site."
+    record = logging.LogRecord("mkdocs.structure.pages", logging.INFO, "", 0, text, (), None)
+    assert warn_of_excluded(record)
+    assert (record.levelno, record.levelname) == (logging.WARNING, "WARNING")
+
+
+def test_a_search_finds_settings_before_others_and_no_decisions() -> None:
+    assert searched("decisions/0013-batches-on-several-brokers.md") == {"exclude": True}
+    boosts = [searched(each)["boost"] for each in ("settings.md", "tls.md", "architecture.md")]
+    assert boosts == sorted(boosts, reverse=True)
