@@ -65,6 +65,9 @@ class Service(Protocol):
     def facts(self) -> dict[str, str]:
         """What the first log line names."""
 
+    def outcome(self) -> dict[str, int]:
+        """What the last log line names, after ``stop``."""
+
 
 class _Main(click.Group):
     """Serves without a subcommand; one is imported when it is asked for."""
@@ -275,7 +278,10 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     except OSError as error:
         log.error("not everything was saved", reason=str(error))
         return 1
-    return 1 if service.failed.is_set() else 0
+    if service.failed.is_set():
+        return 1
+    log.info("stopped", **service.outcome())
+    return 0
 
 
 def _tell_about_settings(loaded: LoadedConfig) -> None:

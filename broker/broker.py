@@ -233,6 +233,10 @@ class Broker(ServingParts):
             "compiled": compiled.extent(),
         }
 
+    def outcome(self) -> dict[str, int]:
+        """How far the log of the store goes, after ``stop``."""
+        return {"log_end": self.store.safe_offset}
+
     def prepare(self) -> None:
         """Take the ports, so that ``addresses`` are known, and see that the store is free.
 

@@ -115,5 +115,9 @@ class NameServer:
         http = self._ports.address("httpPort") or "none"
         return {"nameserver": self.address, "http": http, **self._ports.listening()}
 
+    def outcome(self) -> dict[str, int]:
+        """Nothing: a store is none of its own."""
+        return {}
+
     async def _page(self) -> Page:
         return state_page(None)

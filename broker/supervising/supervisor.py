@@ -78,6 +78,10 @@ class Supervisor:
             "store": str(self.config.store.root),
         }
 
+    def outcome(self) -> dict[str, int]:
+        """Nothing: a store is none of its own."""
+        return {}
+
     def prepare(self) -> None:
         """Take the ports and the store's directory, and see that it fits. Raises StartError."""
         config = self.config

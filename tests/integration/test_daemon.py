@@ -144,8 +144,11 @@ async def test_it_stops_in_good_order_when_it_is_told_to_or_its_terminal_closes(
 ) -> None:
     async with Daemon(tmp_path) as daemon:
         assert (tmp_path / "abort").exists()
+        assert (await send(daemon.address, "orders", b"hello")).code == ResponseCode.SUCCESS
         assert await daemon.stop(number) == 0
     assert not (tmp_path / "abort").exists()
+    assert daemon.lines[-1]["event"] == "stopped"
+    assert daemon.lines[-1]["log_end"] > len(b"hello")
 
 
 async def test_systemd_is_told_that_it_serves_and_that_it_stops(
