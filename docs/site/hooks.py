@@ -20,7 +20,16 @@ ROOT = Path(__file__).resolve().parents[2]
 # Folders and pages that a search leaves out.
 UNSEARCHED = ("decisions/", "changelog.md", "readme.md")
 # How much more, or less, a page counts in a search than others.
-BOOSTS = {"settings.md": 4.0, "operations/": 2.0, "architecture.md": 0.3, "contributing.md": 0.3}
+BOOSTS = {
+    "settings.md": 4.0,
+    "operations/backup.md": 8.0,
+    "operations/": 2.0,
+    "consumer.md": 3.0,
+    "producer.md": 2.0,
+    "api/": 0.7,
+    "architecture.md": 0.3,
+    "contributing.md": 0.3,
+}
 # Pages of the site that stand at the repository's top.
 PAGES = {
     "ARCHITECTURE.md": "architecture.md",
