@@ -46,7 +46,7 @@ FORGE = str(
 
 
 def on_startup(**_: Any) -> None:
-    """Have a link to a file that the site does not hold fail a strict build, as one to none does."""
+    """Have a link to a file that the site leaves out fail a strict build."""
     logging.getLogger("mkdocs.structure.pages").addFilter(warn_of_excluded)
 
 

@@ -28,7 +28,7 @@ PAGES = {"tls.md", "architecture.md", "operations/limits.md"}
         ),
         ("docs/tls.md", "tls.md", "https://example.org/tls.md", "https://example.org/tls.md"),
         ("docs/tls.md", "tls.md", "missing.md", "missing.md"),
-        ("docs/app.md", "app.md", "examples/batches.py", f"{FORGE}/blob/main/docs/examples/batches.py"),
+        ("docs/app.md", "app.md", "examples/", f"{FORGE}/tree/main/docs/examples"),
     ],
 )
 def test_where_a_link_leads(home: str, place: str, link: str, leads_to: str) -> None:
