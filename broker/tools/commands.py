@@ -262,7 +262,7 @@ def dump_command(
     """Write messages as JSON, one a line, in the order in which they were stored.
 
     A body that is UTF-8 is "body", any other "bodyBase64"; both decompressed. A damaged one has an
-    "error" in place of it. Records that cannot be read at all are left out: 'check' names them.
+    "error" beside it. Records that cannot be read at all are left out: 'check' names them.
     """
     view = StoreView(root, config_path)
     wanted = Wanted(frozenset(topics), from_ms=from_ms or 0, **filters)
