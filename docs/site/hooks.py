@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
     path = page.file.src_uri
     page.meta.setdefault("search", searched(path))
     home = {site: name for name, site in PAGES.items()}.get(path, f"docs/{path}")
-    pages = {file.src_uri for file in files if not file.inclusion.is_excluded()}
+    pages = {file.src_uri for file in files if file.inclusion is not InclusionLevel.EXCLUDED}
     return rewritten(markdown, home, path, pages)
 
 
