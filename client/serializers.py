@@ -28,7 +28,10 @@ class Serializer(Protocol):
 
 
 class JSON:
-    """Dicts, lists, dataclasses, TypedDicts, msgspec's Structs, datetimes … as JSON."""
+    """Dicts, lists, dataclasses, TypedDicts, msgspec's Structs, datetimes … as JSON.
+
+    What JSON does not have becomes what it has: sets and tuples are lists, NaN and infinity null.
+    """
 
     def __init__(self, type: Any = Any) -> None:
         """With `type` a body has to fit it, and is decoded as one."""
