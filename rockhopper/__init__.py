@@ -8,7 +8,7 @@ below this package are links to the folders at its top; installed, they are the 
 """
 
 import os
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -131,8 +131,18 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_ELSEWHERE.get(name, "rockhopper.client")), name)
         globals()[name] = value
         return value
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _version() -> str:
+    """The version that is installed; "unknown" in a folder that never was."""
+    try:
+        return metadata.version("rockhopper-mq")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PARTS, "sync"})
+    return sorted({*globals(), *__all__, *_PARTS, "sync", "__version__"})

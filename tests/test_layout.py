@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from importlib.metadata import distribution, entry_points, packages_distributions
+from importlib.metadata import distribution, entry_points, packages_distributions, version
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,7 @@ def test_the_face_is_lazy_and_whole() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Prodcuer'"):
         getattr(rockhopper, "Prodcuer")  # noqa: B009
     assert {"Producer", "Broker", "client"} < set(dir(rockhopper))
+    assert rockhopper.__version__ in (version("rockhopper-mq"), "unknown")
 
 
 def test_links_of_the_checkout_are_relative() -> None:
