@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from rockhopper.client.arguments import check_count
 from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.consuming.allocation import Allocation, allocation_of
 from rockhopper.client.consuming.engine import Engine
@@ -182,8 +183,9 @@ class Consumer:
         self._loop: object = None
         self._in_work: Sequence[Delivered] = ()
         self._is_closed = False
+        check_count("concurrency", concurrency)
         if handler is not None:
-            _check_handler(handler, concurrency)
+            check_coroutine_function("handler", handler)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -419,7 +421,8 @@ class Consumer:
         Cancelling `run` cancels the handlers, and asks for their messages again. In order, messages
         of one queue are never in work at the same time. Raises what a broker refuses for good.
         """
-        _check_handler(handler, concurrency)
+        check_coroutine_function("handler", handler)
+        check_count("concurrency", concurrency)
         self.engine.session.check_open()
         if self._hooks.process:
             handler = self._handler_in_hooks(handler)
@@ -512,12 +515,6 @@ def _is_cancelled(error: BaseException) -> bool:
     """Whether the current task was cancelled, not merely something that the handler waited for."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _check_handler(handler: object, concurrency: int) -> None:
-    check_coroutine_function("handler", handler)
-    if concurrency < 1:
-        raise ValueError(f"concurrency is {concurrency}: it must be at least 1")
 
 
 def _log_failure(running: asyncio.Task[None]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.middleware.hooks import Hooks, Middleware, Sending, SendOperation
 from rockhopper.client.network.connection import Connection
@@ -76,6 +77,8 @@ class Producer:
         reason = group_error(group)
         if reason is not None:
             raise ValueError(reason)
+        check_seconds("timeout_s", timeout_s, may_be_zero=True)
+        check_count("retries", retries, 0)
         check_serializer("serializer", serializer, "encode")
         self._group = group
         self._serializer = serializer
@@ -200,6 +203,12 @@ class Producer:
         batch = list(messages)
         if not batch:
             return []
+        for each in batch:
+            if not isinstance(each, Message):
+                raise TypeError(
+                    f"a batch is of Messages, not {type(each).__name__}: Message(topic, body) "
+                    "makes one"
+                )
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             whole, parts = self._policy.prepare_batch(messages)

@@ -17,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
+from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.consuming.pulling import Puller, PullResult
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.queue_reader import QueueReader
@@ -78,6 +79,9 @@ class PullConsumer:
         TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
         them the environment decides.
         """
+        check_seconds("request_timeout_s", request_timeout_s)
+        check_seconds("poll_s", poll_s, may_be_zero=True)
+        check_count("batch_size", batch_size)
         check_serializer("deserializer", deserializer, "decode")
         self._topic = topic
         self._group = group

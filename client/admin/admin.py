@@ -12,6 +12,7 @@ from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
 from rockhopper.client.admin.figures import FigureReader
 from rockhopper.client.admin.message_search import MessageSearch
+from rockhopper.client.arguments import check_seconds
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
     ClientError,
@@ -83,6 +84,7 @@ class Admin:
 
         Where one of them is None, the environment decides. Raises ValueError, ClientStateError.
         """
+        check_seconds("request_timeout_s", request_timeout_s)
         self.session = Session(
             nameserver,
             request_timeout_s=request_timeout_s,

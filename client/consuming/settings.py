@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.consuming.allocation import Allocation, Average
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks
 from rockhopper.client.consuming.face.decoding import check_bad_body
@@ -68,14 +69,11 @@ class ConsumerSettings:
         check_bad_body(self.bad_body)
         check_serializer("deserializer", self.deserializer, "decode")
         for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+            check_count(name, getattr(self, name))
         for name in ("commit_interval_s", "request_timeout_s"):
-            if (seconds := getattr(self, name)) <= 0:
-                raise ValueError(f"{name} is {seconds} s: it must be above 0")
+            check_seconds(name, getattr(self, name))
         for name in ("poll_s", "suspend_s", "close_timeout_s", "hand_over_s"):
-            if (seconds := getattr(self, name)) < 0:
-                raise ValueError(f"{name} is {seconds} s: it must be 0 or above")
+            check_seconds(name, getattr(self, name), may_be_zero=True)
 
     @property
     def retry_topic(self) -> str | None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
+from rockhopper.client.arguments import check_count
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.queues import MessageQueue
@@ -70,6 +71,7 @@ class Consumer(Face[consumer.Consumer]):
                 f"the handler {handler!r} is no plain function: coroutine functions are for "
                 "rockhopper.Consumer"
             )
+        check_count("concurrency", concurrency)
         client = self._opened()
         exits: list[BaseException] = []
 
@@ -80,7 +82,7 @@ class Consumer(Face[consumer.Consumer]):
                 return error  # raised in the event loop it would end that
             return None
 
-        with ThreadPoolExecutor(max(concurrency, 1), "rockhopper-handler") as threads:
+        with ThreadPoolExecutor(concurrency, "rockhopper-handler") as threads:
 
             async def handle(message: ReceivedMessage) -> None:
                 call = asyncio.get_running_loop().run_in_executor(threads, handled, message)

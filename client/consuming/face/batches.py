@@ -7,6 +7,7 @@ its outcome.
 import asyncio
 from collections.abc import Sequence
 
+from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.consuming.handout import Delivered, Handout
 from rockhopper.client.errors import ClientError
 
@@ -42,11 +43,9 @@ async def collect(handout: Handout, count_max: int, wait_s: float) -> Sequence[D
 
 
 def check_batches(count_max: int, wait_s: float) -> None:
-    """Raise ValueError for batches that cannot be."""
-    if count_max < 1:
-        raise ValueError(f"count_max is {count_max}: it must be at least 1")
-    if not wait_s >= 0:
-        raise ValueError(f"wait_s is {wait_s} s: it must be 0 or above")
+    """Raise ValueError or TypeError for batches that cannot be."""
+    check_count("count_max", count_max)
+    check_seconds("wait_s", wait_s, may_be_zero=True)
 
 
 def _take_next(handout: Handout, batch: list[Delivered]) -> bool:

@@ -1,0 +1,20 @@
+"""Numbers that an application gives: told at once what is wrong with them, and by their names."""
+
+from numbers import Integral
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise TypeError for what is no whole number, ValueError below `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} is {value!r}: it must be a whole number")
+    if value < least:
+        raise ValueError(f"{name} is {value}: it must be at least {least}")
+
+
+def check_seconds(name: str, value: object, *, may_be_zero: bool = False) -> None:
+    """Raise TypeError for what is no number, ValueError for no time."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}: it must be a number of seconds")
+    if not (value >= 0 if may_be_zero else value > 0):
+        bound = "0 or above" if may_be_zero else "above 0"
+        raise ValueError(f"{name} is {value} s: it must be {bound}")
