@@ -300,8 +300,8 @@ class Consumer:
 
     @property
     def paused(self) -> list[Paused]:
-        """The topics and queues that are paused by name."""
-        return self._handout.pauses.listed
+        """The topics and queues that are paused; all its topics after `pause` without one."""
+        return self._handout.pauses.listed(self.engine.settings.subscriptions)
 
     async def commit(self) -> None:
         """Store now how far the group has come; that happens every few seconds anyway."""
@@ -355,6 +355,8 @@ class Consumer:
 
     def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_Loop[_Item]":
         self.engine.session.check_open()
+        if self._workers or self._running is not None:
+            raise ClientStateError("a handler gets this consumer's messages: use it, or a loop")
         in_work, self._in_work = self._in_work, ()
         self._handout.redeliver_all(in_work)
         loop = _Loop(self._check_loop, next_item)

@@ -52,7 +52,7 @@ class Consumer(Face[consumer.Consumer]):
 
     @property
     def paused(self) -> list[Paused]:
-        """The topics and queues that are paused by name."""
+        """The topics and queues that are paused; all its topics after `pause` without one."""
         return self._look(lambda client: client.paused)
 
     __iter__ = iterates(consumer.Consumer.__aiter__)

@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper import Broker, Consumer, Message, MessageQueue, Producer, ReceivedMessage
+from rockhopper import (
+    Broker,
+    ClientStateError,
+    Consumer,
+    Message,
+    MessageQueue,
+    Producer,
+    ReceivedMessage,
+)
 from tests.support.billing import AT_ONCE
 from tests.support.hang import HANG_S
 from tests.support.turns import until
@@ -77,6 +85,8 @@ async def test_a_paused_topic_keeps_what_was_fetched_and_goes_on(
         waiting = asyncio.ensure_future(anext(messages))
         held = consumer.engine.assignment.held
         assert sum(len(each.waiting) for each in held.values()) == 2
+        consumer.pause()
+        assert consumer.paused == ["orders", "returns"]
         consumer.resume()
         assert (await waiting).topic == "orders"
 
@@ -155,3 +165,14 @@ async def test_topics_that_match_are_found_as_they_appear(
             "orders_us",
             "%RETRY%billing",
         }
+
+
+async def test_a_loop_beside_a_handler_is_refused(broker: Broker) -> None:
+    async def handle(message: ReceivedMessage) -> None:
+        """Never called."""
+
+    async with Consumer(
+        "billing", "orders", nameserver=broker.nameserver, handler=handle
+    ) as consumer:
+        with pytest.raises(ClientStateError, match="a handler gets this consumer's messages"):
+            aiter(consumer)

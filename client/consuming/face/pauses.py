@@ -4,6 +4,8 @@ Kept by name, so that a queue which goes away and comes back is paused still. Me
 again by way of the group's retry topic count as those of the topic that they were sent to.
 """
 
+from collections.abc import Iterable
+
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.names import topic_error
@@ -43,10 +45,10 @@ class Pauses:
         self.topics -= topics
         self._queues -= queues
 
-    @property
-    def listed(self) -> list[Paused]:
-        """The topics and queues that are paused by name."""
-        return [*sorted(self.topics), *sorted(self._queues)]
+    def listed(self, every: Iterable[str]) -> list[Paused]:
+        """The topics and queues that are paused; `every` topic is where everything is."""
+        topics = self.topics.union(every) if self.is_everything else self.topics
+        return [*sorted(topics), *sorted(self._queues)]
 
     def cover(self, queue: MessageQueue) -> bool:
         """Whether nothing of a queue is wanted."""
