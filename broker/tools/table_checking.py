@@ -89,6 +89,23 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
         findings.add("table", path, "the table is not as it was saved", _EDITED)
 
 
+def sound_copy(path: Path) -> bytes | None:
+    """What the copy of a table says that cannot be read itself; None if it can, or both cannot."""
+    backup = _read(backup_path(path))
+    if _is_readable(_read(path)) or backup is None:
+        return None
+    saved = unseal(backup)
+    content = backup if saved is None else saved.content
+    return content if _is_readable(content) else None
+
+
+def _is_readable(data: bytes | None) -> bool:
+    try:
+        return data is not None and fastjson.loads(data) is not None
+    except (ProtocolError, ValueError):
+        return False
+
+
 def _check_records(view: StoreView, findings: Findings, path: Path) -> None:
     data = _read(path) or b""
     for start, end in decode_records(data).damages:

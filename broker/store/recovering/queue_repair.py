@@ -411,11 +411,12 @@ class QueueRepair:
         missing_count = end - queue.max_offset
         units = queue.last_units(1)
         last_offset = units[0][0] if units else queue.commit_log_end - 1
-        start, stop = queue.commit_log_end, log_offset
+        # Not at the very start: what a repair put there is a record, and would be read.
+        start, stop = queue.commit_log_end + 1, log_offset
         for hole in self._holes:
             if hole.end > start and hole.start < log_offset:
-                # Not at the very start, or a record that was rejected for its head would be read.
-                start, stop = max(start, hole.start) + 1, min(hole.end, log_offset)
+                # So would one be that was rejected for its head.
+                start, stop = max(start, hole.start + 1), min(hole.end, log_offset)
                 break
         start = max(min(start, log_offset - missing_count), last_offset + 1)
         if start + missing_count > log_offset:

@@ -27,6 +27,7 @@ from rockhopper.broker.tools.mending.copying import (
     making,
 )
 from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.broker.tools.table_checking import sound_copy
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_ROLLBACK,
     encode_message,
@@ -173,6 +174,7 @@ def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int]
         copy = target / path.relative_to(view.layout.root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
+    _mend_tables(target)
     _copy_log(view, found, target / "commitlog.new", progress)
     ends = recovered.ends_to_keep(view)
     sizes = recovered.file_sizes(view)
@@ -180,6 +182,13 @@ def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int]
     disk.move_directory(target / "commitlog.new", layout.commit_log)
     config = recovered.sized_like(recovered.at(view.config, target), sizes, view.geometry)
     recovered.recover(config)
+
+
+def _mend_tables(target: Path) -> None:
+    for backup in target.rglob("*.json.bak"):
+        table = backup.with_suffix("")
+        if (content := sound_copy(table)) is not None:
+            disk.write_atomically(table, content)
 
 
 def check_target(source: Path, target: Path) -> None:

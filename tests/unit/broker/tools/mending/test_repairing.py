@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.tables.table_seal import seal
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.repairing import FILLER_TOPIC, Lost, filling
 from rockhopper.broker.tools.store_view import StoreView
@@ -107,3 +108,30 @@ def test_a_repair_that_was_cut_off_begins_again(
     assert (ended.code, "there is no room" in ended.err) == (1, True)
     assert run("repair", damaged, "--into", new, "--write").code == 0
     assert _messages(new) == _messages(damaged)
+
+
+def test_a_lost_message_between_those_of_its_queue_leaves_no_damage(tmp_path: Path) -> None:
+    root, new = tmp_path / "store", tmp_path / "new"
+    store = open_stores.open_store(root)
+    placed = [open_stores.put(store, b"the same size", "Orders") for _ in range(3)]
+    open_stores.close(store)
+    overwrite(root / "commitlog" / f"{0:020d}", placed[1].commit_log_offset, b"\xff")
+    assert run("repair", root, "--into", new, "--write").code == 0
+    assert checked(new).damages == []
+    store = open_stores.open_store(new)
+    found = [message.queue_offset for message in open_stores.messages(store, "Orders", 0)]
+    assert found == [0, 2]
+    open_stores.close(store)
+
+
+def test_of_a_damaged_table_its_copy_counts(root: Path, tmp_path: Path) -> None:
+    table = root / "config" / "topics.json"
+    table.parent.mkdir()
+    saved = b'{\n\t"topicConfigTable":{\n\t\t"T":{\n\t\t\t"perm":6\n\t\t}\n\t}\n}'
+    table.write_bytes(b'{"topicConfigTable":{"To')
+    table.with_name("topics.json.bak").write_bytes(seal(saved, 0))
+    assert [damage.kind for damage in checked(root).damages] == ["table"]
+    assert run("repair", root, "--into", tmp_path / "new", "--write").code == 0
+    assert (tmp_path / "new" / "config" / "topics.json").read_bytes() == saved
+    assert checked(tmp_path / "new").damages == []
+    assert table.read_bytes() == b'{"topicConfigTable":{"To'
