@@ -18,7 +18,7 @@ from rockhopper.client.commands.output import (
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.completion import complete_brokers
+from rockhopper.client.commands.shell.completion import complete_brokers, complete_settings
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
 from rockhopper.protocol.bodies.topics import ACCESS, ROCKHOPPER_VERSION
@@ -121,7 +121,12 @@ def _percent(text: str | None) -> str:
 
 
 @broker.command()
-@click.argument("settings", nargs=-1, metavar="[NAME | NAME=VALUE]...")
+@click.argument(
+    "settings",
+    nargs=-1,
+    metavar="[NAME | NAME=VALUE]...",
+    shell_complete=complete_settings,
+)
 @_broker_option
 @click.option("--live", "only_live", is_flag=True, help="Only those that change without a restart.")
 @click.option("--changed", "only_changed", is_flag=True, help="Only those that are no default.")

@@ -26,6 +26,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
+from rockhopper.client.commands.shell.completion import complete_dead_groups
 from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
 
 
 @dlq.command()
-@click.argument("group", type=GROUP)
+@click.argument("group", type=GROUP, shell_complete=complete_dead_groups)
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
@@ -146,7 +147,7 @@ def _letter_json(letter: "DeadLetter") -> dict[str, Any]:
 
 
 @dlq.command()
-@click.argument("group", type=GROUP)
+@click.argument("group", type=GROUP, shell_complete=complete_dead_groups)
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )

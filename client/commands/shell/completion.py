@@ -57,11 +57,11 @@ def complete_topics(
     """Return the topics that begin so; the system's own if that is a "%"."""
 
     async def topics(admin: "Admin") -> list[str]:
-        return [
-            name
-            for name in await admin.topics()
-            if incomplete.startswith("%") or not name.startswith("%")
-        ]
+        from rockhopper.client.commands.screen.rates import is_systems
+
+        names, brokers = await asyncio.gather(admin.topics(), admin.brokers())
+        is_all = incomplete.startswith("%")
+        return [name for name in names if is_all or not is_systems(name, brokers)]
 
     return _asked(context, topics, incomplete)
 
@@ -71,6 +71,29 @@ def complete_groups(
 ) -> list[str]:
     """Return the groups that begin so."""
     return _asked(context, lambda admin: admin.groups.names(), incomplete)
+
+
+def complete_settings(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the settings of brokers that begin so."""
+
+    async def settings(admin: "Admin") -> list[str]:
+        first = (await admin.masters())[0]
+        return sorted(await admin.broker_config(first.address))
+
+    return _asked(context, settings, incomplete)
+
+
+def complete_dead_groups(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the groups with dead letters that begin so."""
+
+    async def groups(admin: "Admin") -> list[str]:
+        return [each.group for each in await admin.dead_letters.counts()]
+
+    return _asked(context, groups, incomplete)
 
 
 def complete_brokers(

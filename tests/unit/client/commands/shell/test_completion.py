@@ -35,6 +35,17 @@ async def test_topics_groups_and_brokers_are_those_that_there_are(
     assert await words("user", "add", *place, "--broker", "b") == ["broker-a"]
 
 
+async def test_what_a_command_cannot_take_is_not_offered(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, b"x")
+    await consume(broker, 1)
+    place = ("-n", broker.nameserver)
+    assert await words("pull", *place, "") == ["orders"]
+    assert await words("dlq", "requeue", *place, "") == []
+    assert await words("broker", "config", *place, "flushDiskT") == ["flushDiskType"]
+
+
 async def test_nobody_to_ask_is_silence(capfd: pytest.CaptureFixture[str]) -> None:
     assert await words("topic", "show", "-n", "127.0.0.1:1", "o") == []
     assert await words("group", "show", "-n", "no place", "o") == []
