@@ -127,7 +127,7 @@ def sources(root: Path) -> set[str]:
         found |= {
             f"rockhopper/{path.relative_to(root).as_posix()}"
             for path in (root / part).rglob("*")
-            if path.suffix in (".py", ".pyi", ".proto", ".binpb")
+            if path.suffix in (".py", ".pyi", ".proto", ".binpb", ".html", ".css", ".js")
         }
     return found | {"rockhopper/py.typed"}
 
