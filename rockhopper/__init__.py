@@ -8,7 +8,7 @@ below this package are links to the folders at its top; installed, they are the 
 """
 
 import os
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def __getattr__(name: str) -> Any:
 
 def _version() -> str:
     """The version that is installed; "unknown" in a folder that never was."""
+    from importlib import metadata  # 2 MB that a program does without which does not ask
+
     try:
         return metadata.version("rockhopper-mq")
     except metadata.PackageNotFoundError:

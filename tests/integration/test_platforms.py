@@ -38,7 +38,7 @@ async def run(broker: Broker | None, *arguments: str, stdin: bytes = b"") -> End
 
 async def test_the_client_works(broker: Broker) -> None:
     sent = await run(broker, "client", "send", "orders", "-", "--tag", "new", stdin=b"one\ntwo\n")
-    assert (sent.code, sent.err) == (0, "")
+    assert (sent.code, sent.err) == (0, "rockhopper: there was no topic 'orders': it is made now\n")
     pulled = await run(broker, "client", "pull", "orders", "--json")
     assert sorted(each["body"] for each in pulled.objects) == ["one", "two"]
     consumed = await run(broker, "client", "consume", "orders", "-g", "billing", "--max", "2")
