@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rockhopper import Admin, MessageQueue
 from rockhopper.broker import Broker
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
@@ -15,6 +16,10 @@ async def test_a_request_is_replied_to_by_what_a_command_prints(
     broker: Broker, shell: CommandLine
 ) -> None:
     await shell.run("topic", "create", "words", "--queues", "1")
+    # A group that has read nothing begins with what is sent after it has asked for the end.
+    async with Admin(nameserver=broker.nameserver) as admin:
+        await admin.groups.create("words")
+        await admin.offsets.commit("words", MessageQueue("words", broker.config.broker_name, 0), 0)
     arguments = ("reply", "words", "--group", "words", "--command", "wc -c", "--max", "1")
     process = await Shell(broker.nameserver).start(*arguments)
     async with asyncio.timeout(HANG_S):
