@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
+from rockhopper.client.admin.group_states import ask_if_told, unreadable
 from rockhopper.client.errors import (
     BrokerUnreachableError,
-    MalformedAnswerError,
     RequestRefusedError,
     RequestTimeoutError,
 )
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.protocol import fastjson
-from rockhopper.protocol.bodies import Body, ConsumerConnection, TopicStatsTable
+from rockhopper.protocol.bodies import ConsumerConnection, TopicStatsTable
 from rockhopper.protocol.bodies.figures import (
     LAG_UNKNOWN,
     Figures,
@@ -41,7 +41,6 @@ _ANY = frozenset(
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     )
 )
-_Answer = TypeVar("_Answer", bound=Body)
 _Found = TypeVar("_Found")
 
 
@@ -103,7 +102,7 @@ class FigureReader:
         try:
             return Figures.decode(answer.body)
         except ProtocolError as error:
-            raise _unreadable(RequestCode.FIGURES, master.address, error) from error
+            raise unreadable(RequestCode.FIGURES, master.address, error) from error
 
     async def _of_another_kind(self, address: str) -> Figures:
         configs = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, "topicConfigTable")
@@ -142,29 +141,19 @@ class FigureReader:
         try:
             document = fastjson.loads(answer.body)
         except ProtocolError as error:
-            raise _unreadable(code, address, error) from error
+            raise unreadable(code, address, error) from error
         table = document.get(name) if isinstance(document, dict) else None
         return dict(table) if isinstance(table, dict) else {}
 
     async def _stats(self, address: str, topic: str) -> TopicStatsTable | None:
         fields = encode_fields(TopicRequest(topic=topic))
-        return await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, fields, TopicStatsTable)
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        return await ask_if_told(self._session, address, code, fields, TopicStatsTable, _ANY)
 
     async def _members(self, address: str, group: str) -> ConsumerConnection | None:
         fields = encode_fields(ConsumerGroupRequest(consumer_group=group))
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-        return await self._ask(address, code, fields, ConsumerConnection)
-
-    async def _ask(
-        self, address: str, code: RequestCode, fields: dict[str, str], kind: type[_Answer]
-    ) -> _Answer | None:
-        answer = await self._session.request(address, code, fields, accept=_ANY)
-        if answer.code != ResponseCode.SUCCESS:
-            return None
-        try:
-            return kind.decode(answer.body)
-        except ProtocolError as error:
-            raise _unreadable(code, address, error) from error
+        return await ask_if_told(self._session, address, code, fields, ConsumerConnection, _ANY)
 
 
 def _add_progress(
@@ -216,10 +205,3 @@ async def _some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
             return await each
 
     return list(await asyncio.gather(*(one(each) for each in asked)))
-
-
-def _unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
-    return MalformedAnswerError(
-        f"{address} answered {code.name} with a body that cannot be read ({error})",
-        address=address,
-    )

@@ -31,7 +31,7 @@ from rockhopper.protocol.requests.groups import GetConsumerRunningInfoRequest
 REQUEUE_GROUP = "rockhopper_dlq_requeue"
 """The group that remembers which dead letters were sent back: a tool's, as some of RocketMQ's."""
 
-_Answer = TypeVar("_Answer", bound=Body)
+Told = TypeVar("Told", bound=Body)
 
 _RUNNING_INFO_TIMEOUT_S = 2.0
 _GROUPS_AT_ONCE = 16
@@ -125,7 +125,7 @@ class GroupReader:
         try:
             document = fastjson.loads(answer.body)
         except ProtocolError as error:
-            raise _unreadable(code, master.address, error) from error
+            raise unreadable(code, master.address, error) from error
         table = document.get("subscriptionGroupTable") if isinstance(document, dict) else None
         return dict(table) if isinstance(table, dict) else {}
 
@@ -302,16 +302,10 @@ class GroupReader:
         return []
 
     async def _ask(
-        self, address: str, code: RequestCode, ext: dict[str, str], kind: type[_Answer]
-    ) -> _Answer | None:
+        self, address: str, code: RequestCode, ext: dict[str, str], kind: type[Told]
+    ) -> Told | None:
         """Return the body of an answer, None when there is nothing that it could tell of."""
-        answer = await self._session.request(address, code, ext, accept=_THERE_OR_NOT)
-        if answer.code != ResponseCode.SUCCESS:
-            return None
-        try:
-            return kind.decode(answer.body)
-        except ProtocolError as error:
-            raise _unreadable(code, address, error) from error
+        return await ask_if_told(self._session, address, code, ext, kind, _THERE_OR_NOT)
 
     def _unknown(self, group: str) -> RouteNotFoundError:
         address = str(self._session.name_services)
@@ -322,7 +316,30 @@ class GroupReader:
         ).about(group=group)
 
 
-def _unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
+async def ask_if_told(
+    session: Session,
+    address: str,
+    code: RequestCode,
+    ext: dict[str, str],
+    kind: type[Told],
+    accept: frozenset[int],
+) -> Told | None:
+    """Return the body of an answer; None for another code of *accept* than SUCCESS.
+
+    Raises:
+        MalformedAnswerError: the body cannot be read.
+    """
+    answer = await session.request(address, code, ext, accept=accept)
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        return kind.decode(answer.body)
+    except ProtocolError as error:
+        raise unreadable(code, address, error) from error
+
+
+def unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
+    """The error that *address* answered *code* with a body that cannot be read."""
     return MalformedAnswerError(
         f"{address} answered {code.name} with a body that cannot be read ({error})",
         address=address,
