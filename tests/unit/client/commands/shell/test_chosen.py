@@ -9,14 +9,7 @@ from rockhopper.client.commands.shell.contexts import (
     Context,
     ContextError,
     Contexts,
-    contexts_path,
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return contexts_path()
 
 
 def keep(path: Path, current: str | None = "prod") -> Contexts:
