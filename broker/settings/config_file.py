@@ -66,22 +66,20 @@ _SPELLINGS = {
     _YOUNG_QUEUE: "initialOffset",
     "totalReplicas": "haReplicas",
 }
-_OUR_KEYS = frozenset(
-    known.key
-    for part in (
-        BrokerConfig,
-        LiveSettings,
-        StoreConfig,
-        LiveStoreSettings,
-        NameServiceConfig,
-        FollowingConfig,
-        ReplicaConfig,
-        ClassicConfig,
-        AuthConfig,
-        TlsConfig,
-    )
-    for _, known in settings_of(part)
+SETTING_PARTS: tuple[type, ...] = (
+    BrokerConfig,
+    LiveSettings,
+    StoreConfig,
+    LiveStoreSettings,
+    NameServiceConfig,
+    FollowingConfig,
+    ReplicaConfig,
+    ClassicConfig,
+    AuthConfig,
+    TlsConfig,
 )
+"""The classes whose fields are the settings of a configuration."""
+_OUR_KEYS = frozenset(known.key for part in SETTING_PARTS for _, known in settings_of(part))
 # Keys of RocketMQ that name a file or a directory, and where that is here; None: there is none.
 _PLACES: dict[str, Callable[[StoreLayout], Path | None]] = {
     "abortFile": lambda layout: layout.abort,

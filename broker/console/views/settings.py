@@ -12,29 +12,10 @@ from rockhopper.broker.access.access import CLUSTER, Action
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.console.visit import Moved, Shown, Visit, WrongInput
 from rockhopper.broker.settings import setting_fields
-from rockhopper.broker.settings.auth_config import AuthConfig
-from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.settings.classic_config import ClassicConfig
-from rockhopper.broker.settings.following_config import FollowingConfig
+from rockhopper.broker.settings.config_file import SETTING_PARTS
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
-from rockhopper.broker.settings.nameserver_config import NameServiceConfig
-from rockhopper.broker.settings.replica_config import ReplicaConfig
-from rockhopper.broker.settings.store_config import StoreConfig
-from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.client.errors import RequestRefusedError, code_name
 
-_PARTS = (
-    LiveSettings,
-    LiveStoreSettings,
-    BrokerConfig,
-    StoreConfig,
-    NameServiceConfig,
-    FollowingConfig,
-    ReplicaConfig,
-    ClassicConfig,
-    AuthConfig,
-    TlsConfig,
-)
 _LIVE = (LiveSettings, LiveStoreSettings)
 
 
@@ -63,7 +44,7 @@ class _Known(NamedTuple):
 def known() -> Mapping[str, _Known]:
     """What this version knows of each setting, by key."""
     found = {}
-    for part in _PARTS:
+    for part in SETTING_PARTS:
         texts = _texts(part)
         for field, setting in setting_fields.settings_of(part):
             default = setting_fields.format_value(field.default, setting.separator)
