@@ -20,6 +20,16 @@ Refusal                     it cannot be served as things are
 
 from enum import IntEnum
 
+_TEXT_LENGTH_MAX = 900
+
+
+def elided(text: str) -> str:
+    """*text* as it is sent: without its middle if a value in it, the client's own, made it long."""
+    if len(text) <= _TEXT_LENGTH_MAX:
+        return text
+    half = _TEXT_LENGTH_MAX // 2
+    return f"{text[:half]}…{text[-half:]}"
+
 
 class Refusal(Exception):
     """What was asked is refused; the text says why, for the client's owner."""

@@ -110,8 +110,7 @@ class Handles:
         if handle.broker_name != self._broker_name:
             raise StatusError(
                 Code.BAD_REQUEST,
-                f"the handle is of broker {handle.broker_name[:200]}, and this is "
-                f"{self._broker_name}",
+                f"the handle is of broker {handle.broker_name}, and this is {self._broker_name}",
             )
         meant = InFlight(group, real_topic(group, topic, handle.retry_flag), handle)
         renewed = self._renewed.get(meant.key)

@@ -76,7 +76,7 @@ class GrpcService:
                 raise StatusError(
                     Code.UNAUTHORIZED,
                     f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
-                    f"{resource.kind.value}:{resource.name[:200]}",
+                    f"{resource.kind.value}:{resource.name}",
                 )
 
 

@@ -139,7 +139,7 @@ class Sessions:
         if session is not None and session.principal.user != call.principal.user:
             raise StatusError(
                 Code.UNAUTHORIZED,
-                f"the client id {call.client_id[:200]} is that of another user's client",
+                f"the client id {call.client_id} is that of another user's client",
             )
         return session
 

@@ -58,7 +58,7 @@ OK = Status(code=Code.OK, message="OK")
 
 def status(code: Code, text: str) -> Status:
     """A status of a reply."""
-    return Status(code=code, message=text)
+    return Status(code=code, message=errors.elided(text))
 
 
 def status_of(error: Exception) -> Status:

@@ -46,7 +46,7 @@ class ProducerTable(Part):
         for holder in self._connections.get(client.client_id, {}).values():
             if holder.user != client.user and holder.connection is not connection:
                 raise NoPermission(
-                    f"the client id {client.client_id[:200]} is that of another user's client"
+                    f"the client id {client.client_id} is that of another user's client"
                 )
         clients = self._groups.setdefault(group, {})
         known = clients.get(connection)

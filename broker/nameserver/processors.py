@@ -171,7 +171,7 @@ class NameServiceProcessors:
         route = self._routes.route(topic, own)
         if route is None:
             raise TopicNotFound(
-                f"No topic route info in name server for the topic: {topic[:300]}\n{TOPIC_FAQ}"
+                f"No topic route info in name server for the topic: {topic}\n{TOPIC_FAQ}"
             )
         if (fields.zone_mode or "").lower() == "true" and fields.zone_name:
             route = _in_zone(route, fields.zone_name)

@@ -129,9 +129,9 @@ class AssignmentProcessors:
         if is_retry_topic(mode.topic):
             raise NoPermission("retry topic is not allowed to set mode")
         if mode.topic not in self._topics:
-            raise TopicNotFound(f"topic[{mode.topic[:300]}] not exist")
+            raise TopicNotFound(f"topic[{mode.topic}] not exist")
         if self._groups.find_or_create(mode.consumer_group) is None:
-            raise GroupNotFound(f"subscription group [{mode.consumer_group[:200]}] does not exist")
+            raise GroupNotFound(f"subscription group [{mode.consumer_group}] does not exist")
         if mode.mode not in (POP, PULL):
             raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL and POP are")
         self._pop.request_modes.put(mode)

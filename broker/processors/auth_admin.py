@@ -210,7 +210,7 @@ class AuthAdminProcessors:
     def _user(self, name: str) -> User:
         user = self._users.users.get(name)
         if user is None:
-            raise RequestError(ResponseCode.USER_NOT_EXIST, f"there is no user {name[:200]}")
+            raise RequestError(ResponseCode.USER_NOT_EXIST, f"there is no user {name}")
         return user
 
     def _check_super(self, request: Request, target: User) -> None:

@@ -181,9 +181,7 @@ class BrokerAdminProcessors:
         if windows is None and fields.stats_key == self._config.cluster_name:
             windows = await in_slices(stats.windows_of_broker_in_steps(fields.stats_name))
         if windows is None:
-            raise Refusal(
-                f"The stats <{fields.stats_name[:200]}> <{fields.stats_key[:200]}> not exist"
-            )
+            raise Refusal(f"The stats <{fields.stats_name}> <{fields.stats_key}> not exist")
         body = {
             name: {"avgpt": window.average_per_call, "sum": window.sum, "tps": window.tps}
             for name, window in zip(("statsMinute", "statsHour", "statsDay"), windows, strict=True)

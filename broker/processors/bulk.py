@@ -88,7 +88,7 @@ class BulkPullProcessor:
     def _check_id(self, topic: str, topic_id: str | None) -> None:
         if topic_id and topic_id != self._topic_ids.known(topic):
             raise TopicNotFound(
-                f"the topic {topic[:200]} with the id {topic_id[:40]} is not there: it was "
+                f"the topic {topic} with the id {topic_id[:40]} is not there: it was "
                 "deleted, and perhaps made anew"
             )
 

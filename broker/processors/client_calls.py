@@ -68,7 +68,7 @@ class ClientCallProcessors:
     def _member(self, group: str, client_id: str) -> Member:
         member = self._consumers.find(group, client_id)
         if member is None:
-            raise Refusal(f"The Consumer <{group[:200]}> <{client_id[:200]}> not online")
+            raise Refusal(f"The Consumer <{group}> <{client_id}> not online")
         if member.version < VERSION_WITH_RUNNING_INFO:
             raise Refusal(
                 f"The Consumer <{client_id}> Version <{member.version}> too low to finish, please "
@@ -84,14 +84,14 @@ class ClientCallProcessors:
         of_topics = (request.ext.get("topic", ""),) if request.principal.user else None
         found = record_at(self._store, offset, of_topics)
         if found is None:
-            raise Refusal(f"can not find the message by the id {message_id[:200]}")
+            raise Refusal(f"can not find the message by the id {message_id}")
         return found[0]
 
     async def _relay(
         self, request: Request, member: Member, ext: dict[str, str], body: bytes
     ) -> Response:
         ext.pop("rh", None)
-        shown = f"<{ext.get('consumerGroup', '')[:200]}> <{member.client_id}>"
+        shown = f"<{ext.get('consumerGroup', '')}> <{member.client_id}>"
         try:
             answer = await _ask(member.connection, request.code, ext, body, ANSWER_TIMEOUT_S)
         except TimeoutError:
@@ -109,7 +109,7 @@ class ClientCallProcessors:
         online = self._consumers.get(fields.group)
         members = list(online.members.values()) if online is not None else []
         if not members:
-            raise Refusal(f"No Any Consumer online in the consumer group: [{fields.group[:200]}]")
+            raise Refusal(f"No Any Consumer online in the consumer group: [{fields.group}]")
         wanted = [m for m in members if not fields.client_addr or m.client_id == fields.client_addr]
         ext = {"topic": fields.topic, "group": fields.group}
         answers = await asyncio.gather(*(self._status(member, ext) for member in wanted))

@@ -172,7 +172,7 @@ class ClientProcessors:
         name = request.fields(GetConsumerListByGroupRequest).consumer_group
         group = self._consumers.get(name)
         if group is None:
-            raise Refusal(f"no consumer for this group, {name[:200]}")
+            raise Refusal(f"no consumer for this group, {name}")
         return json_response(GetConsumerListByGroupBody(consumer_id_list=group.client_ids()))
 
     def check_config(self, request: Request) -> Response | Awaitable[Response]:

@@ -49,7 +49,7 @@ class ConsumptionAdminProcessors:
         store = self._store
         topic = self._topics.get(fields.topic)
         if topic is None:
-            raise TopicNotFound(f"topic[{fields.topic[:200]}] not exist")
+            raise TopicNotFound(f"topic[{fields.topic}] not exist")
         now_ms = self._steady_ms()
         spans: list[str] = []
         for queue_id in range(topic.read_queue_nums):
@@ -133,7 +133,7 @@ class ConsumptionAdminProcessors:
         groups = self._groups
         if fields.readable is not None:
             if groups.find_or_create(fields.group) is None:
-                raise GroupNotFound(f"Group {fields.group[:200]} does not exist")
+                raise GroupNotFound(f"Group {fields.group} does not exist")
             groups.forbid(fields.group, fields.topic, readable=fields.readable)
             await groups.saved()
         readable = not groups.is_forbidden(fields.group, fields.topic)

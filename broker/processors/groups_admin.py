@@ -140,7 +140,7 @@ class GroupAdminProcessors:
         if group is None:
             creatable = self._config.live.auto_create_subscription_group
             if not creatable or group_error(name) is not None:
-                raise GroupNotFound(f"No group in this broker. group: {name[:200]}")
+                raise GroupNotFound(f"No group in this broker. group: {name}")
             group = SubscriptionGroup(name)
         return json_response(group.to_json())
 
@@ -165,7 +165,7 @@ class GroupAdminProcessors:
         group = self._consumers.get(name)
         if group is None:
             raise RequestError(
-                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name[:200]}] not online"
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online"
             )
         return json_response(_consumer_connection(group))
 
@@ -174,7 +174,7 @@ class GroupAdminProcessors:
         name = request.fields(ProducerGroupRequest).producer_group
         clients = self._producers.clients(name)
         if not clients:
-            raise Refusal(f"the producer group[{name[:200]}] not exist")
+            raise Refusal(f"the producer group[{name}] not exist")
         return json_response(ProducerConnection([_connection(client) for client in clients]))
 
     def subscription_of(self, request: Request) -> Response:

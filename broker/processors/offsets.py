@@ -81,10 +81,10 @@ class OffsetProcessors:
                 raise InvalidParameter(str(error)) from None
             raise
         if self._groups.get(fields.consumer_group) is None:
-            raise GroupNotFound(f"Group {fields.consumer_group[:200]} not exist!")
+            raise GroupNotFound(f"Group {fields.consumer_group} not exist!")
         topic = self._topics.get(fields.topic)
         if topic is None:
-            raise TopicNotFound(f"Topic {fields.topic[:200]} not exist!")
+            raise TopicNotFound(f"Topic {fields.topic} not exist!")
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         topic_name, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
         online = self._consumers.get(group)
@@ -171,7 +171,7 @@ def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: i
     """Refuse what does not exist; a queue beyond a shrunk topic's last may still have data."""
     settings = topics.get(topic)
     if settings is None:
-        raise TopicNotFound(f"topic[{topic[:200]}] not exist, apply first please!")
+        raise TopicNotFound(f"topic[{topic}] not exist, apply first please!")
     count = max(settings.read_queue_nums, settings.write_queue_nums)
     if 0 <= queue_id < count or store.queue_range(topic, queue_id)[1] > 0:
         return

@@ -55,14 +55,14 @@ class PopChecks:
     def _topic(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)
         if topic is None:
-            raise TopicNotFound(f"topic[{name[:300]}] not exist, apply first please!")
+            raise TopicNotFound(f"topic[{name}] not exist, apply first please!")
         return topic
 
     def _group(self, name: str) -> SubscriptionGroup:
         group = self._groups.find_or_create(name)
         if group is None:
             reason = group_error(name) or "groups are not created on first use"
-            raise GroupNotFound(f"subscription group [{name[:200]}] does not exist: {reason}")
+            raise GroupNotFound(f"subscription group [{name}] does not exist: {reason}")
         return group
 
     def queue_range(self, peer: str, topic_name: str, queue_id: int) -> tuple[int, int]:

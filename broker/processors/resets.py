@@ -80,9 +80,9 @@ class ResetProcessors:
         fields = request.fields(ResetOffsetRequest)
         topic = self._topics.get(fields.topic)
         if topic is None:
-            raise TopicNotFound(f"Topic {fields.topic[:200]} does not exist")
+            raise TopicNotFound(f"Topic {fields.topic} does not exist")
         if self._groups.get(fields.group) is None:
-            raise GroupNotFound(f"Group {fields.group[:200]} does not exist")
+            raise GroupNotFound(f"Group {fields.group} does not exist")
         targets = await self._targets(topic, fields)
         is_ours = self._config.live.server_side_reset
         if not is_ours:
@@ -189,7 +189,7 @@ class ResetProcessors:
         """
         fields = request.fields(CloneGroupOffsetRequest)
         if self._groups.find_or_create(fields.dest_group) is None:
-            raise GroupNotFound(f"Group {fields.dest_group[:200]} does not exist")
+            raise GroupNotFound(f"Group {fields.dest_group} does not exist")
         if fields.topic:
             topics = [fields.topic]
         else:

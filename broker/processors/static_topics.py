@@ -62,8 +62,8 @@ class StaticTopicProcessors:
             raise refusal(error) from None
         if (static.topic, static.broker) != (fields.topic, self._config.broker_name):
             raise Refusal(
-                f"the mapping is that of {static.topic[:200]} on {static.broker[:200]}, and this "
-                f"is {fields.topic[:200]} on {self._config.broker_name}"
+                f"the mapping is that of {static.topic} on {static.broker}, and this "
+                f"is {fields.topic} on {self._config.broker_name}"
             )
         known = self._static_topics.mappings.get(static.topic)
         if known is not None and not fields.force:

@@ -118,7 +118,7 @@ class TopicAdminProcessors:
         try:
             wanted = TopicConfig.from_json(name, value)
         except (ValueError, TypeError, AttributeError) as error:
-            raise refusal(error, f"topic {name[:200]} does not decode: ") from None
+            raise refusal(error, f"topic {name} does not decode: ") from None
         return self._checked(wanted, wanted.attributes)
 
     def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
@@ -307,5 +307,5 @@ class TopicAdminProcessors:
     def _known(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)
         if topic is None:
-            raise TopicNotFound(f"No topic in this broker. topic: {name[:200]}")
+            raise TopicNotFound(f"No topic in this broker. topic: {name}")
         return topic

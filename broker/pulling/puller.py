@@ -341,5 +341,5 @@ class Puller:
 def _unknown_group(group: str) -> str:
     problem = group_error(group)
     if problem is not None:
-        return f"subscription group [{group[:200]}] is not usable: {problem}"
+        return f"subscription group [{group}] is not usable: {problem}"
     return f"subscription group [{group}] does not exist, and groups are not created on first use"

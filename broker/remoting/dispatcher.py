@@ -224,14 +224,16 @@ def administers(processor: Processor, *needs: Need) -> Row:
 
 def encode_response(request: Command, response: Response) -> bytes:
     """The whole frame that answers *request*, in the serialisation the request came in."""
-    ext = response.ext
+    ext, remark = response.ext, response.remark
+    if remark is not None:
+        remark = errors.elided(remark)
     if request.ext and request.ext.get("rh") == "1":
         ext = {**(ext or {}), "rh": "1"}
     answer = Command(
         code=response.code,
         opaque=request.opaque,
         flag=FLAG_RESPONSE,
-        remark=response.remark,
+        remark=remark,
         ext=ext,
         body=response.body,
         version=MQ_VERSION,

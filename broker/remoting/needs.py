@@ -98,7 +98,7 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
             wanted = " or ".join(action.value for action in actions)
             raise NoPermission(
                 f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
-                f"{resource.kind.value}:{resource.name[:200]}"
+                f"{resource.kind.value}:{resource.name}"
             )
 
 

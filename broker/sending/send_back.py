@@ -63,7 +63,7 @@ class SendBack:
         """
         group = self._groups.find_or_create(group_name)
         if group is None:
-            raise GroupNotFound(f"subscription group not exist, {group_name[:200]}")
+            raise GroupNotFound(f"subscription group not exist, {group_name}")
         if not self._config.live.is_writable:
             raise NoPermission(
                 f"the broker[{self._config.broker_name}] sending message is forbidden"

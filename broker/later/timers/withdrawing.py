@@ -36,7 +36,7 @@ class Withdrawing:
                 "recall failed, operation is forbidden: recallMessageEnable is false"
             )
         if topic not in self._topics:
-            raise TopicNotFound(f"recall failed, the topic[{topic[:200]}] not exist")
+            raise TopicNotFound(f"recall failed, the topic[{topic}] not exist")
         handle = self._handle(topic, handle_text)
         end_offset = self._timers.recall(handle, born_host)
         if end_offset is None:
@@ -49,10 +49,10 @@ class Withdrawing:
         except ValueError as error:
             raise _refused(f"the handle is wrong: {error}") from None
         if handle.topic != topic:
-            raise _refused(f"the handle is for topic {handle.topic[:200]}")
+            raise _refused(f"the handle is for topic {handle.topic}")
         if handle.broker_name != self._config.broker_name:
             raise _refused(
-                f"the handle is for broker {handle.broker_name[:200]}, and this is "
+                f"the handle is for broker {handle.broker_name}, and this is "
                 f"{self._config.broker_name}"
             )
         return handle

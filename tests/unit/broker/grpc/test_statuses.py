@@ -63,3 +63,7 @@ def test_our_mistakes_are_logged() -> None:
 )
 def test_what_is_stored_but_not_safe_is_told_apart(error: StoreError, code: Code) -> None:
     assert unconfirmed_status(error).code == code
+
+
+def test_a_clients_long_value_is_not_sent_back_whole() -> None:
+    assert len(status_of(errors.TopicNotFound(f"topic[{'x' * 10_000}] not exist")).message) < 1000

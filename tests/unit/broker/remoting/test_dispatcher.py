@@ -1,4 +1,4 @@
-"""A disk that fails is no mistake of the broker's: no traceback, and a remark for operators."""
+"""What the dispatcher makes of an error: a remark that is short, for people, and no traceback."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ import os
 from structlog.testing import capture_logs
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.errors import TopicNotFound
 from rockhopper.broker.remoting.dispatcher import Dispatcher, Request, Response, serves
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, decode_header
@@ -28,3 +29,16 @@ def test_an_error_of_the_disk_is_answered_and_logged_in_a_sentence() -> None:
     assert [(line["event"], "exc_info" in line) for line in lines] == [
         ("the disk failed a request", False)
     ]
+
+
+def refuse(_: Request) -> Response:
+    raise TopicNotFound(f"topic[{'x' * 10_000}] not exist, apply first please!")
+
+
+def test_a_clients_long_value_is_not_sent_back_whole() -> None:
+    dispatcher = Dispatcher({99: serves(refuse)}, Access(remote_admin=False))
+    (frame,) = FrameDecoder().feed(dispatcher.dispatch(Peer().connection, Command(99, opaque=1)))
+    remark = decode_header(*frame).remark or ""
+    assert remark.startswith("topic[xxx")
+    assert remark.endswith("x] not exist, apply first please!")
+    assert len(remark) < 1000
