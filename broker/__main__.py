@@ -141,7 +141,7 @@ def main(
             raise click.UsageError(
                 "options in front of 'store' are for serving: give them behind its command"
             )
-        logging.configure("error")
+        logging.configure_tool("rockhopper-broker")
         return
     loaded = _load(config_path, _flags(settings, named), strict=strict)
     logging.configure(log_level, node="" if parent is None else loaded.config.broker_name)

@@ -40,6 +40,22 @@ def _put_common_fields_first(_logger: WrappedLogger, _method: str, event: EventD
     return {**first, **event}
 
 
+def configure_tool(tool: str) -> None:
+    """Have errors come as sentences of the program *tool*, and nothing else."""
+
+    def as_sentence(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+        sentence = f"{tool}: {event.pop('event')}"
+        values = (f"{name}: {value}" for name, value in event.items() if value is not None)
+        return f"{sentence} ({', '.join(values)})" if event else sentence
+
+    structlog.configure(
+        processors=[as_sentence],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=lambda *_: _NamedLogger(tool),
+        cache_logger_on_first_use=True,
+    )
+
+
 def configure(level: str = "info", node: str = "") -> None:
     """Send every logger's lines of *level* and above to standard error.
 

@@ -64,7 +64,7 @@ class Extent(NamedTuple):
     cut_at: int | None = None
     """The log ends there, whatever it holds behind: that goes to the quarantine."""
     is_in_the_making: bool = False
-    """A tool opens it that is making it: nobody else may."""
+    """A tool opens it that is making it: nobody else may, and the tool tells what was found."""
 
 
 WHOLE = Extent()
@@ -118,6 +118,8 @@ class OpenedStore:
                 self._cut(extent.cut_at)
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
             self.report = self._recover(config, last_exit_clean, batch_topic)
+            if not extent.is_in_the_making:
+                self.report.log(last_exit_clean=last_exit_clean)
             if not self._files.files:
                 # Units without any file of the log tell the next start that the log is gone.
                 self._files.append_file().sync(0)

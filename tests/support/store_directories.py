@@ -233,6 +233,7 @@ def recover(
         verify_bytes=verify_bytes,
         adopt_bytes=adopt_bytes,
     )
+    report.log(last_exit_clean=clean)
     return Recovered(layout, files, queues, index, report, is_deleted)
 
 

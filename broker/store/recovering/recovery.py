@@ -358,7 +358,7 @@ class _Recovery:
         self._sync(end)
         holes = sorted([*walk.holes, *self._known_holes(walk)])
         self._note_inventory(end, holes, next_offsets)
-        report = RecoveryReport(
+        return RecoveryReport(
             log_end=end,
             scanned_from=walk.start,
             record_count=walk.record_count,
@@ -371,8 +371,6 @@ class _Recovery:
             indexed_count=self._indexed_count,
             next_queue_offsets=next_offsets,
         )
-        report.log(last_exit_clean=self._is_clean)
-        return report
 
     def _lost_tail(self, walk: LogWalk) -> Hole | None:
         """What the log ends with, if it was on disk when the last run ended and is not any more."""

@@ -89,6 +89,7 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
                 "queues": len(report.changed_queues),
                 "units": units,
                 "keys": report.indexed_count,
+                "damagedRanges": len(report.holes),
             }
         )
         return
@@ -97,6 +98,15 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
         f"and {counted(report.indexed_count, 'index entry')} from "
         f"{counted(report.record_count, 'record')}"
     )
+    _warn_of_damage(len(report.holes), root)
+
+
+def _warn_of_damage(hole_count: int, root: Path) -> None:
+    if hole_count:
+        write_line(
+            f"The log is damaged in {counted(hole_count, 'place')}, and the messages there cannot "
+            f"be read: 'store check {root}' names them"
+        )
 
 
 @store.command("repair")
@@ -282,6 +292,7 @@ def restore_command(
                 "logStart": restored.log_start,
                 "logEnd": restored.log_end,
                 "records": restored.record_count,
+                "damagedRanges": restored.hole_count,
             }
         )
         return
@@ -289,6 +300,7 @@ def restore_command(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
         f"{restored.log_start} to {restored.log_end}, from {_told(choice, last)}"
     )
+    _warn_of_damage(restored.hole_count, root)
     _warn_of_the_end(backup, choice)
 
 

@@ -56,6 +56,8 @@ class Restored(NamedTuple):
     log_start: int
     log_end: int
     record_count: int
+    hole_count: int
+    """Places of the log that held nothing sound when it was copied."""
 
 
 def restore(
@@ -98,7 +100,7 @@ def _restore(
     disk.move_directory(target / _LOG_IN_THE_MAKING, layout.commit_log)
     shape = IndexGeometry(slots, entries) if slots else None
     report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
-    return Restored(point, files.min_offset, report.log_end, report.record_count)
+    return Restored(point, files.min_offset, report.log_end, report.record_count, len(report.holes))
 
 
 def _write_tables(backup: Backup, point: Point, target: Path, log_end: int) -> None:

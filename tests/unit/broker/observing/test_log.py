@@ -86,3 +86,16 @@ def test_a_person_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" in terminal.getvalue()
     assert "something happened" in terminal.getvalue()
     assert "broker.test" in terminal.getvalue()
+
+
+def test_a_tool_says_errors_as_its_own_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    log.configure_tool("rockhopper-broker")
+    logger = structlog.get_logger("broker.test")
+    logger.warning("not shown")
+    logger.error("a file is damaged", path="/x", kept_as=None, size=7)
+    logger.error("that is all")
+    assert errors.getvalue() == (
+        "rockhopper-broker: a file is damaged (path: /x, size: 7)\nrockhopper-broker: that is all\n"
+    )

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.support.tool_stores import run
@@ -36,3 +38,23 @@ def test_a_log_that_is_divided_over_directories(root: Path, tmp_path: Path, conf
     for new in (one, other):
         assert run("dump", new).out == everything
         assert run("check", new).code == 0
+
+
+def _run_alone(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rockhopper.broker", "store", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_damage_is_told_by_the_command_and_not_logged(root: Path, tmp_path: Path) -> None:
+    log = root / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes()[:1500].ljust(1900, b"\xff") + log.read_bytes()[1900:])
+    backup = tmp_path / "backup"
+    ended = [
+        _run_alone("backup", root, backup, "--write"),
+        _run_alone("restore", backup, tmp_path / "restored", "--write"),
+        _run_alone("repair", root, "--into", tmp_path / "repaired", "--write"),
+        _run_alone("rebuild", root, "--write"),
+    ]
+    assert [(each.returncode, each.stderr) for each in ended] == [(0, "")] * 4
+    for told in (ended[1], ended[3]):
+        assert "The log is damaged in 1 place" in told.stdout
