@@ -25,6 +25,8 @@ PULL_FLAG_SUSPEND = 0x2
 PULL_FLAG_SUBSCRIPTION = 0x4
 PULL_FLAG_CLASS_FILTER = 0x8
 PULL_FLAG_LITE_PULL = 0x10
+PULL_FLAG_BROWSE = 0x1_0000
+"""Ours: somebody looks, and what is read is not counted. RocketMQ's brokers do not know it."""
 
 PERM_INHERIT = 0x1
 PERM_WRITE = 0x2

@@ -122,8 +122,8 @@ class Visit:
         return self.access.may(self.principal, Action.GET, Resource(Kind.GROUP, name))
 
     def puller(self) -> Puller:
-        """Reads from queues, for no group."""
-        return Puller(self.admin.session, None)
+        """Reads from queues, for no group and without being counted."""
+        return Puller(self.admin.session, None, is_browsing=True)
 
     def needed(self, name: str) -> str:
         """A field of the query that has to be there. Raises WrongInput."""

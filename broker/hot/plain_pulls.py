@@ -271,10 +271,12 @@ class PlainPulls:
         Nothing is remembered of a queue that the group was handed nothing of yet.
         """
         plain = self._puller.plain_read(pull)
+        if plain is None:
+            return
+        queue, sql = plain
         traffic = self._stats.got(pull.topic, pull.group)
         reads = traffic.queues.get(pull.queue_id)
-        if plain is not None and reads is not None:
-            queue, sql = plain
+        if reads is not None:
             test = None if sql is None else self._store.reader.stage.test_of(sql)
             if sql is not None and test is None:
                 return

@@ -39,6 +39,7 @@ from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import Subscription
 from rockhopper.protocol.sys_flags import (
+    PULL_FLAG_BROWSE,
     PULL_FLAG_COMMIT_OFFSET,
     PULL_FLAG_SUBSCRIPTION,
     PULL_FLAG_SUSPEND,
@@ -145,15 +146,17 @@ class Puller:
             pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
         )
         stats = self._stats
+        is_counted = not pull.sys_flag & PULL_FLAG_BROWSE
         if result.status is GetStatus.FOUND:
-            stats.get_found += 1
-            traffic = stats.got(pull.topic, pull.group)
-            traffic.add(result.count, len(result.body))
-            traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
+            if is_counted:
+                stats.get_found += 1
+                traffic = stats.got(pull.topic, pull.group)
+                traffic.add(result.count, len(result.body))
+                traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
             if self._live.slave_read:
                 self._suggest(pull.group, result)
             return Outcome.FOUND, result
-        stats.get_missed += 1
+        stats.get_missed += is_counted
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):
             # As RocketMQ says of a queue of this type that is still new.
             result.min_offset = -1
@@ -285,7 +288,8 @@ class Puller:
         online = self._consumers.get(pull.group)
         is_member = online is not None and pull.connection in online.members
         is_known = is_member or pull.sys_flag & PULL_FLAG_SUBSCRIPTION
-        if not is_known or pull.topic.startswith("%"):
+        is_counted = not pull.sys_flag & PULL_FLAG_BROWSE
+        if not (is_known and is_counted) or pull.topic.startswith("%"):
             return None
         try:
             chosen = self.check(pull)

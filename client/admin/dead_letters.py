@@ -126,7 +126,7 @@ class DeadLetters:
         self._search = search
         self._topics = topics
         self._masters = masters
-        self._puller = Puller(session, None)
+        self._puller = Puller(session, None, is_browsing=True)
         # A send without an answer is not repeated: the next requeue finds out what became of it.
         self._sender = GroupSender(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
         # Brokers lock for a client, which may be called twice at once; their index may lag.

@@ -189,7 +189,7 @@ class TopicReader:
 
     async def _newest_size(self, queues: Sequence[QueueFigures]) -> float | None:
         newest = max(queues, key=lambda each: (each.messages > 0, each.newest_ms))
-        puller = Puller(self._admin.session, None)
+        puller = Puller(self._admin.session, None, is_browsing=True)
         try:
             result = await puller.pull(newest.queue, newest.max_offset - 1, 1, 0.0)
         except ClientError:

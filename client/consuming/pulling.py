@@ -30,7 +30,11 @@ from rockhopper.protocol.store.message_codec import (
     unwrapped,
 )
 from rockhopper.protocol.subscription import Subscription
-from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND
+from rockhopper.protocol.sys_flags import (
+    PULL_FLAG_BROWSE,
+    PULL_FLAG_SUBSCRIPTION,
+    PULL_FLAG_SUSPEND,
+)
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +101,11 @@ class Puller:
         group: str | None,
         wanted: str | Sql = "*",
         subscriptions: Mapping[str, Subscription] | None = None,
+        *,
+        is_browsing: bool = False,
     ) -> None:
+        """Our brokers do not count among what they hand out what is read with `is_browsing`."""
+        self._flags = PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_BROWSE if is_browsing else 0)
         self.group = group or TOOLS_CONSUMER_GROUP
         self._session = session
         self._offsets = QueueOffsets(session)
@@ -178,7 +186,7 @@ class Puller:
     def _ask(
         self, address: str, queue: MessageQueue, offset: int, max_count: int, wait_s: float
     ) -> Awaitable[Command]:
-        sys_flag = PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_SUSPEND if wait_s > 0 else 0)
+        sys_flag = self._flags | (PULL_FLAG_SUSPEND if wait_s > 0 else 0)
         header = self._headers.get(queue) or self._header(queue)
         header %= (offset, max_count, sys_flag, round(wait_s * 1000))
         timeout_s = wait_s + _HOLD_SLACK_S if wait_s > 0 else self._session.request_timeout_s

@@ -10,6 +10,7 @@ from rockhopper.broker.console.bodies import DECOMPRESSED_SIZE_BYTES_MAX
 from rockhopper.broker.console.views.messages import time_of
 from rockhopper.broker.console.visit import WrongInput
 from rockhopper.client import Message, Producer
+from rockhopper.client.admin.admin import Admin
 from rockhopper.client.receipts import SendReceipt
 from tests.support.console import Answered, Browser
 from tests.support.dead_letters import fail_on_all, send
@@ -176,3 +177,20 @@ async def test_the_page_of_a_dead_letter_says_where_it_was_sent_and_when_it_was_
     letter = await browser.get("message", topic="%DLQ%billing", queue="broker-a:0", offset="0")
     assert "a copy of a message that was sent to the topic orders." in letter.text
     assert "in %DLQ%billing, given up 2" in letter.text
+
+
+async def test_what_is_looked_at_is_not_handed_out(
+    served: Broker, browser: Browser, sent: list[SendReceipt], admin: Admin
+) -> None:
+    """Nor after the connection has asked twice, which is when compiled code takes over."""
+    await admin.groups.create("billing")
+    await admin.offsets.commit("billing", sent[0].queue, 1)
+    for _ in range(3):
+        assert len(bodies(await browser.get("messages", topic="orders"))) == len(sent)
+        for page in ("message", "message/body"):
+            found = await browser.get(page, topic="orders", queue="broker-a:0", offset=0)
+            assert b"body 0" in found.body
+        assert "billing" in (await browser.get("topic", name="orders")).text
+        assert "billing" in (await browser.get("group", name="billing")).text
+    stats = served.stats
+    assert (stats.get_found, stats.get_missed, list(stats.by_key("get"))) == (0, 0, [])
