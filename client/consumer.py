@@ -34,7 +34,7 @@ from rockhopper.client.consuming.handout import Delivered
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
-from rockhopper.client.errors import ClientStateError
+from rockhopper.client.errors import ClientError, ClientStateError, is_away
 from rockhopper.client.middleware.hooks import (
     Hooks,
     Middleware,
@@ -467,15 +467,18 @@ class Consumer:
                 if _is_cancelled(error):
                     handout.redeliver(held, message)
                     raise
-                log.warning(
-                    "the handler failed on %r, delivered %d times before: it is asked for again",
-                    message,
-                    message.reconsume_times,
-                    exc_info=error,
-                )
+                self._tell_failure(message, error)
                 await asyncio.shield(handout.redeliver(held, message))
             else:
                 handout.acknowledge(held, message)
+
+    def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
+        text = "the handler failed on %r, delivered %d times before: it is asked for again"
+        if isinstance(error, ClientError) and is_away(error):
+            outages, key = self.engine.session.outages, f"handler {error.address}"
+            outages.warn(log, key, f"{text}: %s", message, message.reconsume_times, error)
+        else:
+            log.warning(text, message, message.reconsume_times, exc_info=error)
 
     async def _end_workers(self, timeout_s: float) -> None:
         """Let handlers finish, then cancel those that do not; never waits for its own caller."""

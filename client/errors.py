@@ -210,6 +210,11 @@ class ClientStateError(ClientError, RuntimeError):
     """The client is not open, or belongs to another process or event loop."""
 
 
+def is_away(error: Exception) -> bool:
+    """Whether a server could not be reached, or did not answer: its text says all there is."""
+    return isinstance(error, BrokerUnreachableError | RequestTimeoutError)
+
+
 def may_have_moved(error: ClientError) -> bool:
     """Whether another broker may lead by now in place of the one that failed so."""
     if isinstance(error, RequestRefusedError):

@@ -333,6 +333,7 @@ class PullConsumer:
             offset,
             self._puller,
             self._reader_progressed,
+            self.session.outages,
             batch_size=self._batch_size,
             poll_s=self._poll_s,
         )

@@ -73,7 +73,7 @@ class Engine:
             settings,
             self.progress,
             offsets,
-            Fetcher(self._puller, settings, room, self),
+            Fetcher(self._puller, settings, room, self, self.session.outages),
             self.handout,
             room,
             self.locks,

@@ -10,6 +10,7 @@ from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, RequestRefusedError
+from rockhopper.client.network.outages import Outages
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import ResponseCode
@@ -75,12 +76,14 @@ class Fetcher:
         settings: ConsumerSettings,
         shared_room: Room,
         listener: Listener,
+        outages: Outages,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
         self._settings = settings
         self._shared_room = shared_room
         self._listener = listener
+        self._outages = outages
         self._pause = pause
         self._interrupted: dict[str, set[MessageQueue]] = {}
 
@@ -142,8 +145,9 @@ class Fetcher:
     def _failed(self, held: ProcessQueue, error: ClientError, failures: int) -> float:
         """Note a failure; return how long to wait before the next try."""
         interrupted = self._interrupted.setdefault(held.queue.broker_name, set())
-        if not interrupted:
-            log.warning("reading from %s is interrupted: %s", held.queue.broker_name, error)
+        key = error.address or held.queue.broker_name
+        text = "reading from %s is interrupted: %s"
+        self._outages.warn(log, key, text, held.queue.broker_name, error)
         interrupted.add(held.queue)
         if isinstance(error, RequestRefusedError):
             if error.code in _LASTING_CODES and held.last_fetch_ms == 0:
@@ -159,6 +163,7 @@ class Fetcher:
             interrupted.discard(queue)
             if not interrupted:
                 del self._interrupted[queue.broker_name]
+                self._outages.over()
                 log.warning("reading from %s goes on", queue.broker_name)
 
     def _forget(self, queue: MessageQueue) -> None:

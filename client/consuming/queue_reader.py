@@ -13,6 +13,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.outages import Outages
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -44,8 +45,8 @@ class Source(Protocol):
 class QueueReader:
     """The position in one queue and the messages read ahead from it.
 
-    Nothing is fetched before `start`. An outage is waited out, logged once; an error that will not
-    pass ends the reading and is kept in `failure`.
+    Nothing is fetched before `start`. An outage is waited out, and logged now and then; an error
+    that will not pass ends the reading and is kept in `failure`.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class QueueReader:
         offset: int,
         source: Source,
         on_progress: "Callable[[QueueReader], None]",
+        outages: Outages,
         *,
         batch_size: int = 32,
         poll_s: float = 15.0,
@@ -64,6 +66,7 @@ class QueueReader:
         self._fetch_offset = offset
         self._source = source
         self._on_progress = on_progress
+        self._outages = outages
         self._batch_size = batch_size
         self._poll_s = poll_s
         self._pause = pause
@@ -138,13 +141,15 @@ class QueueReader:
                     self.failure = error
                     self._on_progress(self)
                     return
-                if outages == 0:
-                    log.warning("reading %s is interrupted: %s", self.queue, error)
+                name = self.queue.broker_name
+                text = "reading from %s is interrupted: %s"
+                self._outages.warn(log, error.address or name, text, name, error)
                 outages += 1
                 await self._pause(min(0.05 * 2**outages, 2.0))
                 continue
             if outages:
-                log.warning("reading %s goes on", self.queue)
+                name = self.queue.broker_name
+                self._outages.warn(log, f"{name} again", "reading from %s goes on", name)
                 outages = 0
             self._accept(result)
             if self._fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:

@@ -19,7 +19,12 @@ from rockhopper.client.consuming.allocation import sorted_clients
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
-from rockhopper.client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from rockhopper.client.errors import (
+    ClientError,
+    MalformedAnswerError,
+    RouteNotFoundError,
+    is_away,
+)
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
@@ -82,7 +87,6 @@ class Rebalancer:
         self._members: dict[str, list[str]] = {}
         self._awaited: dict[str, list[str]] = {}
         self._awaited_until_s = 0.0
-        self._problems: set[str] = set()
 
     async def start(self) -> None:
         """Do the first round, and begin those that follow.
@@ -154,7 +158,7 @@ class Rebalancer:
                 await self._settle()
                 is_complete = await self._round()
             except ClientError as error:
-                self._problem(str(error))
+                self._problem(error)
                 is_complete = False
             except Exception:
                 log.exception("a rebalance failed; the queues stay as they are until the next one")
@@ -179,7 +183,7 @@ class Rebalancer:
             routes, undecided, is_complete = await self._routes()
         is_complete = self._nobody_is_absent(routes.values()) and is_complete
         for failure in failures:
-            self._problem(str(failure))
+            self._problem(failure)
         is_complete = is_complete and not failures
         wanted: set[MessageQueue] = set()
         lonely: set[str] = set()
@@ -201,10 +205,7 @@ class Rebalancer:
         held = self._assignment.held
         await self._give_up([q for q in held if q not in wanted and q.topic not in undecided])
         is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
-        if not (is_taken and is_complete):
-            return False
-        self._problems.clear()
-        return True
+        return is_taken and is_complete
 
     async def _routes(self) -> tuple[dict[str, TopicRoute], set[str], bool]:
         """Return the routes, the topics of which nothing can be learnt now, and if none is missing.
@@ -225,7 +226,7 @@ class Rebalancer:
                     self._warn_missing(topic)
                 continue
             except ClientError as error:
-                self._problem(str(error))
+                self._problem(error)
                 is_complete = False
                 undecided.add(topic)
                 continue
@@ -310,7 +311,7 @@ class Rebalancer:
                     await self._session.heartbeat(address)
                     members = await self._members_at(address)
             except ClientError as error:
-                self._problem(str(error))
+                self._problem(error)
                 continue
             if self._session.client_id in members:
                 heard[address] = members
@@ -398,8 +399,8 @@ class Rebalancer:
             return "earliest"
         return self._settings.start_from
 
-    def _problem(self, text: str) -> None:
-        """Log a problem once, not in every round that it lasts."""
-        if text not in self._problems:
-            self._problems.add(text)
-            log.warning("the queues of group %s: %s", self._settings.group, text)
+    def _problem(self, what: ClientError | str) -> None:
+        """Log a problem, not in every round that it lasts."""
+        away = what.address if isinstance(what, ClientError) and is_away(what) else None
+        text = "the queues of group %s: %s"
+        self._session.outages.warn(log, away or str(what), text, self._settings.group, what)

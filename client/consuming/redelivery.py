@@ -120,7 +120,9 @@ class Redelivery:
             try:
                 await self._send_copy(message, delay)
             except ClientError as error:
-                log.warning(
+                self._session.outages.warn(
+                    log,
+                    f"back {error.address}",
                     "%r could not be sent back (%s) nor copied to the retry topic (%s): it will be "
                     "handed out again here",
                     message,

@@ -22,6 +22,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
 from rockhopper.client.network.credentials import CredentialsChoice
+from rockhopper.client.network.outages import Outages
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
 from rockhopper.client.network.sharing import Connections, Sharer
 from rockhopper.client.network.tasks import end_tasks
@@ -73,6 +74,7 @@ class Session(Sharer):
         self.request_timeout_s = request_timeout_s
         self.producer_groups: set[str] = set()
         self.consumers: dict[str, ConsumerData] = {}
+        self.outages = Outages()
         self.on_connect: list[Callable[[Connection], None]] = []
         self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s

@@ -5,10 +5,17 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
-from rockhopper.client import ClientError, ClientStateError, Consumer, RequestRefusedError
+from rockhopper.client import (
+    BrokerUnreachableError,
+    ClientError,
+    ClientStateError,
+    Consumer,
+    RequestRefusedError,
+)
 from rockhopper.client.consuming import rebalancing
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -429,3 +436,40 @@ async def test_a_forked_child_gets_a_clear_error(broker: GroupBroker) -> None:
         with os.fdopen(reader) as said:
             assert "before the process forked" in said.read()
         assert (await anext(messages)).body == b"y"
+
+
+async def test_a_handler_that_meets_a_broker_that_is_away_is_told_of_in_a_line(
+    broker: GroupBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Exception] = [
+        BrokerUnreachableError("b:1 is away", address="b:1"),
+        BrokerUnreachableError("b:1 is away", address="b:1"),
+        LookupError("no such customer"),
+    ]
+    for _ in failures:
+        await broker.append(0, b"x")
+
+    async def handle(_message: ReceivedMessage) -> None:
+        raise failures.pop(0)
+
+    async with billing(broker, handler=handle, concurrency=1):
+        await until(lambda: "no such customer" in caplog.text)
+    told = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    told = [each for each in told if "the handler failed" in each.getMessage()]
+    assert [each.exc_info is None for each in told] == [True, False]
+    assert told[0].getMessage().endswith("it is asked for again: b:1 is away")
+
+
+async def test_an_address_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with AsyncExitStack() as served:
+        broker = await served.enter_async_context(GroupBroker(queues=4))
+        async with billing(broker) as consumer:
+            await broker.wait_for(11, 4)
+            await served.aclose()
+            consumer.engine.rebalancer.soon()
+            await until(lambda: "the queues of group" in caplog.text)
+            await until(lambda: caplog.text.count("is interrupted") >= 4)
+    texts = ("reading from", "the queues of group")
+    told = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len([each for each in told if each.getMessage().startswith(texts)]) == 1

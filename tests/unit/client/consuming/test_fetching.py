@@ -10,6 +10,7 @@ from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
+from rockhopper.client.network.outages import Outages
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage
@@ -46,7 +47,8 @@ class Fetched:
         self.shared = Room(1000, 1 << 20)
         self.held = ProcessQueue(queue, 0, room=Room(3, 1 << 20), shared_room=self.shared)
         settings = ConsumerSettings("g", {}, poll_s=15.0)
-        self.fetcher = Fetcher(self, settings, self.shared, self, self._pause)
+        outages = Outages()
+        self.fetcher = Fetcher(self, settings, self.shared, self, outages, self._pause)
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space

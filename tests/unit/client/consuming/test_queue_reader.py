@@ -9,6 +9,7 @@ import pytest
 from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
+from rockhopper.client.network.outages import Outages
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage
@@ -60,7 +61,7 @@ async def readers() -> AsyncIterator[list[QueueReader]]:
 
 
 def start(script: Script, readers: list[QueueReader]) -> QueueReader:
-    reader = QueueReader(QUEUE, 0, script, lambda _: None, pause=script.pause)
+    reader = QueueReader(QUEUE, 0, script, lambda _: None, Outages(), pause=script.pause)
     readers.append(reader)
     reader.start()
     return reader
@@ -73,7 +74,8 @@ def refusal(code: int) -> RequestRefusedError:
 async def test_an_outage_is_waited_out_with_growing_pauses_and_logged_once(
     readers: list[QueueReader], caplog: pytest.LogCaptureFixture
 ) -> None:
-    script = Script(refusal(2), BrokerUnreachableError("gone"), refusal(1500), result(0, 1))
+    gone = BrokerUnreachableError("gone", address="a:1")
+    script = Script(refusal(2), gone, refusal(1500), result(0, 1))
     with caplog.at_level(logging.WARNING):
         reader = start(script, readers)
         await script.is_done.wait()
@@ -121,3 +123,20 @@ async def test_filtered_messages_are_passed_without_a_pause(readers: list[QueueR
     await script.is_done.wait()
     assert script.pauses == []
     assert reader.position == 64
+
+
+async def test_an_outage_of_a_broker_is_logged_once_for_all_its_queues(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outages = Outages()
+    gone = BrokerUnreachableError("gone", address="a:1")
+    scripts = [Script(gone, result(next_offset=0)) for _ in range(3)]
+    with caplog.at_level(logging.WARNING):
+        for number, script in enumerate(scripts):
+            queue = MessageQueue("orders", "a", number)
+            reader = QueueReader(queue, 0, script, lambda _: None, outages, pause=script.pause)
+            reader.start()
+            await script.is_done.wait()
+            await reader.stop()
+    said = [each.getMessage() for each in caplog.records]
+    assert said == ["reading from a is interrupted: gone", "reading from a goes on"]
