@@ -63,14 +63,15 @@ from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Dispatcher, Row
+from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.gate import close_connections_of
 from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.server import FrameHandler, Server
-from rockhopper.broker.remoting.splicing import Handover, passed_on_unless
+from rockhopper.broker.remoting.server import Server
+from rockhopper.broker.remoting.splicing.handover import Handover
+from rockhopper.broker.remoting.splicing.passing_on import PassingOn
 from rockhopper.broker.remoting.startup import (
     StartError,
     check_grpc_extra,
@@ -96,7 +97,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("broker")
 
 ANNOUNCE_TIMEOUT_S = 3.0
-PASS_ON_TIMEOUT_S = 3.0
 DRAIN_LOOK_S = 0.05
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
@@ -158,12 +158,12 @@ class Broker(ServingParts):
         """There while this broker follows another."""
         self.member: SetMember | None = None
         """There while this broker is a replica of a set."""
-        self._splicing: asyncio.TimerHandle | None = None
-        self._guests: Handover | None = None
+        self._passing_on = PassingOn(
+            self._outgoing,
+            lambda address: serves(address, self._outgoing, config.auth.inner),
+            config.replication.splice_ms,
+        )
         self._hurried = asyncio.Event()
-        self._returning: Handover | None = None
-        """Clients of this replica that it is about to serve as their master."""
-        self._refusing: FrameHandler | None = None
         self.master: ClassicMaster | None = None
         """There while RocketMQ's slaves may follow this broker."""
         self._shares = 0, 0
@@ -399,8 +399,8 @@ class Broker(ServingParts):
         self._is_ready = True
 
     async def _leave_set(self) -> None:
-        self._end_splicing()
-        self._send_away()
+        self._passing_on.end()
+        self._passing_on.send_away()
         if self.member is not None:
             await self.member.close()
             self.member = None
@@ -434,22 +434,17 @@ class Broker(ServingParts):
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """See Doors."""
         assert self.member is not None
-        self._send_away()
         reads = FollowerReads(self) if self.config.live.slave_read else None
         if reads is not None:
             undo.callback(reads.stop)
         processors = ReplicaProcessors(self.member, self.store, reads)
         self.server = following_server(processors, self.access, self._shares[0])
-        self._refusing = self.server.handler
-        if self._guests is not None:
-            own = frozenset(self._replica_rows())
-            self.server.handler = passed_on_unless(self._refusing, self._guests, own)
+        self._passing_on.begin_to_refuse(self.server, self._replica_codes())
         self.store.on_failure = self._store_failed
         undo.callback(self._cancel_timers)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         undo.push_async_callback(self._close_server)
-        if self._guests is not None:
-            self._guests.let_in_by(self.server)
+        self._passing_on.let_in_by(self.server)
         if not self.server.listens_on(self._ports.number("listenPort")):
             self._ports.take_again("listenPort")
             await self._ports.listen("listenPort", self.server.start_on)
@@ -459,15 +454,7 @@ class Broker(ServingParts):
 
     async def build_parts(self) -> None:
         """See Doors."""
-        self._refusing = None
-        self._cancel_splicing()
-        returning, self._guests = self._guests, None
-        if returning is None:
-            returning = Handover(self.server, self._outgoing)
-            returning.leave()
-        else:
-            returning.recall(self.server)
-        self._returning = returning
+        self._passing_on.recall(self.server)
         await self.server.close()
         self._cancel_timers()
         self._build(self._store_host, self._levels)
@@ -482,45 +469,16 @@ class Broker(ServingParts):
 
     def hold_clients(self) -> Handover:
         """See Doors."""
-        self._send_away()
-        return Handover(self.server, self._outgoing)
+        return self._passing_on.hold(self.server)
 
     async def pass_on(self, guests: Handover, address_of: Callable[[], str]) -> None:
         """See Doors."""
-        self._end_splicing()
-        self._guests = guests
-        address = address_of()
-        try:
-            async with asyncio.timeout(PASS_ON_TIMEOUT_S):
-                await serves(address, self._outgoing, self.config.auth.inner)
-                await guests.splice(address_of, frozenset(self._replica_rows()))
-        except (TimeoutError, OSError) as error:
-            log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
-            self._end_splicing()
-            return
-        loop, splice_s = asyncio.get_running_loop(), self.config.replication.splice_ms / 1000
-        self._splicing = loop.call_later(splice_s, self._end_splicing)
+        await self._passing_on.pass_on(guests, address_of, self._replica_codes())
 
-    def _replica_rows(self) -> dict[int, Row]:
-        return {} if self.member is None else ReplicaProcessors(self.member, self.store).rows()
-
-    def _cancel_splicing(self) -> None:
-        if self._splicing is not None:
-            self._splicing.cancel()
-            self._splicing = None
-
-    def _send_away(self) -> None:
-        """Close what was held for a role that did not come about."""
-        returning, self._returning = self._returning, None
-        if returning is not None:
-            returning.close()
-
-    def _end_splicing(self) -> None:
-        self._cancel_splicing()
-        guests, self._guests = self._guests, None
-        if guests is not None:
-            self.server.handler = self._refusing or self.server.handler
-            guests.close()
+    def _replica_codes(self) -> frozenset[int]:
+        if self.member is None:
+            return frozenset()
+        return frozenset(ReplicaProcessors(self.member, self.store).rows())
 
     def standing_changed(self) -> None:
         """See Doors."""
@@ -623,10 +581,7 @@ class Broker(ServingParts):
         if config.grpc_port >= 0:
             undo.push_async_callback(self._close_grpc)
         undo.push_async_callback(self._stop_serving)
-        returning, self._returning = self._returning, None
-        if returning is not None:
-            returning.come_home(self.server)
-        else:
+        if not self._passing_on.come_home(self.server):
             await self._ports.listen("listenPort", self.server.start_on)
         if config.grpc_port >= 0:
             await self._open_grpc()
@@ -712,7 +667,7 @@ class Broker(ServingParts):
         log.info("passing clients on before stopping", id=successor_id)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.replication.drain_ms / 1000):
-                while self._guests is None or self._guests.has_clients:
+                while not self._passing_on.has_ended:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(DRAIN_LOOK_S):
                             await self._hurried.wait()

@@ -26,7 +26,7 @@ from rockhopper.broker.remoting.dispatcher import (
 from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
 from rockhopper.broker.remoting.server import Server
-from rockhopper.broker.remoting.splicing import remembering
+from rockhopper.broker.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION

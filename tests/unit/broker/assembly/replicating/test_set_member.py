@@ -18,7 +18,7 @@ from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.ha.engine import MemoryEngine
 from rockhopper.broker.ha.running.replica import now_ms
-from rockhopper.broker.remoting.splicing import Handover
+from rockhopper.broker.remoting.splicing.handover import Handover
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin

@@ -11,9 +11,9 @@ import pytest
 
 from rockhopper.broker.listening.gates import gate_of
 from rockhopper.broker.listening.outgoing import Outgoing
-from rockhopper.broker.remoting import splicing
 from rockhopper.broker.remoting.server import Connection, Server
-from rockhopper.broker.remoting.splicing import HEARTBEAT, Handover, passed_on_unless
+from rockhopper.broker.remoting.splicing import handover as splicing
+from rockhopper.broker.remoting.splicing.handover import HEARTBEAT, Handover, passed_on_unless
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
