@@ -232,9 +232,15 @@ class Pair:
         """Let go of everything."""
         for member in self._members:
             member.kill()
-        self.loop.run(asyncio.sleep(0))
+        self.loop.run_until_complete(self._end_tasks())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
+
+    async def _end_tasks(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def take(self) -> None:
         """Let the follower have all that the master has."""
