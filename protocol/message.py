@@ -1,5 +1,7 @@
 """A message as a producer writes it, and a message as the broker stored it."""
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,10 +21,13 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     SYSTEM_PROPERTIES,
 )
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 _SEPARATORS = frozenset("\x01\x02")
-_NO_TIMES = (None, None, None, None)
+_DELAY_LEVELS = len(DEFAULT_DELAY_LEVELS.split())
+_OLD_DELAY = "delay_ms is now delay_s, in seconds"
+_NO_TIMES = (None, None, None, None, None)
 
 
 class Message:
@@ -30,8 +35,8 @@ class Message:
 
     ``tags`` is one tag to filter by; ``keys`` are what the message can be found by later.
     A message is delivered later with one of ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m
-    30m 1h 2h), ``delay_ms`` (by the broker's clock), ``deliver_at_ms`` (since the epoch) and
-    ``deliver_at`` (a datetime with a time zone, kept as ``deliver_at_ms``). Messages with one
+    30m 1h 2h), ``delay_s`` (by the broker's clock, to the millisecond), ``deliver_at`` (a datetime
+    with a time zone) and ``deliver_at_ms`` (the same since 1970, as it is kept). Messages with one
     ``sharding_key`` go to one queue, in order. With ``wait_stored`` false the broker answers
     before a message is flushed, whatever its flush mode.
     """
@@ -40,7 +45,7 @@ class Message:
         "_keys",
         "body",
         "delay_level",
-        "delay_ms",
+        "delay_s",
         "deliver_at_ms",
         "flag",
         "priority",
@@ -61,29 +66,36 @@ class Message:
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
         delay_level: int | None = None,
-        delay_ms: int | None = None,
+        delay_s: float | None = None,
         deliver_at_ms: int | None = None,
         deliver_at: datetime | None = None,
         sharding_key: str | None = None,
         priority: int | None = None,
         wait_stored: bool = True,
+        delay_ms: int | None = None,
     ) -> None:
         """*priority* is one from 0 up, for topics with ``message.type`` PRIORITY.
+
+        A broker whose messageDelayLevel has fewer levels than *delay_level* takes its last one;
+        above the 18 that there are by default that is warned of. *delay_ms* is the old form of
+        *delay_s*, and goes.
 
         One key is a string, several are a sequence, or RocketMQ's form: a string with blanks
         between them.
 
         Raises:
-            TypeError: *body* is not bytes, or a key no string.
+            TypeError: *body* is not bytes, a key no string, or a delay no number.
             ValueError: a property has a name that belongs to the system, holds one of the
-                characters 1 and 2, or is empty; a key holds a blank; two times of delivery, or
-                one without a time zone.
+                characters 1 and 2, or is empty; a key holds a blank; two times of delivery, one
+                without a time zone, a level below 0.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
             raise TypeError(f"a body is bytes, not {type(body).__name__}: text.encode() makes some")
-        times = (delay_level, delay_ms, deliver_at_ms, deliver_at)
+        times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
-            _check_times(times, delay_ms)
+            if delay_ms is not None:
+                warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=2)
+            delay_s = _checked_delay_s(times, delay_s if delay_ms is None else delay_ms / 1000)
         if priority is not None and priority < 0:
             raise ValueError(f"priority is {priority}: 0 is the least")
         self.topic = topic
@@ -93,7 +105,7 @@ class Message:
         self.properties = dict(properties) if properties else {}
         self.flag = flag
         self.delay_level = delay_level
-        self.delay_ms = delay_ms
+        self.delay_s = delay_s
         self.deliver_at_ms = deliver_at_ms if deliver_at is None else _epoch_ms(deliver_at)
         self.sharding_key = sharding_key
         self.priority = priority
@@ -111,9 +123,20 @@ class Message:
         self._keys = message_keys(keys)
 
     @property
+    def delay_ms(self) -> int | None:
+        """The old form of ``delay_s``, and goes."""
+        warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=2)
+        return None if self.delay_s is None else round(self.delay_s * 1000)
+
+    @delay_ms.setter
+    def delay_ms(self, delay_ms: int | None) -> None:
+        warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=2)
+        self.delay_s = None if delay_ms is None else delay_ms / 1000
+
+    @property
     def is_delayed(self) -> bool:
         """Whether it is to be delivered later."""
-        return not (self.delay_level is self.delay_ms is self.deliver_at_ms is None)
+        return not (self.delay_level is self.delay_s is self.deliver_at_ms is None)
 
     @property
     def is_plain(self) -> bool:
@@ -122,7 +145,7 @@ class Message:
             self.wait_stored
             and self.sharding_key is None
             and self.priority is None
-            and self.delay_level is self.delay_ms is self.deliver_at_ms is None
+            and self.delay_level is self.delay_s is self.deliver_at_ms is None
             and not (self.properties or self._keys or self.tags)
         )
 
@@ -149,8 +172,8 @@ class Message:
             properties[PROPERTY_PRIORITY] = str(self.priority)
         if self.delay_level is not None:
             properties[PROPERTY_DELAY_LEVEL] = str(self.delay_level)
-        if self.delay_ms is not None:
-            properties[PROPERTY_TIMER_DELAY_MS] = str(self.delay_ms)
+        if self.delay_s is not None:
+            properties[PROPERTY_TIMER_DELAY_MS] = str(round(self.delay_s * 1000))
         if self.deliver_at_ms is not None:
             properties[PROPERTY_TIMER_DELIVER_MS] = str(self.deliver_at_ms)
         properties[PROPERTY_WAIT] = "true" if self.wait_stored else "false"
@@ -192,13 +215,41 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     return keys
 
 
-def _check_times(times: tuple[object, ...], delay_ms: int | None) -> None:
+def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float | None:
     if sum(time is not None for time in times) > 1:
         raise ValueError(
-            "delay_level, delay_ms, deliver_at_ms and deliver_at exclude each other: give one"
+            "delay_level, delay_s, deliver_at_ms and deliver_at exclude each other: give one"
         )
-    if delay_ms is not None and delay_ms < 0:
-        raise ValueError(f"delay_ms is {delay_ms}: a message cannot be delivered in the past")
+    if delay_s is not None:
+        if isinstance(delay_s, bool) or not isinstance(delay_s, int | float):
+            raise TypeError(f"delay_s is {delay_s!r}: it must be a number of seconds")
+        if not 0 <= delay_s < math.inf:
+            raise ValueError(
+                f"delay_s is {delay_s}: it must be 0 or above, for nothing is delivered in the past"
+            )
+    if times[0] is not None:
+        check_delay_level(times[0], least=0)
+    return delay_s
+
+
+def check_delay_level(level: object, *, least: int) -> None:
+    """Look at a level that an application names; *least* has a meaning of its own to the caller.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is below *least*.
+    """
+    if isinstance(level, bool) or not isinstance(level, int):
+        raise TypeError(f"delay_level is {level!r}: it must be a whole number")
+    if level < least:
+        raise ValueError(f"delay_level is {level}: levels are 1 and above")
+    if level > _DELAY_LEVELS:
+        warnings.warn(
+            f"delay_level is {level}, and brokers have {_DELAY_LEVELS} levels unless their "
+            "messageDelayLevel says otherwise: one with fewer takes its last level (2 h by "
+            "default); delay_s takes any delay",
+            stacklevel=4,
+        )
 
 
 def _epoch_ms(moment: datetime) -> int:

@@ -64,7 +64,7 @@ class _Job:
             keys=self.keys,
             properties=self.properties,
             sharding_key=self.sharding_key,
-            delay_ms=self.delay_ms,
+            delay_s=None if self.delay_ms is None else self.delay_ms / 1000,
             deliver_at_ms=self.deliver_at_ms,
         )
 

@@ -19,7 +19,7 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import RequestCode
-from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message import StoredMessage, check_delay_level
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, CLIENT_INNER_PRODUCER_GROUP
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
@@ -61,6 +61,7 @@ class Delay:
     """Counts instead of a level."""
 
     def __post_init__(self) -> None:
+        check_delay_level(self.level, least=-1)
         if self.after_s is None:
             return
         if self.level:
@@ -86,7 +87,8 @@ DEAD_LETTER = Delay(level=-1)
 class RetryLater(Exception):
     """Raised by a handler to get its message again, after so many seconds or at a delay level.
 
-    Levels are the broker's messageDelayLevel, 1 to 18 (1s 5s 10s 30s 1m … 2h). Level 0 leaves it to
+    Levels are the broker's messageDelayLevel, 1 to 18 (1s 5s 10s 30s 1m … 2h) by default; of one
+    above its last the broker makes the last. Level 0 leaves it to
     the broker, which waits longer each time; -1 sends the message to the dead letters. Seconds need
     Rockhopper or RocketMQ 5, and reach as far as timerMaxDelaySec there.
     """

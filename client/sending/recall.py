@@ -16,7 +16,7 @@ def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]
         return recalled
     if recalled.recall_handle is None:
         raise MessageRejectedError(
-            f"message {recalled.message_id} cannot be recalled: only messages with delay_ms, "
+            f"message {recalled.message_id} cannot be recalled: only messages with delay_s, "
             "deliver_at_ms or deliver_at can, at brokers that support it"
         )
     return recalled.queue.topic, recalled.recall_handle

@@ -28,7 +28,7 @@ async def fill(nameserver: str) -> None:
                 Message("orders", body, tags="new", keys=[f"o-{number}"]), queue=number % 2
             )
         await producer.send("letters", b"a bad one", queue=0)
-        await producer.send(Message("orders", b"in an hour", delay_ms=3_600_000))
+        await producer.send(Message("orders", b"in an hour", delay_s=3600))
         await admin.groups.create("billing", retries_max=0)
         await admin.groups.create("postmen", retries_max=0)
         for queue in (await admin.route("orders")).read_queues:

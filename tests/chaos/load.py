@@ -186,7 +186,7 @@ class Load:
     async def _send_timed(self) -> None:
         delay_ms = self._dice.randrange(1, TIMER_MS_MAX)
         fact = self._expect_later(topics.TIMED, Kind.TIMER, delay_ms)
-        await self._send(fact, delay_ms=delay_ms)
+        await self._send(fact, delay_s=delay_ms / 1000)
 
     def _expect_later(self, topic: str, kind: Kind, delay_ms: int) -> Fact:
         due_ms = time.time_ns() // 1_000_000 + delay_ms if self._is_clock_ours else 0

@@ -75,7 +75,7 @@ async def test_a_message_comes_again_after_the_seconds_asked_for_and_the_tries_c
         Producer(broker.nameserver) as producer,
         billing(broker, max_reconsume_times=2) as consumer,
     ):
-        sent = await producer.send(Message("orders", b"x", tags="new", keys=["k"], delay_ms=1))
+        sent = await producer.send(Message("orders", b"x", tags="new", keys=["k"], delay_s=0.001))
         times: list[float] = []
 
         async def handle(message: ReceivedMessage) -> None:

@@ -186,7 +186,7 @@ async def test_a_reply_to_somebody_who_has_gone_says_so(broker: Broker, producer
 async def test_a_recalled_message_is_not_delivered(broker: Broker, producer: Producer) -> None:
     now_ms = time.time_ns() // 1_000_000
     kept = await producer.send(Message("later", b"kept", deliver_at_ms=now_ms + 1500))
-    recalled = await producer.send(Message("later", b"recalled", delay_ms=1500))
+    recalled = await producer.send(Message("later", b"recalled", delay_s=1.5))
     assert await producer.recall(recalled) == recalled.message_id
     last = await producer.send(Message("later", b"last", deliver_at_ms=now_ms + 1501))
     found = await read(broker, "later", 2)

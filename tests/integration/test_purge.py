@@ -150,7 +150,7 @@ async def test_a_purged_broker_is_as_good_as_new(
     await admin.update_broker_config(broker.address, {"defaultTopicQueueNums": "3"})
     sent = await producer.send(Message("orders", b"x", keys=["k"]))
     await producer.send(Message("orders", b"delayed", delay_level=2))
-    await producer.send(Message("orders", b"timed", delay_ms=60_000))
+    await producer.send(Message("orders", b"timed", delay_s=60))
     async with Seen(broker).consumer:
         pass
     async with TransactionProducer(
@@ -180,7 +180,7 @@ async def test_clients_that_stay_go_on_after_a_purge(broker: Broker, producer: P
                 await producer.send("orders", b"%d" % number)
             assert await seen.bodies(5) == [b"%d" % number for number in range(5)], round_number
             broker.purge()
-        await producer.send(Message("orders", b"timed", delay_ms=100))
+        await producer.send(Message("orders", b"timed", delay_s=0.1))
         assert await seen.bodies(1) == [b"timed"]
 
 

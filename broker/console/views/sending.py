@@ -73,7 +73,7 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
             receipt = await producer.send(message, queue=queue)
     except (ClientError, ValueError, WrongInput) as error:
         return await _form(visit, form, str(error))
-    if message.delay_ms is not None or message.deliver_at_ms is not None:
+    if message.delay_s is not None or message.deliver_at_ms is not None:
         return Moved("topic", {"name": topic}, f"{receipt.message_id} is to be delivered later.")
     place = {
         "topic": topic,
@@ -107,24 +107,23 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
     later = form.get("later", "").strip()
     kind = form.get("when", "now")
     deliver_at: datetime | None = None
-    delay_ms: int | None = None
+    delay_s: int | None = None
     if kind == "at":
         time_ms = time_of(later)
         if time_ms <= time.time_ns() // 1_000_000:
             raise WrongInput(f"{later[:60]} is past: say a time to come, or deliver it now")
         deliver_at = datetime.fromtimestamp(time_ms / 1000).astimezone()
     elif kind == "after":
-        seconds = whole(later, "number of seconds")
-        if seconds > DELAY_MAX_S:
+        delay_s = whole(later, "number of seconds")
+        if delay_s > DELAY_MAX_S:
             raise WrongInput(f"{later[:60]} seconds are more than brokers take: {DELAY_MAX_S:,}")
-        delay_ms = seconds * 1000
     return Message(
         topic,
         content,
         tags=form.get("tags", "").strip() or None,
         keys=form.get("keys", "").split(),
         properties=_properties(form.get("properties", "")),
-        delay_ms=delay_ms,
+        delay_s=delay_s,
         deliver_at=deliver_at,
         sharding_key=form.get("sharding_key", "").strip() or None,
     )

@@ -83,7 +83,7 @@ async def problems() -> AsyncIterator[list[str]]:
 async def test_a_producer_survives(broker: MessageBroker, name: str) -> None:
     message = Message("orders", b"x")
     async with TransactionProducer("g", check=check, nameserver=broker.address) as producer:
-        delayed = await producer.send(Message("orders", b"x", delay_ms=1000))
+        delayed = await producer.send(Message("orders", b"x", delay_s=1))
 
         async def transaction() -> None:
             async with producer.transaction(message):

@@ -89,6 +89,8 @@ def test_bytearray_is_copied() -> None:
         ({"keys": ["a b"]}, "blanks"),
         ({"keys": [""]}, "a key is empty"),
         ({"delay_level": 1, "deliver_at_ms": 5}, "exclude each other"),
+        ({"delay_level": -1}, "levels are 1 and above"),
+        ({"delay_s": float("inf")}, "in the past"),
     ],
 )
 def test_what_would_be_lost_or_misread_is_refused(arguments: dict[str, object], text: str) -> None:
@@ -99,6 +101,36 @@ def test_what_would_be_lost_or_misread_is_refused(arguments: dict[str, object], 
 def test_property_that_is_no_string_is_refused() -> None:
     with pytest.raises(TypeError, match="properties are strings"):
         Message("T", properties={"a": 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("wrong", [{"delay_level": "3"}, {"delay_level": True}, {"delay_s": "3"}])
+def test_a_delay_that_is_no_number_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match="must be a"):
+        Message("T", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_level_that_only_other_tables_have_is_sent_and_warned_of() -> None:
+    assert Message("T", delay_level=18).delay_level == 18
+    with pytest.warns(UserWarning, match="messageDelayLevel says otherwise") as told:
+        assert Message("T", delay_level=99).wire_properties()["DELAY"] == "99"
+    assert told[0].filename == __file__
+
+
+def test_the_old_form_of_a_delay_works_and_is_warned_of() -> None:
+    with pytest.warns(DeprecationWarning, match="delay_s, in seconds") as told:
+        message = Message("T", delay_ms=1500)
+    assert told[0].filename == __file__
+    assert message == Message("T", delay_s=1.5)
+    with pytest.warns(DeprecationWarning, match="delay_s"):
+        assert message.delay_ms == 1500
+    with pytest.warns(DeprecationWarning, match="delay_s"):
+        message.delay_ms = 250
+    assert message.delay_s == 0.25
+    with (
+        pytest.warns(DeprecationWarning, match="delay_s"),
+        pytest.raises(ValueError, match="exclude each other"),
+    ):
+        Message("T", delay_s=1, delay_ms=1)
 
 
 def test_messages_compare_by_value() -> None:

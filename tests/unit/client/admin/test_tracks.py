@@ -161,7 +161,7 @@ async def test_a_dead_letter_that_was_sent_to_another_topic_says_so(broker: Brok
 
 
 @pytest.mark.parametrize("topic", [None, "orders"])
-@pytest.mark.parametrize("later", [{"delay_ms": 3_600_000}, {"delay_level": 17}])
+@pytest.mark.parametrize("later", [{"delay_s": 3600}, {"delay_level": 17}])
 async def test_what_is_delayed_tells_when_it_comes_and_where(
     broker: Broker, later: dict[str, int], topic: str | None
 ) -> None:

@@ -80,7 +80,7 @@ async def test_a_send_is_a_span_whose_context_travels_with_the_message() -> None
     [
         (Message("orders"), "send", "normal"),
         (Message("orders"), "transaction", "transaction"),
-        (Message("orders", delay_ms=5), "send", "delay"),
+        (Message("orders", delay_s=0.005), "send", "delay"),
     ],
 )
 async def test_the_type_of_a_message_is_rocketmqs(

@@ -37,7 +37,7 @@ async def producer(broker: MessageBroker) -> AsyncIterator[Producer]:
     ("message", "name", "value"),
     [
         (Message("orders", delay_level=3), "DELAY", "3"),
-        (Message("orders", delay_ms=1500), "TIMER_DELAY_MS", "1500"),
+        (Message("orders", delay_s=1.5), "TIMER_DELAY_MS", "1500"),
         (Message("orders", deliver_at_ms=1_700_000_000_123), "TIMER_DELIVER_MS", "1700000000123"),
         (
             Message("orders", deliver_at=datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)),
@@ -56,21 +56,21 @@ async def test_each_way_to_delay_has_its_property(
 
 def test_two_times_of_delivery_and_times_without_a_zone_are_refused() -> None:
     with pytest.raises(ValueError, match="exclude each other"):
-        Message("orders", delay_ms=5, delay_level=1)
+        Message("orders", delay_s=0.005, delay_level=1)
     with pytest.raises(ValueError, match="no time zone"):
         Message("orders", deliver_at=datetime(2023, 11, 14))
     with pytest.raises(ValueError, match="in the past"):
-        Message("orders", delay_ms=-1)
+        Message("orders", delay_s=-0.001)
     assert not Message("orders").is_delayed
 
 
 async def test_a_batch_cannot_be_delayed(producer: Producer) -> None:
     with pytest.raises(MessageRejectedError, match="delayed"):
-        await producer.send_batch([Message("orders", delay_ms=5)])
+        await producer.send_batch([Message("orders", delay_s=0.005)])
 
 
 async def test_a_receipt_recalls_its_message(producer: Producer, broker: MessageBroker) -> None:
-    receipt = await producer.send(Message("orders", b"x", delay_ms=60_000))
+    receipt = await producer.send(Message("orders", b"x", delay_s=60))
     assert await producer.recall(receipt) == receipt.message_id
     (request,) = broker.requests_of(370)
     fields = {k: v for k, v in (request.ext or {}).items() if k != "rh"}

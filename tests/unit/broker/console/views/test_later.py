@@ -14,8 +14,8 @@ async def test_nothing_waits_at_first(browser: Browser) -> None:
 
 async def test_levels_and_timers_are_listed(browser: Browser, producer: Producer) -> None:
     await producer.send(Message("orders", b"on a level", delay_level=18))
-    await producer.send(Message("orders", b"in two hours", delay_ms=7_200_000))
-    await producer.send(Message("orders", b"in an hour", delay_ms=3_600_000))
+    await producer.send(Message("orders", b"in two hours", delay_s=7200))
+    await producer.send(Message("orders", b"in an hour", delay_s=3600))
     text = (await browser.get("later")).text
     assert text.index("in an hour") < text.index("in two hours")
     assert "broker-a 18 2 h 1 newest" in text

@@ -49,7 +49,7 @@ async def test_what_failed_is_traced_by_its_id_alone(broker: Broker, shell: Comm
 
 
 @pytest.mark.parametrize("topic", [(), ("--topic", "orders")])
-@pytest.mark.parametrize("later", [{"delay_ms": 3_600_000}, {"delay_level": 17}])
+@pytest.mark.parametrize("later", [{"delay_s": 3600}, {"delay_level": 17}])
 async def test_what_is_delayed_says_when_it_comes_and_for_which_topic(
     broker: Broker, shell: CommandLine, later: dict[str, int], topic: tuple[str, ...]
 ) -> None:
