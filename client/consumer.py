@@ -43,7 +43,7 @@ from rockhopper.client.middleware.hooks import (
     around,
 )
 from rockhopper.client.network.credentials import CredentialsChoice
-from rockhopper.client.network.sharing import Connections
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -105,7 +105,7 @@ class Consumer:
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
-        connections: Connections | None = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """`topics` is a topic, several, or a mapping of topics to filters.
 

@@ -11,7 +11,7 @@ from rockhopper.client.middleware.hooks import Hooks, Middleware, Sending, SendO
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.sharing import Connections
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
@@ -62,7 +62,7 @@ class Producer:
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
-        connections: Connections | None = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
 

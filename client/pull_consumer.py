@@ -27,7 +27,7 @@ from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, aro
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.sharing import Connections
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
@@ -69,7 +69,7 @@ class PullConsumer:
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
-        connections: Connections | None = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 

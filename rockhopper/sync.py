@@ -1,5 +1,12 @@
 """The clients without `await`: `from rockhopper.sync import Consumer, Producer`."""
 
-from rockhopper.client.sync import Admin, Consumer, Producer, PullConsumer, TransactionProducer
+from rockhopper.client.sync import (
+    Admin,
+    Connections,
+    Consumer,
+    Producer,
+    PullConsumer,
+    TransactionProducer,
+)
 
-__all__ = ["Admin", "Consumer", "Producer", "PullConsumer", "TransactionProducer"]
+__all__ = ["Admin", "Connections", "Consumer", "Producer", "PullConsumer", "TransactionProducer"]

@@ -24,7 +24,7 @@ from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.sharing import Connections
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.printable import age_text
 from rockhopper.client.queues import MessageQueue
@@ -78,7 +78,7 @@ class Admin:
         request_timeout_s: float = 5.0,
         tls: Tls = None,
         credentials: CredentialsChoice = None,
-        connections: Connections | None = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """`tls` is True, or TlsOptions; `credentials` are Credentials, or a file of them.
 

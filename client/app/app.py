@@ -15,6 +15,7 @@ from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.middleware.hooks import Middleware, sequence_of
 from rockhopper.client.network.credentials import CredentialsChoice
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
 from rockhopper.client.received import ReceivedMessage
@@ -55,8 +56,13 @@ class App:
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
+        connections: SharedConnections | None = None,
     ) -> None:
-        """`serializer` makes the bodies of what is sent, JSON where it is None."""
+        """`serializer` makes the bodies of what is sent, JSON where it is None.
+
+        `connections` are shared by all of the app, and with other clients, in place of
+        `nameserver`, `tls` and `credentials`; they stay open when it closes.
+        """
         self.nameserver = nameserver
         """May be set until the start, for a test's broker; None is what the environment says."""
         check_serializer("serializer", serializer, "encode")
@@ -65,7 +71,10 @@ class App:
             "middleware": sequence_of(middleware),
             "tls": tls,
             "credentials": credentials,
+            "connections": connections,
         }
+        if connections is not None:
+            Producer(nameserver, **self._common)  # type: ignore[arg-type]  # or raises
         self._subscribers: list[_Subscriber] = []
         self._open: AsyncExitStack | None = None
         self._producer: Producer | None = None
@@ -140,8 +149,7 @@ class App:
                     each.topics,
                     nameserver=self.nameserver,
                     handler=self._handler(each),
-                    **self._common,  # type: ignore[arg-type]
-                    **each.options,
+                    **{**self._common, **each.options},
                 )
                 await stack.enter_async_context(consumer)
             self._open = stack.pop_all()

@@ -12,7 +12,7 @@ from rockhopper.client.consuming.face.callbacks import QueueCallbacks
 from rockhopper.client.consuming.face.decoding import check_bad_body
 from rockhopper.client.consuming.face.patterns import TopicPattern
 from rockhopper.client.network.credentials import CredentialsChoice
-from rockhopper.client.network.sharing import Connections
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.serializers import BadBody, Serializer, check_serializer
 from rockhopper.protocol.names import group_error, retry_topic
@@ -59,7 +59,7 @@ class ConsumerSettings:
     request_timeout_s: float = 3.0
     tls: Tls = None
     credentials: CredentialsChoice = None
-    connections: Connections | None = None
+    connections: SharedConnections | None = None
 
     def __post_init__(self) -> None:
         reason = group_error(self.group)

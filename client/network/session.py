@@ -24,7 +24,7 @@ from rockhopper.client.network.connection import Connection, RequestHandler, for
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.outages import Outages
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
-from rockhopper.client.network.sharing import Connections, Sharer
+from rockhopper.client.network.sharing import Connections, SharedConnections, Sharer
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -51,7 +51,7 @@ class Session(Sharer):
         upkeep_log_level: int = logging.WARNING,
         credentials: CredentialsChoice = None,
         tls: Tls = None,
-        connections: Connections | None = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """`upkeep_log_level` is DEBUG for a client that only answers calls.
 
@@ -62,15 +62,16 @@ class Session(Sharer):
         self.handle_request = handle_request
         self._is_shared = connections is not None
         if connections is None:
-            connections = Connections(
+            self._connections = Connections(
                 nameserver, connect_timeout_s=request_timeout_s, tls=tls, credentials=credentials
             )
         elif any(given is not None for given in (nameserver, tls, credentials)):
             raise ValueError(
                 "nameserver, tls and credentials are those of the Connections: give them there"
             )
-        self._connections = connections
-        self.client_id = connections.client_id
+        else:
+            self._connections = connections.current()
+        self.client_id = self._connections.client_id
         self.request_timeout_s = request_timeout_s
         self.producer_groups: set[str] = set()
         self.consumers: dict[str, ConsumerData] = {}
@@ -79,8 +80,8 @@ class Session(Sharer):
         self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
         self._upkeep_log_level = upkeep_log_level
-        self.pool = connections.pool
-        self.name_services = NameServices(connections.addresses, self.pool, request_timeout_s)
+        self.pool = self._connections.pool
+        self.name_services = NameServices(self._connections.addresses, self.pool, request_timeout_s)
         self.routes = RouteTable(self.name_services, self.pool)
         self.routes.on_change.append(self._route_changed)
         self._upkeep: asyncio.Task[None] | None = None

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.addresses import own_host, parse_nameservers
@@ -33,6 +33,13 @@ class Sharer:
 
     def doubt(self, address: str) -> None:
         """Hear of an address that cannot be reached."""
+
+
+class SharedConnections(Protocol):
+    """What clients take for `connections`: those of rockhopper, or of rockhopper.sync."""
+
+    def current(self) -> "Connections":
+        """Those of this process."""
 
 
 class Connections:
@@ -76,6 +83,10 @@ class Connections:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def current(self) -> Self:
+        """See SharedConnections."""
+        return self
 
     async def close(self) -> None:
         """Close the connections; the clients that share them should be closed before."""

@@ -44,6 +44,7 @@ class Face(Generic[_Client]):
     """
 
     _reopens_in_child = False
+    closes_last = False
 
     def __init__(self, make: Callable[..., _Client], *args: Any, **kwargs: Any) -> None:
         self._make = functools.partial(make, *args, **kwargs)
@@ -73,14 +74,20 @@ class Face(Generic[_Client]):
         """Close it; a second call does nothing. In a forked child the parent's stays open."""
         self._end(None, None, None)
 
+    def _of_this_process(self) -> _Client:
+        if self._forks != fork_count():
+            self._take_over()
+        return self._client
+
     def _opened(self) -> _Client:
         """The client of this process, open unless it was closed."""
         if self._is_open and self._forks == fork_count():
             return self._client
-        if self._forks != fork_count():
-            self._take_over()
+        self._of_this_process()
         with self._opening:
             if not (self._is_open or self._is_closed):
+                if isinstance(shared := self._make.keywords.get("connections"), Face):
+                    shared.start()  # so that they are closed at exit
                 thread = loop_thread()
                 thread.call(self._client.__aenter__())
                 thread.open_clients.add(self)

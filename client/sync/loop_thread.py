@@ -26,6 +26,8 @@ _JOIN_S = 5.0
 class Closable(Protocol):
     """A client that is open."""
 
+    closes_last: bool
+
     def close(self) -> None:
         """Close it."""
 
@@ -104,7 +106,7 @@ class LoopThread:
 
     def end(self) -> None:
         """Close what is open, then the loop."""
-        for client in list(self.open_clients):
+        for client in sorted(self.open_clients, key=lambda each: each.closes_last):
             try:
                 client.close()
             except Exception as error:

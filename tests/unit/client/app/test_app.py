@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper import App, Broker, ClientStateError
+from rockhopper import App, Broker, ClientStateError, Connections
 from tests.support.hang import HANG_S
 
 
@@ -106,3 +106,22 @@ async def test_a_signal_ends_it() -> None:
         assert await seen.get() == ("bill", Order(0))
         os.kill(os.getpid(), signal.SIGTERM)
         await serving
+
+
+async def test_an_app_shares_the_connections_that_it_is_given() -> None:
+    async with Broker.temporary() as broker, Connections(broker.nameserver) as shared:
+        app = App(connections=shared)
+        seen: asyncio.Queue[int] = asyncio.Queue()
+
+        @app.subscriber("orders", group="billing")
+        async def bill(order: Order) -> None:
+            seen.put_nowait(order.number)
+
+        for number in (7, 8):  # they stay open when it closes
+            async with app, asyncio.timeout(HANG_S):
+                await app.producer.send("orders", Order(number))
+                assert await seen.get() == number
+                addresses = {each.address for each in shared.pool.connections}
+                assert addresses == {broker.address, broker.nameserver}
+    with pytest.raises(ValueError, match="those of the Connections"):
+        App("127.0.0.1:9876", connections=shared)

@@ -1,0 +1,27 @@
+"""Connections without `await`."""
+
+from typing import Any
+
+from rockhopper.client.network import sharing
+from rockhopper.client.sync.face import Face, made_like
+
+
+class Connections(Face[sharing.Connections]):
+    """Connections for several synchronous clients; see rockhopper.Connections.
+
+        shared = Connections()
+        producer, admin = Producer(connections=shared), Admin(connections=shared)
+
+    A forked child gets connections of its own, as the clients that share them do.
+    """
+
+    _reopens_in_child = True
+    closes_last = True
+
+    @made_like(sharing.Connections)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sharing.Connections, *args, **kwargs)
+
+    def current(self) -> sharing.Connections:
+        """Those of this process."""
+        return self._of_this_process()
