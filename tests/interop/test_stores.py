@@ -15,6 +15,7 @@ from tests.interop.bodies import body, hashes, sha1
 from tests.interop.conftest import Launcher, Server
 from tests.interop.java_client import JavaClient
 from tests.interop.reading import read_topic
+from tests.support import tool_stores
 
 pytestmark = pytest.mark.interop
 
@@ -219,3 +220,49 @@ def test_a_delayed_message_waits_in_the_store_for_whoever_opens_it(
     assert sorted(m["sha1"] for m in consumed["messages"]) == hashes("later", range(5))
     assert {m["tags"] for m in consumed["messages"]} == {"red"}
     assert read_topic(java, **address).hashes == sorted(first_come + hashes("later", range(5)))
+
+
+def _ends(java: JavaClient, nameserver: str, topic: str) -> list[int]:
+    offsets = java.call("offsets", nameserver=nameserver, topic=topic, queues=3, timeMs=0)
+    return [high for _, _, high, *_ in offsets]
+
+
+@pytest.mark.parametrize("name", ["rockhopper", "apache"])
+def test_apache_serves_what_was_restored_from_a_backup_of_a_live_store(
+    java: JavaClient, launch: Launcher, tmp_path: Path, name: str
+) -> None:
+    contents = Contents(java)
+    served = _serve(launch, name, tmp_path / "store", FILES)
+    contents.served_by(served)
+    contents.create_topics()
+    contents.send_more()
+    contents.consume_new(627)
+    address = {"nameserver": served.nameserver, "topic": "Amid"}
+    java.call("createTopic", **address, broker=served.broker_address, queues=3)
+    sending = java.begin(
+        "send", **address, count=1_000_000, prefix="amid", threads=4, untilFailure=True
+    )
+    backup, restored, sizes = (tmp_path / name for name in ("backup", "restored", "sizes.conf"))
+    sizes.write_text("".join(f"{key}={value}\n" for key, value in FILES.items()))
+    ends: list[int] = []
+    for least in (1_000, 3_000):
+        while sum(ends) < least:
+            ends = _ends(java, **address)
+        assert tool_stores.run("backup", served.store, backup, "-c", sizes, "--write").code == 0
+    served.kill()
+    sending.result(60)
+    ended = tool_stores.run("restore", backup, restored, "-c", sizes, "--write")
+    assert ended.code == 0, ended.err
+
+    again = launch.apache({**FILES, "storePathRootDir": str(restored)})
+    contents.served_by(again)
+    contents.check()
+    amid = read_topic(java, again.nameserver, "Amid")
+    amid.assert_whole()
+    come_back = _ends(java, again.nameserver, "Amid")
+    assert all(end <= now for end, now in zip(ends, come_back, strict=True))
+    assert len(amid.messages) == sum(come_back)
+    contents.send_more()
+    contents.check()
+    expected = hashes("s1-single", range(600), 300) + hashes("s1-batch", range(24))
+    assert contents.consume_new(627) == sorted(expected + hashes("s1-big", range(3), 100_000))

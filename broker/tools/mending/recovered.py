@@ -44,16 +44,26 @@ async def _recover(config: BrokerConfig) -> RecoveryReport:
         delay_ms=DelayLevels(config.live.delay_levels).delay_ms,
         extent=Extent(is_in_the_making=True),
     )
-    report = store.opened.report
-    if tables.offsets.path.exists():
+    try:
+        await _bound_offsets(tables, store)
+        await store.close()
+    except BaseException:
+        store.abandon()
+        raise
+    if store.failure is not None:
+        raise store.failure
+    sync_directory(config.store.root)
+    return store.opened.report
+
+
+async def _bound_offsets(tables: Tables, store: MessageStore) -> None:
+    # RocketMQ reads the table alone: what only the journal tells so far goes into it.
+    if next(iter(tables.offsets.entries()), None):
         tables.offsets.start_saving()
         tables.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
         await tables.offsets.on_disk()
         tables.offsets.stop_saving()
         tables.offsets.close_journal()
-    await store.close()
-    sync_directory(config.store.root)
-    return report
 
 
 def _now_ms() -> int:

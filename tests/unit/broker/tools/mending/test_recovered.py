@@ -1,7 +1,9 @@
 from pathlib import Path
 
+from rockhopper.broker.tables.offset_journal import LINES
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.store.note_records import encode_record
 from tests.support import open_stores, tool_stores
 
 
@@ -26,6 +28,15 @@ def test_offsets_of_groups_are_bounded_by_their_queues(root: Path) -> None:
     recovered.recover(recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry))
     assert "0:8" in path.read_text()
     assert "1:3" in path.read_text()
+
+
+def test_offsets_that_only_the_journal_tells_come_into_the_table(root: Path) -> None:
+    journal = root / "rockhopper" / "offsets" / f"{0:020d}.records"
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(encode_record(LINES, b"file -\nset Topic1@g 0 3\n"))
+    view = StoreView(root)
+    recovered.recover(recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry))
+    assert "0:3" in (root / "config" / "consumerOffset.json").read_text()
 
 
 def test_ends_are_those_that_queues_or_notes_tell(root: Path) -> None:
