@@ -5,6 +5,7 @@ Exit codes: 0 when all is well, 1 when damage was found or something failed, 2 f
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -96,10 +97,17 @@ def errors_in_words() -> Iterator[None]:
         fail(str(error))
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS:
-            fail("there is no room on the disk that is written to: free some, and run this again")
+            fail(f"there is no room for what is written to {_output()}: free some, run this again")
         fail(f"{error.filename or 'the disk'}: {(error.strerror or str(error)).lower()}")
     except KeyboardInterrupt:
         fail("interrupted", 130)
+
+
+def _output() -> str:
+    try:
+        return os.readlink("/proc/self/fd/1")
+    except OSError:
+        return "standard output"
 
 
 def in_words(command: Callable[P, None]) -> Callable[P, None]:

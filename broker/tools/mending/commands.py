@@ -25,7 +25,10 @@ from rockhopper.broker.tools.mending.choosing import Choice, Last, choose, last_
 from rockhopper.broker.tools.mending.copying import check_empty
 from rockhopper.broker.tools.mending.rebuilding import rebuild
 from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
+from rockhopper.broker.tools.mending.repairing import needed_bytes as repaired_bytes
+from rockhopper.broker.tools.mending.restoring import needed_bytes as restored_bytes
 from rockhopper.broker.tools.mending.restoring import restore
+from rockhopper.broker.tools.mending.room import room, shortage
 from rockhopper.broker.tools.output import (
     counted,
     flush,
@@ -41,6 +44,9 @@ from rockhopper.broker.tools.store_view import StoreView, load_config
 __all__ = ["store"]
 
 _NAMED_MAX = 20
+_BACKUP_GOES_ON = (
+    "The points so far are whole: free some room and run this again, it goes on from here"
+)
 _NOTHING = "Nothing is written yet: add --write"
 
 write_option = click.option("--write", is_flag=True, help="Do it; without, only say what would be.")
@@ -101,6 +107,12 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
     _warn_of_damage(len(report.holes), root)
 
 
+def _say_nothing_is_written(target: Path, need_bytes: int, freed: Path | None = None) -> None:
+    if missing := shortage(target, need_bytes, freed=freed):
+        write_line(f"There is no room: {missing}")
+    write_line(_NOTHING)
+
+
 def _warn_of_damage(hole_count: int, root: Path) -> None:
     if hole_count:
         write_line(
@@ -144,12 +156,17 @@ def repair_command(
         with Bar("Copying", found.log_start, found.log_end) as bar:
             repair(view, found, into, bar.at)
     if report is not None:
-        disk.write_atomically(report, json.dumps(found.json(), indent=2).encode() + b"\n")
+        data = json.dumps(found.json(), indent=2).encode() + b"\n"
+        with room(report.parent, len(data), "There is no report"):
+            disk.write_atomically(report, data)
     if as_json:
         write_json({"written": write, **found.json()})
         return
     _write_repair(found, None if report is None else report)
-    write_line(f"Made the store {into}" if write else _NOTHING)
+    if not write:
+        _say_nothing_is_written(into, repaired_bytes(view), freed=into)
+        return
+    write_line(f"Made the store {into}")
 
 
 def _write_repair(found: Repair, report: Path | None) -> None:
@@ -199,7 +216,8 @@ def backup_command(
         text = f"Would copy {size_text(plan.new_bytes)} of log, up to the offset {plan.log_end}"
     else:
         now_ms = time.time_ns() // 1_000_000
-        with Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end) as bar:
+        bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
+        with room(target, plan.new_bytes, _BACKUP_GOES_ON), bar:
             point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
         value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
         text = (
@@ -221,7 +239,7 @@ def backup_command(
         if wrong == []:
             write_line("The backup is as it was copied")
         if not write:
-            write_line(_NOTHING)
+            _say_nothing_is_written(target, plan.new_bytes)
     flush()
     if wrong:
         fail(f"{target} is damaged: begin a new backup in another directory")
@@ -276,7 +294,7 @@ def restore_command(
     check_empty(root)
     last = last_of(backup, choice)
     if not write:
-        _write_points(backup, choice, last, as_json=as_json)
+        _write_points(backup, choice, last, root, as_json=as_json)
         return
     config, _ = load_config(root, config_path)
     segments = segments_of(backup, point)
@@ -325,7 +343,7 @@ def _warn_of_the_end(backup: Backup, choice: Choice) -> None:
         )
 
 
-def _write_points(backup: Backup, choice: Choice, last: Last, *, as_json: bool) -> None:
+def _write_points(backup: Backup, choice: Choice, last: Last, root: Path, *, as_json: bool) -> None:
     rows = [
         (point, segments_of(backup, point)[0].base if segments_of(backup, point) else 0)
         for point in backup.manifest.points
@@ -367,4 +385,4 @@ def _write_points(backup: Backup, choice: Choice, last: Last, *, as_json: bool) 
     )
     write_line(f"Would restore {_told(choice, last)}")
     _warn_of_the_end(backup, choice)
-    write_line(_NOTHING)
+    _say_nothing_is_written(root, restored_bytes(backup, choice), freed=root)

@@ -14,6 +14,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError, StoreLockedError
 from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.recovering import inventory, log_identity
+from rockhopper.broker.tools.mending.room import room
 from rockhopper.protocol.store.store_paths import COMMIT_LOG_DIRECTORY_FILE
 
 STEP_BYTES = 4 << 20
@@ -43,30 +44,38 @@ def check_empty(target: Path) -> None:
         raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
 
 
+_UNFINISHED = (
+    "What is there is no store yet, and no broker opens it: free some room and run the same "
+    "command again, or remove the directory"
+)
+
+
 @contextmanager
-def making(target: Path) -> Iterator[None]:
+def making(target: Path, need_bytes: int = 0) -> Iterator[None]:
     """Make a store in *target*, which is empty then and marked as unfinished until all is done.
 
-    The mark keeps brokers and tools away, and its lock a second run; what was cut off is begun
-    again over what it left. A broker that has been there since before keeps its files.
+    *need_bytes* is what is known of the room that it takes. The mark keeps brokers and tools away,
+    and its lock a second run; what was cut off is begun again over what it left. A broker that has
+    been there since before keeps its files.
 
     Raises:
-        StoreError: the directory is not empty, or in use.
-        OSError: the disk is full or failing.
+        StoreError: the directory is not empty, or in use; there is no room.
+        OSError: the disk is failing.
     """
     check_empty(target)
-    disk.make_directories_durably(target)
-    layout = StoreLayout.of(StoreConfig(root=target))
-    with _locked_mark(layout) as is_new:
-        try:
-            with StoreLock(target, layout.lock, layout.abort):
-                _empty(layout)
-        except StoreLockedError:
-            if is_new:
-                disk.remove_files([layout.unfinished])
-            raise
-        yield
-        disk.remove_files([layout.unfinished])
+    with room(target, need_bytes, _UNFINISHED, freed=target):
+        disk.make_directories_durably(target)
+        layout = StoreLayout.of(StoreConfig(root=target))
+        with _locked_mark(layout) as is_new:
+            try:
+                with StoreLock(target, layout.lock, layout.abort):
+                    _empty(layout)
+            except StoreLockedError:
+                if is_new:
+                    disk.remove_files([layout.unfinished])
+                raise
+            yield
+            disk.remove_files([layout.unfinished])
 
 
 @contextmanager

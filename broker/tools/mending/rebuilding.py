@@ -16,9 +16,11 @@ from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.tools.mending import recovered
+from rockhopper.broker.tools.mending.room import room
 from rockhopper.broker.tools.store_view import StoreView
 
 _ASIDE = "rebuild"
+_GOES_ON = "Free some room, and run this again or start the broker: both go on from here"
 
 
 def rebuild(view: StoreView) -> RecoveryReport:
@@ -26,8 +28,8 @@ def rebuild(view: StoreView) -> RecoveryReport:
 
     Raises:
         StoreLockedError: a broker serves it.
-        StoreError: it cannot be opened.
-        OSError: the disk is full or failing; the next try goes on.
+        StoreError: it cannot be opened, or there is no room.
+        OSError: the disk is failing; the next try goes on.
     """
     layout = view.layout
     if len(view.log_directories) > 1:
@@ -36,12 +38,23 @@ def rebuild(view: StoreView) -> RecoveryReport:
             "together, or make a store with one directory by 'store repair'"
         )
     config = recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry)
-    with StoreLock(layout.root, layout.lock, layout.abort):
-        _note_ends(view)
-        _move_aside(layout)
-    report = recovered.recover(config)
+    with room(layout.root, _needed_bytes(view), _GOES_ON, freed=layout.own / _ASIDE):
+        with StoreLock(layout.root, layout.lock, layout.abort):
+            _note_ends(view)
+            _move_aside(layout)
+        report = recovered.recover(config)
     shutil.rmtree(layout.own / _ASIDE, ignore_errors=True)
     return report
+
+
+def _needed_bytes(view: StoreView) -> int:
+    """What the queues take at least, those that are there: they stay until the new ones are."""
+    count = 0
+    for topic, queue_id, is_batch in view.queues:
+        queue = view.queues.open(topic, queue_id, is_batch=is_batch)
+        first, end = queue.range_from(view.log.min_offset)
+        count += (end - first) * queue.unit.size
+    return count
 
 
 def _note_ends(view: StoreView) -> None:

@@ -26,6 +26,7 @@ from rockhopper.broker.tools.mending.copying import (
     copy_range,
     making,
 )
+from rockhopper.broker.tools.mending.room import allocated_bytes
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.broker.tools.table_checking import sound_copy
 from rockhopper.protocol.store.message_codec import (
@@ -157,14 +158,22 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     """Make the new store in *target*, which must be empty.
 
     Raises:
-        StoreError: the target is no place for it.
-        OSError: the disk is full or failing; what is in *target* is no store.
+        StoreError: the target is no place for it, or has no room.
+        OSError: the disk is failing; what is in *target* is no store.
     """
     check_target(view.layout.root, target)
     if not view.log.files:
         raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to keep")
-    with making(target):
+    with making(target, needed_bytes(view)):
         _make(view, found, target, progress)
+
+
+def needed_bytes(view: StoreView) -> int:
+    """What log and tables take at least; queues and index come on top. Raises OSError."""
+    return sum(
+        allocated_bytes(path)
+        for path in (*(Path(file.path) for file in view.log.files), *companions(view.layout))
+    )
 
 
 def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int], None]) -> None:

@@ -25,6 +25,7 @@ from rockhopper.broker.tools.mending.backing_up import Backup, decode_ends
 from rockhopper.broker.tools.mending.choosing import Choice, segments_of
 from rockhopper.broker.tools.mending.copying import LogFileCopy, copy_range, making
 from rockhopper.broker.tools.mending.manifest import Point
+from rockhopper.broker.tools.mending.room import allocated_bytes
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -70,11 +71,22 @@ def restore(
     """Make the store in *target*.
 
     Raises:
-        StoreError: the target is not empty, or the backup is damaged; says where.
-        OSError: the disk is full or failing; the next try begins anew.
+        StoreError: the target is not empty or has no room, or the backup is damaged; says where.
+        OSError: the disk is failing; the next try begins anew.
     """
-    with making(target):
+    with making(target, needed_bytes(backup, choice)):
         return _restore(backup, choice, target, config, progress)
+
+
+def needed_bytes(backup: Backup, choice: Choice) -> int:
+    """What log and tables take at least; queues and index come on top. Raises OSError."""
+    segments = segments_of(backup, choice.log)
+    need_bytes: int = sum(size for _, size in choice.tables.tables.values())
+    if segments:
+        need_bytes += choice.log.sizes[0]
+    return need_bytes + sum(
+        min(segment.size, allocated_bytes(backup.log / segment.name)) for segment in segments[:-1]
+    )
 
 
 def _restore(

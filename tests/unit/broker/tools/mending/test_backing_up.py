@@ -164,5 +164,5 @@ def test_a_full_disk_is_a_sentence(
         patched.setattr(disk, "write_fully", full)
         ended = run("backup", root, tmp_path / "backup", "--write")
     assert ended.code == 1
-    assert "there is no room" in ended.err
+    assert "more needed" in ended.err
     assert _back_up(root, tmp_path / "backup")["point"] == 1

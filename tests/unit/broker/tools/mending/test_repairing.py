@@ -105,7 +105,7 @@ def test_a_repair_that_was_cut_off_begins_again(
     with monkeypatch.context() as patched:
         patched.setattr(disk, "write_fully", full)
         ended = run("repair", damaged, "--into", new, "--write")
-    assert (ended.code, "there is no room" in ended.err) == (1, True)
+    assert (ended.code, "no store yet" in ended.err) == (1, True)
     assert run("repair", damaged, "--into", new, "--write").code == 0
     assert _messages(new) == _messages(damaged)
 

@@ -1,0 +1,71 @@
+"""Room on a disk: asked for before a tool writes, and named when it runs out all the same."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.files.errors import DiskFullError, StoreError
+from rockhopper.broker.tools.output import size_text
+
+_BLOCK_BYTES = 512
+
+
+class NoRoomError(StoreError):
+    """The disk of a directory has no room for what is to be written there."""
+
+
+@contextmanager
+def room(
+    directory: Path, need_bytes: int, state: str, *, freed: Path | None = None
+) -> Iterator[None]:
+    """Refuse what does not fit, and say what is missing where the disk gets full nevertheless.
+
+    *need_bytes* is what is known of it, *freed* what is deleted first, and *state* what an end
+    amid it leaves, and what to do.
+
+    Raises:
+        NoRoomError: there is no room, or it has run out.
+    """
+    if reason := shortage(directory, need_bytes, freed=freed):
+        raise NoRoomError(f"{reason}. Nothing was written: free some first")
+    used_before = used_bytes(directory)
+    try:
+        yield
+    except (OSError, StoreError) as error:
+        cause = error if isinstance(error, OSError) else error.__context__
+        is_disk = isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRNOS
+        if not is_disk and not isinstance(error, DiskFullError):
+            raise
+        rest = need_bytes - (used_bytes(directory) - used_before)
+        more = f"{size_text(rest)} more" if rest > 0 else f"more than {size_text(need_bytes)}"
+        why = getattr(cause, "strerror", None) or "the disk is full"
+        raise NoRoomError(
+            f"{directory}: {more} needed, {size_text(free_bytes(directory))} free "
+            f"({why.lower()}). {state}"
+        ) from None
+
+
+def shortage(directory: Path, need_bytes: int, *, freed: Path | None = None) -> str | None:
+    """What is missing for so many bytes in *directory*, once *freed* is deleted; None: nothing."""
+    free = free_bytes(directory) + (used_bytes(freed) if freed is not None else 0)
+    if need_bytes <= free:
+        return None
+    return f"{directory}: {size_text(need_bytes)} needed, {size_text(free)} free"
+
+
+def free_bytes(directory: Path) -> int:
+    """What this process may write on the disk on which *directory* is, or would be made."""
+    status = os.statvfs(next(path for path in (directory, *directory.parents) if path.exists()))
+    return status.f_frsize * (status.f_bavail if os.geteuid() else status.f_bfree)
+
+
+def used_bytes(directory: Path) -> int:
+    """What the files below *directory* take on the disk."""
+    return sum(allocated_bytes(path) for path in directory.rglob("*") if path.is_file())
+
+
+def allocated_bytes(path: Path) -> int:
+    """What a file takes on the disk: less than its size where it has holes."""
+    return path.stat().st_blocks * _BLOCK_BYTES
