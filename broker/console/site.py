@@ -16,6 +16,7 @@ from rockhopper.broker.console.forms import Tokens
 from rockhopper.broker.console.hosts import HOME
 from rockhopper.broker.console.kept import Kept
 from rockhopper.broker.console.rendering import as_json, link, render, static_files
+from rockhopper.broker.console.silence import Silence
 from rockhopper.broker.console.views import (
     dead_letters,
     groups,
@@ -39,9 +40,11 @@ from rockhopper.broker.console.visit import (
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.client.errors import (
+    BrokerUnreachableError,
     ClientError,
     MessageNotFoundError,
     RequestRefusedError,
+    RequestTimeoutError,
     RouteNotFoundError,
     code_name,
 )
@@ -104,6 +107,7 @@ class Site:
         self._tls = tls_of(config.tls, certificate)
         self.clients = Clients(self._tls)
         self._kept = Kept()
+        self._silence = Silence()
         self._turns = Turns()
         self._slots = asyncio.Semaphore(VIEWS_AT_ONCE_MAX)
 
@@ -153,7 +157,7 @@ class Site:
         view = PAGES.get(visit.path)
         if view is None:
             return await self.refuse(visit, "There is no such page.", 404)
-        return await self._run(visit, lambda: view(visit))
+        return await self._run(visit, lambda: self._viewed(visit, view))
 
     async def take(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
         """Do what a form asks for."""
@@ -182,10 +186,13 @@ class Site:
                 self.clients.use(visit.name_services, visit.credentials) as admin,
             ):
                 visit.admin = admin
+                visit.silent, there = await self._silence.leave_out(admin)
                 return await self._page(visit, await view())
         except WrongInput as error:
             return await self.refuse(visit, str(error), 400)
         except (MessageNotFoundError, RouteNotFoundError) as error:
+            if visit.silent and not there:
+                return await self.refuse(visit, "No broker answers.", 502)
             return await self.refuse(visit, str(error), 404)
         except NoPermission as error:
             return await self.refuse(visit, str(error), 403)
@@ -196,6 +203,18 @@ class Site:
             return await self.refuse(visit, str(error), 502)
         except TimeoutError:
             return await self.refuse(visit, "A broker did not answer in time.", 504)
+
+    async def _viewed(self, visit: Visit, view: View) -> Result:
+        """What a view makes; without a broker that hangs since then, if there is one."""
+        try:
+            return await view(visit)
+        except (BrokerUnreachableError, RequestTimeoutError) as error:
+            if isinstance(error, RequestTimeoutError):
+                self._silence.note(error)
+            visit.silent, _ = await self._silence.leave_out(visit.admin)
+            if not any(error.address == each.broker.address for each in visit.silent):
+                raise
+            return await view(visit)
 
     async def _page(self, visit: Visit, result: Result) -> Page:
         match result:

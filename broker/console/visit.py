@@ -10,6 +10,7 @@ from rockhopper.broker.access.access import Access, Action, Kind, Resource
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.console.kept import Kept
+from rockhopper.broker.console.silence import Silent
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.consuming.pulling import Puller
 from rockhopper.client.network.tls import TlsOptions
@@ -83,6 +84,8 @@ class Visit:
     notice: str = ""
     path: str = "-"
     """Below the console's."""
+    silent: Sequence[Silent] = ()
+    """The brokers that do not answer: the page does without them."""
     admin: Admin = field(init=False)
     """In the name of who asks; there once a view runs."""
 

@@ -22,7 +22,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.credentials import CredentialsChoice
-from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.network.routing import TopicRoute, leave_out
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
@@ -252,9 +252,12 @@ class Admin:
         keys = message_keys(key)
         return await self._search.by_keys(topic, keys, max_count, begin_time_ms, end_time_ms)
 
-    async def brokers(self) -> list[BrokerAddress]:
-        """Return every broker that the name service knows, slaves included."""
-        return _brokers(await self._cluster_info())
+    async def brokers(self, *, with_left_out: bool = False) -> list[BrokerAddress]:
+        """Return every broker that the name service knows, slaves included.
+
+        Those that the session's routes leave out only `with_left_out`.
+        """
+        return _brokers(await self._cluster_info(with_left_out=with_left_out))
 
     async def departed_brokers(self) -> list[str]:
         """Return the names of brokers that were there since the name service started, and went.
@@ -267,9 +270,12 @@ class Admin:
         """Return the same in words: who went, and how long ago each was last heard of."""
         return _away(await self._cluster_info())
 
-    async def _cluster_info(self) -> ClusterInfo:
+    async def _cluster_info(self, *, with_left_out: bool = False) -> ClusterInfo:
         answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return _decoded(ClusterInfo, answer, self._name_service)
+        info = _decoded(ClusterInfo, answer, self._name_service)
+        if not with_left_out:
+            leave_out(info.broker_addr_table.values(), self.session.routes.left_out)
+        return info
 
     async def masters(self, broker: str | None = None) -> list[BrokerAddress]:
         """Return the masters, or the one of this name or address.

@@ -5,11 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from rockhopper.client.admin.group_states import ask_if_told, unreadable
-from rockhopper.client.errors import (
-    BrokerUnreachableError,
-    RequestRefusedError,
-    RequestTimeoutError,
-)
+from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.protocol import fastjson
@@ -53,39 +49,15 @@ class FigureReader:
         self._session = session
         self._masters = masters
 
-    async def read(self, *, details: bool = False, away: dict[str, str] | None = None) -> Figures:
+    async def read(self, *, details: bool = False) -> Figures:
         """Return the figures of all topics and groups, by name; with `details` all of them.
-
-        With `away` it is enough that one broker answers: why others do not is put there, by name.
 
         Our brokers tell in one answer. Others are asked for each topic and group: there `sent` and
         `handed_out` are ends and committed offsets of queues, and rates are not known.
         """
         masters = await self._masters()
-        if away is not None:
-            masters = await self._answering(masters, away)
         found = await asyncio.gather(*(self._of(master, details) for master in masters))
         return merged(found)
-
-    async def _answering(
-        self, masters: Sequence[BrokerAddress], away: dict[str, str]
-    ) -> list[BrokerAddress]:
-        """Those that do; to go through all topics takes some too long to wait for the others."""
-        code = RequestCode.GET_BROKER_RUNTIME_INFO
-        asked = (self._session.request(master.address, code) for master in masters)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        there, problem = [], None
-        for master, answer in zip(masters, answers, strict=True):
-            if isinstance(answer, BrokerUnreachableError | RequestTimeoutError):
-                away[master.name] = str(answer)
-                problem = answer
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                there.append(master)
-        if problem is not None and not there:
-            raise problem
-        return there
 
     async def _of(self, master: BrokerAddress, details: bool) -> Figures:
         fields = encode_fields(FiguresRequest(details=details))

@@ -11,13 +11,12 @@ import msgspec
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.consuming.pulling import Puller
-from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestTimeoutError
+from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import TopicStatsTable
 from rockhopper.protocol.bodies.topics import GroupList
 from rockhopper.protocol.codes import RequestCode, ResponseCode
-from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 
 AT_ONCE = 32
@@ -95,15 +94,17 @@ class TopicReader:
     def __init__(self, admin: Admin, masters: Sequence[BrokerAddress]) -> None:
         self._admin = admin
         self._masters = masters
-        self.away: dict[str, str] = {}
-        """The masters that have not answered, and why; what they hold is not counted."""
 
     async def _ask(
         self, code: RequestCode, ext: Mapping[str, str], kind: type[_Found]
     ) -> list[_Found]:
         """What the masters say that can say anything."""
-        told = await asyncio.gather(*(self._told(each, code, ext) for each in self._masters))
-        bodies = [each.body for each in told if each and each.code == ResponseCode.SUCCESS]
+        asked = (
+            self._admin.request(each.address, code, ext, accept=_THERE_OR_NOT)
+            for each in self._masters
+        )
+        answers = await asyncio.gather(*asked)
+        bodies = [each.body for each in answers if each.code == ResponseCode.SUCCESS]
         try:
             return [
                 kind.decode(body)  # type: ignore[attr-defined]
@@ -113,19 +114,6 @@ class TopicReader:
             ]
         except (ProtocolError, msgspec.DecodeError):
             return []
-
-    async def _told(
-        self, master: BrokerAddress, code: RequestCode, ext: Mapping[str, str]
-    ) -> Command | None:
-        if master.name in self.away:
-            return None  # each question would wait for it anew
-        try:
-            return await self._admin.request(master.address, code, ext, accept=_THERE_OR_NOT)
-        except (BrokerUnreachableError, RequestTimeoutError) as error:
-            self.away[master.name] = str(error)
-            if len(self.away) == len(self._masters):
-                raise
-            return None
 
     async def queues(self, topic: str) -> list[QueueFigures]:
         """What its queues hold, by broker and number."""

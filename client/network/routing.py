@@ -16,7 +16,7 @@ topic TBW102, which the brokers that create topics on first use register, and se
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.tasks import end_tasks, let_go
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import TopicRouteData
+from rockhopper.protocol.bodies.route import BrokerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
@@ -140,6 +141,13 @@ def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
         if count.isdigit():
             queues += [MessageQueue(topic, name, number) for number in range(int(count))]
     return queues
+
+
+def leave_out(brokers: Iterable[BrokerData], addresses: frozenset[str]) -> None:
+    """Let what a name service told of *brokers* say nothing of those addresses."""
+    for broker in brokers:
+        kept = {number: at for number, at in broker.broker_addrs.items() if at not in addresses}
+        broker.broker_addrs = kept
 
 
 def _guess_key(topic: str) -> str:
@@ -259,6 +267,8 @@ class RouteTable:
         self._renewed_s: dict[str, float] = {}
         self._is_stale = False
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
+        self.left_out: frozenset[str] = frozenset()
+        """See `leave_out`."""
 
     def known(self, topic: str) -> TopicRoute | None:
         """Return the route that is remembered, without asking anybody."""
@@ -301,6 +311,12 @@ class RouteTable:
     def forget(self, topic: str) -> None:
         """Ask the name service again when the topic is next used."""
         self._routes.pop(topic, None)
+
+    def leave_out(self, addresses: frozenset[str]) -> None:
+        """Have routes without these addresses, because nobody answers there now."""
+        if addresses != self.left_out:
+            self.left_out = addresses
+            self._routes.clear()
 
     def doubt(self, address: str) -> None:
         """Look up in the background who leads, because the broker at *address* fails."""
@@ -399,7 +415,10 @@ class RouteTable:
 
     async def _look_up(self, topic: str) -> TopicRoute | None:
         data = await self._name_services.route_data(topic)
-        return None if data is None else self._remember(route_from_data(topic, data))
+        if data is None:
+            return None
+        leave_out(data.broker_datas, self.left_out)
+        return self._remember(route_from_data(topic, data))
 
     async def _guess(self, topic: str) -> TopicRoute | None:
         data = await self._name_services.route_data(AUTO_CREATE_TOPIC)

@@ -204,10 +204,10 @@ class Session(Sharer):
         """Return the open connection to `address`, or None; never dials."""
         return self.pool.existing(address)
 
-    async def heartbeat(self, address: str) -> None:
+    async def heartbeat(self, address: str, timeout_s: float | None = None) -> None:
         """Tell a broker which groups live here, and wait until it knows."""
         command = self._heartbeat_command()
-        answer = await self.pool.request(address, command, self.request_timeout_s)
+        answer = await self.pool.request(address, command, timeout_s or self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise self.refusal(address, command.code, answer)
         if (connection := self.pool.existing(address)) is not None:

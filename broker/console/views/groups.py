@@ -47,8 +47,7 @@ class Row(NamedTuple):
 async def show_all(visit: Visit) -> Shown:
     """The list: searched, sorted, a page at a time."""
     wanted = visit.query.get("search", "").strip()
-    away: dict[str, str] = {}
-    found = await figures(visit, away, with_system=bool(visit.query.get("system")))
+    found = await figures(visit, with_system=bool(visit.query.get("system")))
     lags = {each.name: each.lag for each in found if wanted.lower() in each.name.lower()}
     names = sorted(lags)
     if visit.query.get("sort") == "lag":
@@ -62,18 +61,15 @@ async def show_all(visit: Visit) -> Shown:
         "total": len(names),
         **pager,
         "wanted": wanted,
-        "away": away,
     }
     return Shown("groups.html", values)
 
 
-async def figures(
-    visit: Visit, away: dict[str, str], *, with_system: bool = False
-) -> list[GroupFigures]:
+async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigures]:
     """Those he may see, by one answer of each broker: settings would take far longer to read."""
     return [
         each
-        for each in (await visit.admin.figures.read(away=away)).groups
+        for each in (await visit.admin.figures.read()).groups
         if (with_system or not (is_system_group(each.name) or each.name == REQUEUE_GROUP))
         and visit.sees_group(each.name)
     ]

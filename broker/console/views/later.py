@@ -65,7 +65,7 @@ async def show(visit: Visit) -> Shown:
     """All of it, on all brokers."""
     for topic in (SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_HALF_TOPIC):
         visit.check(Action.SUB, topic)
-    found = await states(visit.admin)
+    found = await states(visit)
     masters = [each for each in found if each.broker.is_master and not each.problem]
     reader = TopicReader(visit.admin, [each.broker for each in masters])
     puller = visit.puller()

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import NamedTuple
 
 from rockhopper.broker.console.views.groups import figures
 from rockhopper.broker.console.views.topics import plain_only
 from rockhopper.broker.console.visit import Data, Shown, Visit
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.errors import ClientError
+from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.figures import GroupFigures
 from rockhopper.protocol.names import is_dlq_topic
@@ -69,9 +70,12 @@ class BrokerState(NamedTuple):
         return found
 
 
-async def states(admin: Admin) -> list[BrokerState]:
+async def states(visit: Visit) -> list[BrokerState]:
     """All brokers that the name service knows."""
-    return list(await asyncio.gather(*(_state(admin, each) for each in await admin.brokers())))
+    brokers = await visit.admin.brokers()
+    found = await asyncio.gather(*(_state(visit.admin, each) for each in brokers))
+    silent = [BrokerState(each.broker, {}, each.problem) for each in visit.silent]
+    return sorted([*found, *silent], key=lambda each: astuple(each.broker))
 
 
 async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
@@ -84,7 +88,7 @@ async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
 async def show(visit: Visit) -> Shown:
     """What there is, how it does, and what is wrong."""
     found, topics, departed, groups = await asyncio.gather(
-        states(visit.admin),
+        states(visit),
         visit.admin.topics(),
         visit.admin.departed_brokers(),
         _groups(visit),
@@ -108,19 +112,19 @@ async def show(visit: Visit) -> Shown:
 
 async def _groups(visit: Visit) -> list[GroupFigures] | None:
     try:
-        return await figures(visit, {})  # the page tells who is away
-    except ClientError:
-        return None  # a broker is away, which the page tells
+        return await figures(visit)
+    except RouteNotFoundError:
+        return None  # no broker answers, which the page tells
 
 
 async def brokers(visit: Visit) -> Shown:
     """Everything that the brokers say of themselves."""
-    return Shown("brokers.html", {"states": await states(visit.admin)})
+    return Shown("brokers.html", {"states": await states(visit)})
 
 
 async def rates(visit: Visit) -> Data:
     """Counters that a script makes rates of."""
-    found = await states(visit.admin)
+    found = await states(visit)
     return Data(
         {
             "timeMs": time.time_ns() // 1_000_000,

@@ -53,7 +53,7 @@ async def show_all(visit: Visit) -> Shown:
         for name in (every if with_system else plain_only(every, masters))
         if wanted.lower() in name.lower() and visit.sees_topic(name)
     ]
-    names = await _sorted(visit, names, reader.away)
+    names = await _sorted(visit, names)
     chosen, pager = visit.page_of(names, PAGE_SIZE)
     rows = await together(reader.all_of(name) for name in chosen)
     values = {
@@ -61,20 +61,17 @@ async def show_all(visit: Visit) -> Shown:
         "total": len(names),
         **pager,
         "wanted": wanted,
-        "away": reader.away,
     }
     return Shown("topics.html", values)
 
 
-async def _sorted(visit: Visit, names: list[str], away: dict[str, str]) -> list[str]:
+async def _sorted(visit: Visit, names: list[str]) -> list[str]:
     """By name, or by a figure; brokers look at every topic for that, so it is kept for a while."""
     find = _FIGURES.get(visit.query.get("sort", "name"))
     if find is not None:
         key = (visit.principal.user, visit.name_services, "figures")
         try:
-            figures = await visit.kept.get(
-                key, lambda: visit.admin.figures.read(details=True, away=away)
-            )
+            figures = await visit.kept.get(key, lambda: visit.admin.figures.read(details=True))
         except ClientError as error:
             visit.notice = f"Sorted by name: {error}"
             return names
@@ -103,7 +100,6 @@ async def show(visit: Visit) -> Shown:
         "groups": groups,
         "hidden_groups": len(seen) - len(shown),
         "kind": _kind(name),
-        "away": reader.away,
     }
     return Shown("topic.html", values)
 

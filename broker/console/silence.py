@@ -1,0 +1,65 @@
+"""Silence: which brokers do not answer, so that a page waits for them a second at most, and once.
+
+Before a page is made all brokers that the name service knows are asked, at the same time, whether
+they are there. The client knows nothing then of those that are not: the page shows what the others
+say, and names them. One that hung is not asked again for some seconds.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestTimeoutError
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.session import Session
+
+ANSWER_WITHIN_S = 1.0
+ASKED_AGAIN_AFTER_S = 10.0
+
+
+class Silent(NamedTuple):
+    """A broker that does not answer."""
+
+    broker: BrokerAddress
+    problem: str
+
+
+class Silence:
+    """What all visitors have found out. Belongs to the event loop."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._hung: dict[str, tuple[float, str]] = {}
+
+    def note(self, error: RequestTimeoutError) -> None:
+        """Do not ask this broker for a while."""
+        if error.address is not None:
+            self._hung[error.address] = (self._now_s() + ASKED_AGAIN_AFTER_S, str(error))
+
+    async def leave_out(self, admin: Admin) -> tuple[list[Silent], int]:
+        """Let *admin* know nothing of silent brokers; return them, and how many answer."""
+        brokers = await admin.brokers(with_left_out=True)
+        problems = await asyncio.gather(
+            *(self._problem(admin.session, each.address) for each in brokers)
+        )
+        silent = [Silent(*each) for each in zip(brokers, problems, strict=True) if each[1]]
+        admin.session.routes.leave_out(frozenset(each.broker.address for each in silent))
+        return silent, len(brokers) - len(silent)
+
+    async def _problem(self, session: Session, address: str) -> str:
+        until_s, problem = self._hung.get(address, (0.0, ""))
+        if self._now_s() < until_s:
+            return problem
+        self._hung.pop(address, None)
+        try:
+            await session.heartbeat(address, ANSWER_WITHIN_S)
+        except RequestTimeoutError as error:
+            self.note(error)
+            return str(error)
+        except BrokerUnreachableError as error:
+            return str(error)
+        except ClientError:
+            pass  # a refusal is an answer
+        return ""
