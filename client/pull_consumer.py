@@ -18,10 +18,18 @@ from types import TracebackType
 from typing import Literal, Self
 
 from rockhopper.client.arguments import check_count, check_seconds
+from rockhopper.client.consuming.face.patterns import (
+    TopicFinder,
+    TopicPattern,
+    compiled,
+    is_pattern,
+)
+from rockhopper.client.consuming.face.pauses import Paused, Pauses
 from rockhopper.client.consuming.pulling import Puller, PullResult
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.queue_reader import QueueReader
-from rockhopper.client.errors import ClientStateError
+from rockhopper.client.consuming.subscriptions import Topic
+from rockhopper.client.errors import ClientError, ClientStateError, RouteNotFoundError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, around
 from rockhopper.client.network.credentials import CredentialsChoice
@@ -34,8 +42,12 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import Serializer, check_serializer
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
+from rockhopper.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)
+
+FOUND_INTERVAL_S = 10.0
+"""How often topics of a pattern are looked for."""
 
 Position = int | datetime | Literal["earliest", "latest"]
 
@@ -43,10 +55,10 @@ Position = int | datetime | Literal["earliest", "latest"]
 class PullConsumer:
     """Reads messages from queues, several queues at once, in the order of each queue.
 
-    Opened with a topic, it reads all queues of that topic, also those that are added later;
-    `assign` chooses the queues instead. It starts where its group has committed, else at
-    `start_from`. Without a group it can read but not commit. Nothing is committed unless `commit`
-    is called.
+    Opened with a topic, it reads all queues of that topic, also those that are added later; with a
+    pattern, those of all topics that match. `assign` chooses the queues instead. It starts where
+    its group has committed, else at `start_from`. Without a group it can read but not commit.
+    Nothing is committed unless `commit` is called.
 
         async with PullConsumer("orders", nameserver="127.0.0.1:9876") as consumer:
             async for message in consumer:
@@ -55,7 +67,7 @@ class PullConsumer:
 
     def __init__(
         self,
-        topic: str | None = None,
+        topic: Topic | None = None,
         *,
         nameserver: str | None = None,
         group: str | None = None,
@@ -73,17 +85,17 @@ class PullConsumer:
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
-        `deserializer` makes `message.value` of a body. `poll_s` is how long a broker may hold a
-        request when there is nothing new. `middleware` is
-        called around every `pull`, `pull_from` and the waiting of loops. `tls` is True, or
-        TlsOptions; `credentials` are Credentials, or the path of a file of them; without one of
-        them the environment decides.
+        A regular expression ("orders_.*", or one from re.compile) stands for all topics whose whole
+        name it matches but the system's; those that appear later are found within 10 s, and read
+        from their beginning. `deserializer` makes `message.value` of a body. `poll_s` is how long a
+        broker may hold a request when there is nothing new. `middleware` is called around every
+        `pull`, `pull_from` and the waiting of loops. `tls` is True, or TlsOptions; `credentials`
+        are Credentials, or the path of a file of them; without one of them the environment decides.
         """
         check_seconds("request_timeout_s", request_timeout_s)
         check_seconds("poll_s", poll_s, may_be_zero=True)
         check_count("batch_size", batch_size)
         check_serializer("deserializer", deserializer, "decode")
-        self._topic = topic
         self._group = group
         self._deserializer = deserializer
         self._hooks = Hooks(middleware)
@@ -104,6 +116,15 @@ class PullConsumer:
             connections=connections,
         )
         """Its connections, and the routes that it knows."""
+        self._topics: dict[str, Subscription] = {}
+        self._finder: TopicFinder | None = None
+        if topic is not None and is_pattern(topic):
+            patterns = [TopicPattern(compiled(topic), self._wanted)]
+            self._finder = TopicFinder(self.session, patterns, self._topics, 0)
+        elif topic is not None:
+            name = str(topic)
+            self._topics[name] = subscription_to(name, self._wanted)
+        self._pauses = Pauses(None)
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)
         self._puller = Puller(self.session, group, self._wanted)
@@ -130,16 +151,39 @@ class PullConsumer:
     async def start(self) -> Self:
         """Open the consumer; with a topic, find its queues and where to start in each.
 
-        Raises RouteNotFoundError when there is no such topic.
+        Raises RouteNotFoundError when there is no such topic; one that matches a pattern is waited
+        for.
         """
         await self.session.start()
-        if self._topic is not None:
+        if self._is_automatic:
             try:
-                await self._assign(await self.queues(self._topic))
+                if self._finder is not None:
+                    await self._finder.look()
+                await self._assign(await self.queues(), self._start_from)
+                if self._finder is not None:
+                    finding = self._find_regularly()
+                    self.adoptions.add(asyncio.get_running_loop().create_task(finding))
             except BaseException:
                 await self.close()
                 raise
         return self
+
+    async def find(self) -> None:
+        """Look now for topics that match its pattern; that happens every 10 s anyway."""
+        self.session.check_open()
+        if self._finder is None or not self._is_automatic:
+            return
+        await self._finder.look()
+        if set(self._topics) != {queue.topic for queue in self._readers}:
+            await self._assign(await self.queues(), "earliest")
+
+    async def _find_regularly(self) -> None:
+        while self._is_automatic:
+            await asyncio.sleep(FOUND_INTERVAL_S)
+            try:
+                await self.find()
+            except ClientError as error:
+                log.debug("topics could not be looked for, and will be again: %s", error)
 
     async def close(self) -> None:
         """Stop reading and close the connections; commits nothing."""
@@ -153,10 +197,16 @@ class PullConsumer:
 
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
         """Return the readable queues of a topic (of its own, without one)."""
-        name = topic or self._topic
-        if name is None:
+        if topic is None and not self._topics and self._finder is None:
             raise ClientStateError("this consumer was opened without a topic: name one")
-        return list((await self.session.routes.route(name)).read_queues)
+        queues: list[MessageQueue] = []
+        for name in [topic] if topic else list(self._topics):
+            try:
+                queues += (await self.session.routes.route(name)).read_queues
+            except RouteNotFoundError:
+                if topic is not None or self._finder is None:
+                    raise  # one that a pattern has found may be gone, or is not quite there yet
+        return queues
 
     @property
     def assigned(self) -> list[MessageQueue]:
@@ -166,7 +216,41 @@ class PullConsumer:
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read these queues and no others; a queue that was read already goes on where it is."""
         self._is_automatic = False
-        await self._assign(list(queues))
+        await self._assign(list(queues), self._start_from)
+
+    def pause(self, *what: Paused) -> None:
+        """Hand out and fetch nothing of these topics and queues; without one, nothing at all.
+
+        What was fetched stays here, and a queue that is given up and comes back is paused still.
+        """
+        self._pauses.pause(*what)
+        self._heed_pauses()
+
+    def resume(self, *what: Paused) -> None:
+        """Go on with these topics and queues; without one, with all."""
+        self._pauses.resume(*what)
+        self._heed_pauses()
+
+    @property
+    def paused(self) -> list[Paused]:
+        """The topics and queues that are paused; all its topics after `pause` without one."""
+        return self._pauses.listed(queue.topic for queue in self._readers)
+
+    def _heed_pauses(self) -> None:
+        for queue, reader in self._readers.items():
+            if self._pauses.cover(queue):
+                reader.stop()
+            else:
+                self._begin(reader)
+        ready = dict.fromkeys([*self._ready, *self._readers.values()])
+        self._ready = deque(
+            each for each in ready if each.has_message and not self._pauses.cover(each.queue)
+        )
+        self._progress.set()
+
+    def _begin(self, reader: QueueReader) -> None:
+        if self._is_reading and not self._pauses.cover(reader.queue):
+            reader.start()
 
     async def seek(self, queue: MessageQueue, position: Position) -> None:
         """Go on at an offset, at "earliest", at "latest" or at the first message from a time on."""
@@ -290,7 +374,7 @@ class PullConsumer:
         if not self._is_reading:
             self._is_reading = True
             for reader in self._readers.values():
-                reader.start()
+                self._begin(reader)
         self._raise_failure()
         while not self._ready:
             if not self._readers and not self._is_automatic:
@@ -319,10 +403,10 @@ class PullConsumer:
             self._ready.append(reader)
         self._progress.set()
 
-    async def _assign(self, queues: list[MessageQueue]) -> None:
+    async def _assign(self, queues: list[MessageQueue], start: Position) -> None:
         added = [queue for queue in queues if queue not in self._readers]
         await self._register({queue.topic for queue in queues})
-        offsets = await asyncio.gather(*(self._start_offset(queue) for queue in added))
+        offsets = await asyncio.gather(*(self._start_offset(queue, start) for queue in added))
         await self._part({queue for queue in self._readers if queue not in queues})
         for queue, offset in zip(added, offsets, strict=True):
             self._adopt(queue, offset)
@@ -338,8 +422,7 @@ class PullConsumer:
             poll_s=self._poll_s,
         )
         self._readers[queue] = reader
-        if self._is_reading:
-            reader.start()
+        self._begin(reader)
 
     async def _part(self, queues: set[MessageQueue]) -> None:
         """Stop reading `queues`, remembering where: a broker that is away leaves the route."""
@@ -367,14 +450,14 @@ class PullConsumer:
         addresses = {address for route in routes for address in route.masters.values()}
         await asyncio.gather(*(self.session.heartbeat(address) for address in addresses))
 
-    async def _start_offset(self, queue: MessageQueue) -> int:
+    async def _start_offset(self, queue: MessageQueue, start: Position) -> int:
         if queue in self._parted:
             return self._parted.pop(queue)
         committed = await self.committed(queue)
         if committed is not None:
             self._committed[queue] = committed
             return committed
-        return await self._resolve(queue, self._start_from)
+        return await self._resolve(queue, start)
 
     async def _resolve(self, queue: MessageQueue, position: Position) -> int:
         if isinstance(position, datetime):
@@ -390,14 +473,15 @@ class PullConsumer:
         )
 
     def _route_changed(self, route: TopicRoute) -> None:
-        if self._is_automatic and route.topic == self._topic and self._readers:
+        if self._is_automatic and any(queue.topic == route.topic for queue in self._readers):
             task = asyncio.get_running_loop().create_task(self._follow(route))
             self.adoptions.add(task)
             task.add_done_callback(self.adoptions.discard)
 
     async def _follow(self, route: TopicRoute) -> None:
         """Read the queues that the topic has now, new ones from their beginning."""
-        await self._part(set(self._readers).difference(route.read_queues))
+        known = {queue for queue in self._readers if queue.topic == route.topic}
+        await self._part(known.difference(route.read_queues))
         for queue in route.read_queues:
             if queue not in self._readers:
                 self._adopt(queue, self._parted.pop(queue, 0))

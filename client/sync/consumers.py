@@ -106,6 +106,9 @@ class PullConsumer(Face[pull_consumer.PullConsumer]):
 
     queues = waits(pull_consumer.PullConsumer.queues)
     assign = waits(pull_consumer.PullConsumer.assign)
+    find = waits(pull_consumer.PullConsumer.find)
+    pause = looks(pull_consumer.PullConsumer.pause)
+    resume = looks(pull_consumer.PullConsumer.resume)
     seek = waits(pull_consumer.PullConsumer.seek)
     position = looks(pull_consumer.PullConsumer.position)
     begin_offset = waits(pull_consumer.PullConsumer.begin_offset)
@@ -119,5 +122,10 @@ class PullConsumer(Face[pull_consumer.PullConsumer]):
     def assigned(self) -> list[MessageQueue]:
         """The queues that are being read."""
         return self._look(lambda client: client.assigned)
+
+    @property
+    def paused(self) -> list[Paused]:
+        """The topics and queues that are paused; all its topics after `pause` without one."""
+        return self._look(lambda client: client.paused)
 
     __iter__ = iterates(pull_consumer.PullConsumer.__aiter__)

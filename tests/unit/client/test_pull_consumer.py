@@ -8,17 +8,21 @@ from itertools import islice
 
 import pytest
 
+from rockhopper.broker import Broker
 from rockhopper.client import (
     ClientStateError,
+    Producer,
     PullConsumer,
     RequestRefusedError,
     RouteNotFoundError,
+    pull_consumer,
 )
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.command import Command
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_server import route
+from tests.support.hang import HANG_S
 
 QUEUE_0 = MessageQueue("orders", "a", 0)
 QUEUE_1 = MessageQueue("orders", "a", 1)
@@ -326,3 +330,71 @@ async def test_reading_ahead_stops_at_a_limit(broker: FakeBroker) -> None:
         assert read == [0, 32, 64, 96]
         messages = await take(reader, 999)
     assert bodies(messages) == [b"%d" % n for n in range(1, 1000)]
+
+
+async def test_what_is_paused_is_kept_and_neither_handed_out_nor_fetched(
+    broker: FakeBroker,
+) -> None:
+    await broker.append(0, b"a0", b"a1")
+    await broker.append(1, b"b0", b"b1")
+    async with consumer(broker) as reader:
+        reader.pause(QUEUE_1)
+        assert [each.body for each in await take(reader, 1)] == [b"a0"]
+        reader.resume()
+        assert bodies(await reader.pull(), 0) == [b"a1"]
+        assert bodies(await reader.pull(), 1) == [b"b0", b"b1"]
+        await broker.wait_for(11, 4)
+        reader.pause()
+        assert reader.paused == ["orders"]
+        await broker.append(0, b"a2")
+        asked = len(broker.requests_of(11))
+        waiting = asyncio.create_task(reader.pull())
+        assert await reader.pull(timeout_s=0.01) == []
+        assert len(broker.requests_of(11)) == asked
+        reader.resume()
+        assert bodies(await waiting, 0) == [b"a2"]
+
+
+async def test_what_was_read_ahead_of_a_pause_comes_after_it(broker: FakeBroker) -> None:
+    await broker.append(0, b"a0", b"a1")
+    async with consumer(broker) as reader:
+        await reader.assign([QUEUE_0])
+        assert bodies(await take(reader, 1)) == [b"a0"]
+        await broker.wait_for(11, 2)
+        reader.pause(QUEUE_0)
+        assert await reader.pull(timeout_s=0.01) == []
+        assert reader.position(QUEUE_0) == 1
+        reader.resume(QUEUE_0)
+        assert bodies(await reader.pull()) == [b"a1"]
+
+
+async def test_topics_that_match_a_pattern_are_read_also_those_that_come_later() -> None:
+    async with Broker.temporary() as broker, Producer(broker.nameserver) as producer:
+        await producer.send("metrics_cpu", b"before")
+        await producer.send("other", b"x")
+        async with (
+            PullConsumer("metrics_.*", nameserver=broker.nameserver, start_from="latest") as reader,
+            asyncio.timeout(HANG_S),
+        ):
+            assert {queue.topic for queue in reader.assigned} == {"metrics_cpu"}
+            await producer.send("metrics_disk", b"early")
+            await reader.find()
+            assert [each.body for each in await reader.pull()] == [b"early"]
+            await producer.send("metrics_cpu", b"after")
+            assert [each.body for each in await reader.pull()] == [b"after"]
+
+
+async def test_topics_of_a_pattern_are_looked_for_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_consumer, "FOUND_INTERVAL_S", 0.01)
+    async with Broker.temporary() as broker, Producer(broker.nameserver) as producer:
+        async with PullConsumer("metrics_.*", nameserver=broker.nameserver) as reader:
+            waiting = asyncio.create_task(reader.pull(timeout_s=HANG_S))
+            await producer.send("metrics_cpu", b"x")
+            assert [each.body for each in await waiting] == [b"x"]
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="no regular expression"):
+        PullConsumer("orders_(")
