@@ -124,7 +124,11 @@ def test_a_dead_letter_goes_back(page: Page) -> None:
     page.get_by_role("link", name="Dead letters", exact=True).click()
     page.get_by_role("link", name="postmen").click()
     expect(page.locator("main")).to_contain_text("a bad one")
-    page.get_by_role("button", name="Send back message 0").click()
+    page.get_by_role("link", name="Send back message 0").click()
+    expect(page.locator("main")).to_contain_text("Nothing is done yet. 1 would go back")
+    page.get_by_role("link", name="To postmen alone instead").click()
+    page.get_by_role("link", name="To where they came from instead").click()
+    page.get_by_role("button", name="Send them back").click()
     expect(page.get_by_role("status")).to_contain_text("1 of the dead letters")
     expect(page.locator("main")).to_contain_text("There are none.")
 

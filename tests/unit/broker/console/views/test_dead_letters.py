@@ -5,7 +5,7 @@ import re
 
 from rockhopper.broker.broker import Broker
 from rockhopper.client.admin.admin import Admin
-from tests.support.console import Browser
+from tests.support.console import Answered, Browser
 from tests.support.dead_letters import fail_on_all, send, take_all
 
 
@@ -23,8 +23,12 @@ async def test_they_are_seen_and_go_back(served: Broker, browser: Browser) -> No
     assert "billing 3 3" in (await browser.get("dead-letters")).text
     page = await browser.get("dead-letters/of", group="billing")
     assert "gave up 3; 3 were not sent back" in page.text
-    assert page.source.count('name="id"') == 3
+    assert len(letters(page)) == 3
 
+    one = await browser.get("dead-letters/back", group="billing", id=letters(page)[1])
+    assert "Nothing is done yet. 1 would go back" in one.text
+    assert "orders 1" in one.text
+    assert (sent(served), letters(page)[1] in one.source) == (3, True)
     moved = await browser.post("dead-letters/of", group="billing", id=ids[1])
     assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
     moved = await browser.post("dead-letters/of", group="billing", count=1000)
@@ -63,7 +67,7 @@ async def test_what_several_send_back_at_once_goes_once(served: Broker, browser:
     ids = await send(served, 4)
     await fail_on_all(served, 4)
     page = await browser.get("dead-letters/of", group="billing")
-    forms = re.findall(r'name="id" value="([^"]+)"', page.source)
+    forms = letters(page)
     token = await browser.token()
     at_once = [
         browser.post("dead-letters/of", token=token, group="billing", id=forms[2]) for _ in range(4)
@@ -83,10 +87,15 @@ async def test_a_message_that_died_twice_goes_back_twice(served: Broker, browser
     for died in (1, 2):
         await fail_on_all(served, died)
         page = await browser.get("dead-letters/of", group="billing")
-        (letter,) = re.findall(r'name="id" value="([^"]+)"', page.source)
+        (letter,) = letters(page)
         moved = await browser.post("dead-letters/of", group="billing", id=letter)
         assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
     assert sent(served) == 3
+
+
+def letters(page: Answered) -> list[str]:
+    """What can be sent back by itself."""
+    return re.findall(r'/dead-letters/back\?group=billing&amp;id=([^"]+)"', page.source)
 
 
 def sent(broker: Broker) -> int:
