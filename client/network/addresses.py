@@ -1,6 +1,7 @@
 """Addresses as people write them, "host:port" or "[::1]:9876"; and our own."""
 
 import os
+import re
 import socket
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ DEFAULT_NAMESERVER = "127.0.0.1:9876"
 NAMESERVER_VARIABLE = "NAMESRV_ADDR"
 _NAMESERVER_PORT = 9876
 MASTER_ID = 0
+_HOST = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ def split_address(address: str) -> tuple[str, int]:
     host, colon, port_text = address.rpartition(":")
     if not colon or not host:
         raise ValueError(f"{address!r} is not an address: it must look like host:port")
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"{address!r} is not an address: {host!r} can be no host's name")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

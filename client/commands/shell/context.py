@@ -1,6 +1,7 @@
 """`rockhopper context`: which cluster is meant, and how to speak to it."""
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,7 @@ def add(name: str, nameserver: str) -> None:
     Example:
       rockhopper context add prod -n 10.0.0.1:9876 --tls --credentials ~/.rockhopper/prod
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from rockhopper.client.network.addresses import parse_nameservers
-
-    try:
-        parse_nameservers(nameserver)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    _check_address(nameserver)
     contexts = Contexts.load()
     contexts.by_name[check_name(name)] = Context(
         nameserver,
@@ -73,6 +69,28 @@ def add(name: str, nameserver: str) -> None:
         "it is in use" if contexts.current == name else f"use it by: rockhopper context use {name}"
     )
     write_line(f"{name} is kept in {contexts.path}; {used}")
+
+
+def _check_address(nameserver: str) -> None:
+    """Refuse what is no address, and a bare word that is no host's name here."""
+    from rockhopper.client.network.addresses import parse_nameservers, split_address
+
+    try:
+        addresses = parse_nameservers(nameserver)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    for address in addresses:
+        host, port = split_address(address)
+        try:
+            socket.getaddrinfo(host, port)
+        except OSError:
+            unknown = f"the host name {host!r} is not known here"
+            if address not in nameserver:
+                raise click.UsageError(
+                    f"{unknown}: name the place as HOST:PORT; with a port, a host that is known "
+                    "only later is taken too"
+                ) from None
+            click.echo(f"note: {unknown}", err=True)
 
 
 def _absolute(variable: str) -> str | None:

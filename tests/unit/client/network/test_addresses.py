@@ -24,11 +24,12 @@ def test_the_environment_and_then_this_machine_are_the_default(
 
 def test_an_ipv6_address_is_written_in_brackets() -> None:
     assert split_address("[::1]:9876") == ("::1", 9876)
+    assert split_address("[fe80::1%eth0]:9876") == ("fe80::1%eth0", 9876)
     with pytest.raises(ValueError, match="ambiguous"):
         split_address("::1:9876")
 
 
-@pytest.mark.parametrize("text", ["a:x", "a:0", "a:65536", ":9876", ";", "a:१"])
+@pytest.mark.parametrize("text", ["a:x", "a:0", "a:65536", ":9876", ";", "a:१", "a b", "tcp://a:1"])
 def test_what_cannot_be_an_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must look like|is no port"):
+    with pytest.raises(ValueError, match=r"must look like|is no port|no host's name"):
         parse_nameservers(text)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,13 @@ async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Brok
     secret = home / "secret"
     secret.write_text("accessKey=a\nsecretKey=b\n")
     assert "; it is in use" in run("context", "add", "prod", "-n", broker.nameserver).output
-    added = run("context", "add", "test", "-n", "h:1", "--tls", "--credentials", str(secret))
+    added = run(
+        "context", "add", "test", "-n", "127.0.0.1:1", "--tls", "--credentials", str(secret)
+    )
     assert "rockhopper context use test" in added.output
     listed = [line.split() for line in run("context", "ls").output.splitlines()]
     assert listed[1] == ["*", "prod", broker.nameserver, "no", "-"]
-    assert listed[2] == ["test", "h:1", "yes", str(secret)]
+    assert listed[2] == ["test", "127.0.0.1:1", "yes", str(secret)]
     topics = await asyncio.to_thread(run, "topic", "create", "orders")
     assert (topics.exit_code, topics.stderr) == (0, "")
     assert run("context", "use", "test").output == "test is used\n"
@@ -45,10 +48,25 @@ async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Brok
     assert "ROCKHOPPER_TLS" not in os.environ
 
 
+def test_a_bare_word_must_be_the_name_of_a_host(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(host: str, port: int) -> None:
+        if host != "localhost":
+            raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    refused = run("context", "add", "a", "-n", "nonsense")
+    assert (refused.exit_code, "'nonsense' is not known here" in refused.stderr) == (2, True)
+    assert run("context", "add", "a", "-n", "localhost").stderr == ""
+    noted = run("context", "add", "b", "-n", "nonsense:9876")
+    assert (noted.exit_code, "note: the host name" in noted.stderr) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("add", "a/b", "-n", "h:1"), 2),
+        (("add", "a/b", "-n", "127.0.0.1:1"), 2),
         (("add", "a", "-n", "a:b"), 2),
         (("use",), 2),
         (("use", "nix"), 1),
