@@ -1,6 +1,7 @@
 """`rockhopper broker` and `rockhopper cluster`."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -199,6 +200,7 @@ async def _config(
         found = await asyncio.gather(*(_settings(admin, each, choice) for each in targets))
         if changes:
             await _change(admin, targets, changes)
+            await _tell_of_replicas(admin, targets)
             found = await asyncio.gather(*(_settings(admin, each, choice) for each in targets))
     for index, each in enumerate(found):
         chosen = choice.of(each.facts)
@@ -257,6 +259,19 @@ async def _change(
                 error.add_note(f"before that it was changed on {', '.join(changed)}")
             raise
         changed.append(target.name)
+
+
+async def _tell_of_replicas(admin: "Admin", targets: Sequence[BrokerAddress]) -> None:
+    """Say that a master's replicas, which take no requests, do not have the change."""
+    replicas = Counter(each.name for each in await admin.brokers() if not each.is_master)
+    for target in targets:
+        if count := replicas[target.name]:
+            click.echo(
+                f"note: it holds for the master of {target.name}, at {target.address}, alone: "
+                f"{'its replica goes' if count == 1 else f'its {count} replicas go'} by "
+                "broker.conf after a failover, so write it into that of each",
+                err=True,
+            )
 
 
 async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":

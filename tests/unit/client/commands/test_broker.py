@@ -1,8 +1,13 @@
 """`rockhopper broker` against our broker."""
 
+from dataclasses import replace
+
+import pytest
+
 from rockhopper.broker import Broker
 from rockhopper.broker.observing.version import own_version
 from rockhopper.client import Admin
+from rockhopper.client.network.addresses import BrokerAddress
 from tests.support.command_line import CommandLine
 
 
@@ -35,6 +40,24 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     (listed,) = (await shell.run("cluster", "--json")).objects
     assert (listed["address"], listed["error"]) == (broker.address, None)
     assert broker.address in (await shell.run("cluster")).out
+
+
+async def test_a_change_says_which_replicas_do_not_have_it(
+    broker: Broker, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters_of = Admin.brokers
+
+    async def with_replicas(admin: Admin) -> list[BrokerAddress]:
+        (master,) = await masters_of(admin)
+        return [master, *(replace(master, broker_id=number) for number in (2, 3))]
+
+    alone = await shell.run("broker", "config", "messageDelayLevel=1s 3s")
+    assert (alone.code, alone.err) == (0, "")
+    monkeypatch.setattr(Admin, "brokers", with_replicas)
+    changed = await shell.run("broker", "config", "messageDelayLevel=1s 2s")
+    assert changed.code == 0
+    assert f"at {broker.address}, alone: its 2 replicas go by broker.conf" in changed.err
+    assert (await shell.run("broker", "config", "messageDelayLevel")).err == ""
 
 
 async def _set(broker: Broker, *names: str) -> dict[str, str]:
