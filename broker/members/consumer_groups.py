@@ -31,6 +31,8 @@ log = structlog.get_logger("broker.consumer_groups")
 HEARTBEAT_TIMEOUT_MS = 120_000
 DEPARTED_MEMORY_MS = 600_000
 
+_NAMED_MAX = 5
+
 BROADCASTING = "BROADCASTING"
 PULLING = "CONSUME_ACTIVELY"
 
@@ -143,6 +145,15 @@ class ConsumerGroup:
     def is_consistent(self) -> bool:
         """Whether all members that told us subscribe to the same topics by the same expressions."""
         return len(self._shapes) <= 1
+
+    def differences(self, member: Member) -> tuple[list[str], list[str]]:
+        """What only *member* wants, and what only others do: topics with their expressions."""
+        others = Shape().union(*(shape for shape in self._shapes if shape != member.shape))
+        return _named(member.shape - others), _named(others - member.shape)
+
+
+def _named(shape: Shape) -> list[str]:
+    return [f"{topic} {expression}" for topic, _, expression in sorted(shape)[:_NAMED_MAX]]
 
 
 class ConsumerGroups(Part):
@@ -263,7 +274,14 @@ class ConsumerGroups(Part):
         if self._remembered is not None:
             self._remember(online, subscriptions, fingerprint)
         if was_consistent and not online.is_consistent():
-            log.warning("members of a group subscribe differently", group=group)
+            here, elsewhere = online.differences(member)
+            log.warning(
+                "members of a group subscribe differently",
+                group=group,
+                client=client.client_id,
+                only_here=here,
+                only_elsewhere=elsewhere,
+            )
         if changed:
             self._notices.changed(group)
 

@@ -14,12 +14,18 @@ from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol import fastjson
-from rockhopper.protocol.bodies import Body, ConsumerConnection, ConsumeStats, TopicStatsTable
+from rockhopper.protocol.bodies import (
+    Body,
+    ConsumerConnection,
+    ConsumeStats,
+    SubscriptionData,
+    TopicStatsTable,
+)
 from rockhopper.protocol.bodies.queues import QueueTable
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.fastjson import MessageQueueKey
-from rockhopper.protocol.names import is_system_group
+from rockhopper.protocol.names import is_retry_topic, is_system_group
 from rockhopper.protocol.requests import (
     ConsumerGroupRequest,
     GetConsumeStatsRequest,
@@ -87,6 +93,14 @@ class GroupState:
     queues: Sequence[QueueLag] = ()
     owners: Mapping[MessageQueue, str] = field(default_factory=dict)
     """Queue -> id of the member that reads it, as far as members tell."""
+    filters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Member -> topic -> filter, as far as members tell."""
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether all members want the same: else each skips what only others want."""
+        wanted = list(self.filters.values())
+        return all(each == wanted[0] for each in wanted)
 
     @property
     def lag(self) -> int:
@@ -95,9 +109,10 @@ class GroupState:
 
 
 class _RunningInfo(QueueTable, rename="camel"):
-    """Of what a member tells about itself, the queues that it reads."""
+    """Of what a member tells about itself, the queues that it reads and what it wants."""
 
     mq_table: dict[MessageQueueKey, Any] = {}  # noqa: RUF012  msgspec copies it
+    subscription_set: list[SubscriptionData] = []  # noqa: RUF012
 
 
 class GroupReader:
@@ -151,14 +166,36 @@ class GroupReader:
         return list(await asyncio.gather(*(state(name) for name in names)))
 
     async def state(self, group: str) -> GroupState:
-        """Return everything about a group. Raises RouteNotFoundError if no broker knows it."""
+        """Return everything about a group. Raises RouteNotFoundError if no broker knows it.
+
+        Its members are asked for their queues and filters.
+        """
         masters, settings = await asyncio.gather(self._masters(), self.settings())
         found = await self._state(group, masters)
         own = settings.get(group, {})
         if not own and not found.members and not found.queues:
             raise self._unknown(group)
-        owners = await self._owners(group, found.members, masters)
-        return replace(found, settings=own, owners=owners)
+        ids = [member.client_id for member in found.members]
+        told = await asyncio.gather(*(self._told_by(group, each, masters) for each in ids))
+        infos = {each: info for each, info in zip(ids, told, strict=True) if info is not None}
+        return replace(
+            found,
+            settings=own,
+            owners={
+                MessageQueue(key.topic, key.broker_name, key.queue_id): client_id
+                for client_id, info in infos.items()
+                for key in info.mq_table
+            },
+            filters={
+                client_id: {
+                    each.topic: each.sub_string
+                    for each in info.subscription_set
+                    if not is_retry_topic(each.topic)
+                }
+                for client_id, info in infos.items()
+                if info.subscription_set
+            },
+        )
 
     async def lag(self, group: str) -> list[QueueLag]:
         """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
@@ -269,22 +306,10 @@ class GroupReader:
         table = stats.offset_table if stats is not None else {}
         return {key: offsets.min_offset for key, offsets in table.items()}
 
-    async def _owners(
-        self, group: str, members: Sequence[GroupMember], masters: Sequence[BrokerAddress]
-    ) -> dict[MessageQueue, str]:
-        told = await asyncio.gather(
-            *(self._queues_of(group, member.client_id, masters) for member in members)
-        )
-        return {
-            queue: member.client_id
-            for member, queues in zip(members, told, strict=True)
-            for queue in queues
-        }
-
-    async def _queues_of(
+    async def _told_by(
         self, group: str, client_id: str, masters: Sequence[BrokerAddress]
-    ) -> list[MessageQueue]:
-        """Return what a member says it reads; nothing when it does not answer."""
+    ) -> _RunningInfo | None:
+        """Return what a member says of itself; None when it does not answer."""
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
         for master in masters:
@@ -295,11 +320,10 @@ class GroupReader:
                     encode_fields(request),
                     timeout_s=_RUNNING_INFO_TIMEOUT_S,
                 )
-                info = _RunningInfo.decode(answer.body)
+                return _RunningInfo.decode(answer.body)
             except (ClientError, ProtocolError):
                 continue  # not connected to this broker, or not a client that tells
-            return [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in info.mq_table]
-        return []
+        return None
 
     async def _ask(
         self, address: str, code: RequestCode, ext: dict[str, str], kind: type[Told]

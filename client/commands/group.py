@@ -162,7 +162,16 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
             print_table(columns, [(numbers[each[0]], *each) for each in members])
         else:
             print_table(columns, members)
-    if state.subscriptions:
+    if not state.is_consistent:
+        write_line("")
+        write_line("The members subscribe differently, so each skips what only others want:")
+        rows = [
+            (numbers.get(who, who), topic, wanted)
+            for who, topics in state.filters.items()
+            for topic, wanted in sorted(topics.items())
+        ]
+        print_table(("MEMBER", "SUBSCRIBES TO", "FILTER"), rows)
+    elif state.subscriptions:
         write_line("")
         print_table(("SUBSCRIBES TO", "FILTER"), list(state.subscriptions.items()))
     if state.queues:
@@ -225,6 +234,8 @@ def _state_json(state: "GroupState") -> dict[str, Any]:
             for each in state.members
         ],
         "subscriptions": dict(state.subscriptions),
+        "consistent": state.is_consistent,
+        "filters": {who: dict(topics) for who, topics in state.filters.items()},
         "queues": [
             {**_lag_json(each), "owner": state.owners.get(each.queue)} for each in state.queues
         ],

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
 from rockhopper.broker.members.consumer_groups import (
     DEPARTED_MEMORY_MS,
     HEARTBEAT_TIMEOUT_MS,
@@ -217,6 +219,18 @@ def test_each_member_is_filtered_by_its_own_expression() -> None:
     assert online is not None
     assert not online.is_consistent()
     assert online.subscriptions()["orders"].expression == "b"
+
+
+def test_what_members_want_differently_is_logged_once() -> None:
+    table, first, second = groups(), Peer(), Peer()
+    wanted = to("orders", expression="b") | to("bills")
+    with capture_logs() as logged:
+        table.register("billing", client(first), PUSH, to("orders", expression="a"))
+        for _ in range(2):
+            table.register("billing", client(second, "c2"), PUSH, wanted)
+    (told,) = [each for each in logged if "differently" in each["event"]]
+    assert (told["group"], told["client"]) == ("billing", "c2")
+    assert (told["only_here"], told["only_elsewhere"]) == (["bills *", "orders b"], ["orders a"])
 
 
 def test_topic_that_a_member_gave_up_stays_subscribed_through_another() -> None:

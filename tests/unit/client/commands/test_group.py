@@ -76,6 +76,7 @@ async def test_a_group_is_shown_with_everything_about_it(
     (member,) = shown["members"]
     assert (member["clientId"], member["language"]) == (consumer.client_id, "PYTHON")
     assert shown["subscriptions"]["orders"] == "new || paid"
+    assert (shown["consistent"], "differently" in text) == (True, False)
     assert (shown["model"], shown["startFrom"]) == ("CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
     assert shown["settings"]["broker-a"]["retryMaxTimes"] == 16
     orders = [each for each in shown["queues"] if each["topic"] == "orders"]
@@ -84,6 +85,22 @@ async def test_a_group_is_shown_with_everything_about_it(
     assert "new || paid" in text
     assert "16 retries, consuming allowed" in text
     assert consumer.client_id in text.splitlines()[-2]
+
+
+async def test_members_that_subscribe_differently_are_shown_each(
+    broker: Broker, shell: CommandLine
+) -> None:
+    new = Consumer("billing", {"orders": "new"}, nameserver=broker.nameserver)
+    paid = Consumer("billing", {"orders": "paid"}, nameserver=broker.nameserver)
+    async with new, paid:
+        (shown,) = (await shell.run("group", "show", "billing", "--json")).objects
+        text = (await shell.run("group", "show", "billing")).out
+    assert shown["consistent"] is False
+    assert shown["filters"][paid.client_id] == {"orders": "paid"}
+    assert "The members subscribe differently" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert [new.client_id, "orders", "new"] in rows
+    assert [paid.client_id, "orders", "paid"] in rows
 
 
 async def test_owners_have_numbers_where_the_terminal_is_narrow(
