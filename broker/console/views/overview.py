@@ -13,7 +13,7 @@ from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.figures import GroupFigures
-from rockhopper.protocol.names import is_dlq_topic
+from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
 
 DISK_WARNING, DISK_FULL = 0.75, 0.90
 BEHIND_SHOWN_MAX = 5
@@ -102,10 +102,13 @@ async def show(visit: Visit) -> Shown:
         "topic_count": len(plain_only(topics, [each.broker for each in found])),
         "dead_count": sum(map(is_dlq_topic, topics)),
         "group_count": None if groups is None else len(groups),
-        "behind": sorted(
-            (each for each in groups or () if each.lag > 0),
-            key=lambda each: (-each.lag, each.name),
-        )[:BEHIND_SHOWN_MAX],
+        "behind": [
+            (each, [topic for topic in each.topics or () if not is_retry_topic(topic)])
+            for each in sorted(
+                (each for each in groups or () if each.lag > 0),
+                key=lambda each: (-each.lag, each.name),
+            )[:BEHIND_SHOWN_MAX]
+        ],
     }
     return Shown("overview.html", values)
 

@@ -29,6 +29,9 @@ async def test_groups_that_are_behind_are_named(
     (queue, *_) = (await admin.route("orders")).read_queues
     for group, offset in (("billing", 1), ("far", 0), ("done", 2)):
         await admin.groups.create(group)
+        await producer.send(f"%RETRY%{group}", b"x", queue=0)
+        (retries, *_) = (await admin.route(f"%RETRY%{group}")).read_queues
+        await admin.offsets.commit(group, retries, 1)
         await admin.offsets.commit(group, queue, offset)
     text = (await browser.get()).text
     assert "far 2 offline orders billing 1 offline orders" in text
