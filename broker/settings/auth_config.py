@@ -29,25 +29,40 @@ class AuthConfig:
     """
 
     authorization_enabled: bool = setting("authorizationEnabled", False)
-    """Allow users what their rules allow, and nothing else; needs authenticationEnabled."""
+    """Allow users what their rules allow, and nothing else; needs authenticationEnabled.
+
+    Cost: a look at the rules of the user for each request.
+    """
 
     authentication_whitelist: tuple[int, ...] = setting(
         "authenticationWhitelist", (), separator=",", element=_code
     )
-    """Request codes that need no user, unless they change the cluster: 105,106 lets tools without
-    a user ask for routes."""
+    """Request codes that need no user, unless they change the cluster: 105,106 lets tools
+    without a user ask for routes.
+
+    Cost: safety: these are served to whoever reaches the port.
+    """
 
     authorization_whitelist: tuple[int, ...] = setting(
         "authorizationWhitelist", (), separator=",", element=_code
     )
-    """Request codes that every user may send, unless they change the cluster."""
+    """Request codes that every user may send, unless they change the cluster.
+
+    Cost: safety: these are served to every user.
+    """
 
     init_user: str = setting("initAuthenticationUser", "")
-    """``{"username": …, "password": …}``: a Super user that is made if there is no such user."""
+    """``{"username": …, "password": …}``: a Super user that is made if there is no such user.
+
+    Cost: safety: a secret stands in the settings.
+    """
 
     inner_credentials: str = setting("innerClientAuthenticationCredentials", "")
     """``{"accessKey": …, "secretKey": …}``: as whom this broker asks name services and other
-    brokers. Made as a Super user if there is no such user."""
+    brokers. Made as a Super user if there is no such user.
+
+    Cost: safety: a secret stands in the settings.
+    """
 
     def __post_init__(self) -> None:
         if self.authorization_enabled and not self.authentication_enabled:

@@ -98,26 +98,37 @@ class BrokerConfig:
     """
 
     bind_address: str = setting("bindAddress", "127.0.0.1")
-    """Where all ports listen. 0.0.0.0 opens them to the network: without authenticationEnabled,
-    to whoever reaches them."""
+    """Where all ports listen.
+
+    Cost: none on loopback; elsewhere whoever reaches the ports, unless there are users.
+    """
 
     listen_port: int = setting("listenPort", 10911, least=0, most=65535)
     """The broker's port; 0 picks a free one, which the first log line names."""
 
     vip_channel_enabled: bool = setting("vipChannelEnabled", False)
     """Ours, by the clients' name for it. Whether the broker also listens two ports below
-    listenPort (10909), unless that is 0: Java clients before 4.5.1 send, commit and look for their
-    group there unless they are told not to. Where somebody else has it, that is warned of."""
+    listenPort (10909), unless that is 0: Java clients before 4.5.1 send, commit and look for
+    their group there unless they are told not to. Where somebody else has it, that is warned of.
+
+    Cost: one more port.
+    """
 
     namesrv_port: int = setting("namesrvPort", 9876, least=0, most=65535)
     """Ours. The name service's port; 0 picks a free one."""
 
     http_port: int = setting("httpPort", 9464, least=-1, most=65535)
-    """Ours.  /healthz, /readyz, /metrics and the console; 0 picks a free one, -1 opens none."""
+    """Ours. /healthz, /readyz, /metrics and the console; 0 picks a free one, -1 opens none.
+
+    Cost: none until somebody asks; a page of /metrics takes a few milliseconds, with many queues up
+    to a quarter of a second of one core, see metricsQueuesMax.
+    """
 
     console_enable: bool = setting("consoleEnable", True)
-    """Ours. Whether httpPort serves the web console, /console/. Until somebody opens it, it costs
-    nothing; then some 10 MiB of memory."""
+    """Ours. Whether httpPort serves the web console, /console/.
+
+    Cost: none until somebody opens it; then some 10 MiB of memory.
+    """
 
     console_hosts: tuple[str, ...] = setting("consoleHosts", ())
     """Ours. Names by which browsers may reach the console, ``;`` between, beside addresses,
@@ -125,9 +136,13 @@ class BrokerConfig:
     whoever owns a name can have it point here."""
 
     grpc_port: int = setting("grpcPort", -1, least=-1, most=65535)
-    """Ours. The port of RocketMQ 5 clients, 8081 by habit; it takes the extra ``[grpc]``. 0 picks a
-    free one, -1 opens none. With brokers=N each has its own, 20 apart, and clients that come by the
-    first learn of the others."""
+    """Ours. The port of RocketMQ 5 clients, 8081 by habit; it takes the extra ``[grpc]``. 0
+    picks a free one, -1 opens none. With brokers=N each has its own, 20 apart, and clients that
+    come by the first learn of the others.
+
+    Cost: the memory of protobuf, and for each request more of the processor than RocketMQ 4's
+    protocol takes.
+    """
 
     namesrv_addr: tuple[str, ...] = setting("namesrvAddr", (), element=parse_address)
     """Name services elsewhere to register with as well, host:port with ``;`` between."""
@@ -144,8 +159,10 @@ class BrokerConfig:
     address a client arrived at. Before brokerIP1."""
 
     remote_admin: bool = setting("remoteAdmin", False)
-    """Ours. Whether administrative requests from other hosts are served. Without
-    authenticationEnabled, whoever reaches the port may then delete topics."""
+    """Ours. Whether administrative requests from other hosts are served.
+
+    Cost: safety: without authenticationEnabled, whoever reaches the port may then delete topics.
+    """
 
     cluster_topic_enable: bool = setting("clusterTopicEnable", True)
     """Whether the topic named like the cluster may be used."""
@@ -163,7 +180,10 @@ class BrokerConfig:
     """Where clients send their traces."""
 
     trace_on: bool = setting("traceOn", True)
-    """Tell producers that traces are wanted."""
+    """Tell producers that traces are wanted.
+
+    Cost: none here; what they send: see traceTopicEnable.
+    """
 
     sink_staged_bytes_max: int = setting("sinkStagedBytesMax", 4 << 30, least=1 << 20, most=1 << 50)
     """Ours. Bytes that jobs may stage for sinks (exactly-once batches) and not publish; beyond, a
@@ -176,7 +196,11 @@ class BrokerConfig:
         "sinkStagedExpireMs", 3_600_000, least=1000, most=30 * 86_400_000
     )
     """Ours. Staged parts that nobody added to or published for so long are deleted: what a job
-    leaves that was killed."""
+    leaves that was killed.
+
+    Cost: a long one keeps on the disk for longer what a killed job left; a short one takes it from
+    a slow one.
+    """
 
     region_id: str = setting("regionId", "DefaultRegion")
     """The region that send answers name."""

@@ -21,10 +21,16 @@ class ClassicConfig:
     transfer_batch_size_bytes: int = setting(
         "haTransferBatchSize", 32 << 10, least=1024, most=1 << 20
     )
-    """How much of the log goes into one frame. RocketMQ's slaves take less than 4 MiB."""
+    """How much of the log goes into one frame. RocketMQ's slaves take less than 4 MiB.
+
+    Cost: so much memory for each slave; a small one makes more frames.
+    """
 
     max_gap_bytes: int = setting("haMaxGapNotInSync", 256 << 20, least=1, most=1 << 50)
-    """A slave that is further behind does not count as in sync for minInSyncReplicas."""
+    """A slave that is further behind does not count as in sync for minInSyncReplicas.
+
+    Cost: a large one counts slaves in that would take long to catch up.
+    """
 
     sync_from_last_file: bool = setting("syncFromLastFile", True)
     """Whether a slave with an empty log gets the newest file of the log alone, as from a RocketMQ

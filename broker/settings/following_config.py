@@ -11,8 +11,12 @@ class FollowingConfig:
     """Whom this broker copies, instead of serving."""
 
     follow_master: str = setting("followMaster", "")
-    """Ours. host:port of a RocketMQ master, 4.x or 5.x without controller, by its listenPort: this
-    broker copies its log and tables and refuses clients until it takes over. Empty: it serves."""
+    """Ours. host:port of a RocketMQ master, 4.x or 5.x without controller, by its listenPort:
+    this broker copies its log and tables and refuses clients until it takes over. Empty: it
+    serves.
+
+    Cost: the master's disk and network for its whole log.
+    """
 
     ha_master_address: str = setting("haMasterAddress", "")
     """host:port where that master replicates. Empty: its own host, at the haListenPort that it
@@ -21,20 +25,32 @@ class FollowingConfig:
     send_heartbeat_interval_ms: int = setting(
         "haSendHeartbeatInterval", 5000, least=10, most=600_000
     )
-    """How often the master is told how far the copy is when nothing comes."""
+    """How often the master is told how far the copy is when nothing comes.
+
+    Cost: a few bytes each time.
+    """
 
     housekeeping_interval_ms: int = setting(
         "haHousekeepingInterval", 20_000, least=20, most=600_000
     )
-    """Silence of the master after which the connection is made anew."""
+    """Silence of the master after which the connection is made anew.
+
+    Cost: a long one notices later that the connection is dead.
+    """
 
     tables_interval_ms: int = setting("followTablesInterval", 10_000, least=10, most=600_000)
-    """Ours. How often topics, groups and offsets are copied; messages come into their queues with
-    the next copy, so what a takeover has to read is what came since."""
+    """Ours. How often topics, groups and offsets are copied; messages come into their queues
+    with the next copy, so what a takeover has to read is what came since.
+
+    Cost: a request for each table each time; a long one makes a takeover slower.
+    """
 
     force_takeover: bool = setting("forceTakeover", False)
-    """Ours. Serve a store that followed another broker without asking that whether it has stopped
-    taking messages. What it still takes is lost."""
+    """Ours. Serve a store that followed another broker without asking that whether it has
+    stopped taking messages.
+
+    Cost: true: what the master still takes is lost.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -54,15 +54,25 @@ class LiveSettings:
         return bool(self.broker_permission & PERM_WRITE)
 
     auto_create_topic: AutoCreateTopic = setting("autoCreateTopic", AutoCreateTopic.ON_SEND)
-    """Ours, over autoCreateTopicEnable (true: on-send).  on-send makes a topic when a client sends
-    to it, as RocketMQ does; on-lookup when its route is asked for, which clients need that give up
-    on an unknown topic; off makes a typing error an error."""
+    """Ours, over autoCreateTopicEnable (true: on-send). on-send makes a topic when a client
+    sends to it, as RocketMQ does; on-lookup when its route is asked for, which clients need that
+    give up on an unknown topic; off makes a typing error an error.
+
+    Cost: all but off make a topic of a typing error.
+    """
 
     auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True)
-    """Whether a consumer may use a group that nobody created."""
+    """Whether a consumer may use a group that nobody created.
+
+    Cost: a typing error makes a group, and its retry topic.
+    """
 
     default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, least=1, most=65536)
-    """Most queues that a topic created by a send gets; Java clients ask for 4."""
+    """Most queues that a topic created by a send gets; Java clients ask for 4.
+
+    Cost: 20 KiB of disk for each queue that has a message, and a request that waits for each queue
+    and group.
+    """
 
     long_polling: bool = setting("longPollingEnable", True)
     """Park a pull that finds nothing until a message arrives.
@@ -71,7 +81,11 @@ class LiveSettings:
     """
 
     short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
-    """How long such a pull waits when longPollingEnable is false."""
+    """How long such a pull waits when longPollingEnable is false.
+
+    Cost: latency of so much, at most, for what comes meanwhile; a short one has idle clients ask
+    more often.
+    """
 
     reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False)
     """Refuse consumers that pull queues on their own account."""
@@ -99,7 +113,11 @@ class LiveSettings:
     that was changed since counts then, too."""
 
     notify_consumers_changed: bool = setting("notifyConsumerIdsChangedEnable", True)
-    """Tell a group's members at once when one comes or goes."""
+    """Tell a group's members at once when one comes or goes.
+
+    Cost: a request to each member; without it, members notice after up to 20 s, and read queues
+    twice or not at all until then.
+    """
 
     validate_system_topic: bool = setting("validateSystemTopicWhenUpdateTopic", True)
     """Refuse to change system topics on request."""
@@ -126,11 +144,16 @@ class LiveSettings:
     """
 
     recall_message_enable: bool = setting("recallMessageEnable", True)
-    """Whether producers may recall pending timer messages; off by default in RocketMQ. Whoever
-    holds the handle, which only the answer to the send carries, may use it."""
+    """Whether producers may recall pending timer messages; off by default in RocketMQ.
+
+    Cost: safety: whoever holds the handle, which only the answer to the send carries, may use it.
+    """
 
     pop_from_retry_percent: int = setting("popFromRetryProbability", 20, least=0, most=100)
-    """Percent of pops that look at messages to be redelivered before they look at new ones."""
+    """Percent of pops that look at messages to be redelivered before they look at new ones.
+
+    Cost: a higher one has what is new wait behind what failed.
+    """
 
     pop_from_retry_percent_for_priority: int = setting(
         "popFromRetryProbabilityForPriority", 0, least=0, most=100
@@ -141,23 +164,34 @@ class LiveSettings:
     """Whether the highest number is the most urgent priority; false: the lowest is."""
 
     pop_in_flight_max: int = setting("popInflightMessageThreshold", 10_000, least=1, most=1_000_000)
-    """Messages that a group may have popped from one queue and not settled; always enforced."""
+    """Messages that a group may have popped from one queue and not settled; always enforced.
+
+    Cost: memory for each; a low one stops members that are slow to acknowledge.
+    """
 
     reject_transaction_message: bool = setting("rejectTransactionMessage", False)
     """Refuse half messages; transactions that are open can still end."""
 
     transaction_timeout_ms: int = setting("transactionTimeOut", 6000, least=1, most=86_400_000)
-    """How long a producer may be silent about a transaction before it is asked first."""
+    """How long a producer may be silent about a transaction before it is asked first.
+
+    Cost: a short one has producers asked that are still at work.
+    """
 
     transaction_check_interval_ms: int = setting(
         "transactionCheckInterval", 30_000, least=1, most=86_400_000
     )
-    """How often it is asked again. RocketMQ looks at all of them at this interval; here each has
-    its own time, so a short interval costs nothing but the questions."""
+    """How often it is asked again.
+
+    Cost: a question for each open transaction each time; nothing else, for each has its own time.
+    """
 
     transaction_check_max: int = setting("transactionCheckMax", 15, least=1, most=1_000_000)
-    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
-    no producer of its group is online none is asked, and none is counted."""
+    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC.
+    While no producer of its group is online none is asked, and none is counted.
+
+    Cost: a small one gives up transactions whose producer hangs.
+    """
 
     delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
     """How long each delay level waits. What is waiting already is delivered by the new times, and
@@ -185,7 +219,10 @@ class LiveStoreSettings:
     """
 
     query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000)
-    """Most messages that a query by key returns."""
+    """Most messages that a query by key returns.
+
+    Cost: a read of the log for each, perhaps of the disk.
+    """
 
     query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000)
     """Messages that a query by key returns when the client names no number."""
@@ -208,10 +245,16 @@ class LiveStoreSettings:
     """
 
     delete_when: str = setting("deleteWhen", "04")
-    """Hours of the day, ``;`` between, at which expired commit log files go."""
+    """Hours of the day, ``;`` between, at which expired commit log files go.
+
+    Cost: disk: what has expired stays until then.
+    """
 
     clean_interval_ms: int = setting("cleanResourceInterval", 10_000, least=100, most=3_600_000)
-    """How often retention looks at times and at the disk."""
+    """How often retention looks at times and at the disk.
+
+    Cost: a long one notices a full disk later.
+    """
 
     delete_files_interval_ms: int = setting(
         "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000
@@ -222,19 +265,35 @@ class LiveStoreSettings:
     """
 
     delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000)
-    """Commit log files deleted in one round."""
+    """Commit log files deleted in one round.
+
+    Cost: more at once has sends wait longer on disks that delete slowly.
+    """
 
     disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95)
-    """Above this, expired files go at any hour."""
+    """Above this, expired files go at any hour.
+
+    Cost: a high one leaves less room for what comes before the next round.
+    """
 
     disk_clean_forcibly_percent: int = setting("diskSpaceCleanForciblyRatio", 85, least=30, most=95)
-    """Above this, the oldest files go even before they expire (cleanFileForciblyEnable)."""
+    """Above this, the oldest files go even before they expire (cleanFileForciblyEnable).
+
+    Cost: messages that have not expired.
+    """
 
     disk_warning_percent: int = setting("diskSpaceWarningLevelRatio", 90, least=35, most=99)
-    """Above this, sends are refused with SERVICE_NOT_AVAILABLE."""
+    """Above this, sends are refused with SERVICE_NOT_AVAILABLE.
+
+    Cost: sends, above it; too high a value lets the disk fill up.
+    """
 
     clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
-    """Whether a filling disk may cost messages that have not expired."""
+    """Whether a filling disk may cost messages that have not expired.
+
+    Cost: true: messages that have not expired, also unread ones. false: sends, which are refused
+    once the disk is full.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -23,10 +23,16 @@ class NameServiceConfig:
     may register its topics one by one; the embedded broker's deletions show at once anyway."""
 
     scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, least=10, most=3_600_000)
-    """How often silent brokers are looked for."""
+    """How often silent brokers are looked for.
+
+    Cost: a long one leaves a broker that is away in routes for so much longer.
+    """
 
     broker_expiry_ms: int = setting("brokerExpiryMillis", 120_000, least=100, most=86_400_000)
-    """Ours. Silence after which a broker is dropped when its registration names no time."""
+    """Ours. Silence after which a broker is dropped when its registration names no time.
+
+    Cost: a long one sends clients to a broker that is away, a short one drops one that hesitates.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -49,7 +49,11 @@ class ReplicaConfig:
     engine: str = setting("haEngine", "")
     """Ours. Who decides which replica leads: ``etcd://h1:2379,h2:2379`` (``etcds`` with TLS),
     ``kubernetes://namespace/lease``, or ``static:///directory`` for a set that an operator
-    switches. Empty: this broker is no replica."""
+    switches. Empty: this broker is no replica.
+
+    Cost: every message on the disks of all replicas, and an etcd or Kubernetes that has to be
+    there.
+    """
 
     engine_prefix: str = setting("haEnginePrefix", "/rockhopper")
     """Ours. What the keys of all sets begin with in etcd."""
@@ -87,15 +91,21 @@ class ReplicaConfig:
 
     unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)
     """Ours. Whether a set goes on by itself after a power cut of all replicas in sync, under
-    ASYNC_FLUSH: once all haReplicas are there, the one with the longest log leads. What no disk has
-    is lost without a person having looked. ``false``: an operator decides, by ``rockhopper ha elect
-    --unclean``."""
+    ASYNC_FLUSH: once all haReplicas are there, the one with the longest log leads. ``false``: an
+    operator decides, by ``rockhopper ha elect --unclean``.
+
+    Cost: true: messages that no disk has are lost without a person having looked.
+    """
 
     mode: HaMode = setting("haMode", HaMode.SYNC)
-    """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what the
-    master has: a failover may lose the newest messages. ``classic``, without haEngine: RocketMQ's
-    slaves follow this broker by haListenPort, where nobody is asked who he is. Whoever reaches that
-    port gets every message: let only the slaves do so."""
+    """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what
+    the master has: a failover may lose the newest messages. ``classic``, without haEngine:
+    RocketMQ's slaves follow this broker by haListenPort, where nobody is asked who he is.
+    Whoever reaches that port gets every message: let only the slaves do so.
+
+    Cost: sync: the round trip to the others for each send. async: a failover may lose the newest
+    messages. classic: no check of who reads.
+    """
 
     lease_ms: int = setting("haLeaseTtl", 4000, least=1000, most=60_000)
     """Ours. How long a master that is gone keeps others from being elected when its process cannot
@@ -109,8 +119,11 @@ class ReplicaConfig:
     """Ours. Of two replicas whose logs are equally long, the larger is elected."""
 
     secret_file: Path | None = setting("haSecretFile", None)
-    """Ours. A file that all replicas of the set have: each proves to the others that it knows what
-    it holds. Empty: whoever is announced in the engine is believed."""
+    """Ours. A file that all replicas of the set have: each proves to the others that it knows
+    what it holds. Empty: whoever is announced in the engine is believed.
+
+    Cost: none; without it whoever writes to the engine passes for a replica.
+    """
 
     listen_port: int = setting("haListenPort", 0, least=0, most=65535)
     """The port for the other replicas. 0: the one after listenPort, which is RocketMQ's default."""
@@ -134,20 +147,32 @@ class ReplicaConfig:
     """
 
     drain_ms: int = setting("haDrainTime", 5000, least=0, most=3_600_000)
-    """Ours. For how long, at most, a master that is stopped (SIGTERM) passes its clients on to the
-    replica that it has handed over to: a few seconds less than its supervisor grants. 0: not at
-    all."""
+    """Ours. For how long, at most, a master that is stopped (SIGTERM) passes its clients on to
+    the replica that it has handed over to: a few seconds less than its supervisor grants. 0: not
+    at all.
+
+    Cost: a stop takes so much longer, at most.
+    """
 
     first_start_ms: int = setting("haFirstStartWait", 5000, least=0, most=600_000)
-    """Ours. How long the first start of a set waits for a replica with a longer log."""
+    """Ours. How long the first start of a set waits for a replica with a longer log.
+
+    Cost: the first start of a set takes so much longer.
+    """
 
     register_slaves: bool = setting("haRegisterSlaves", True)
-    """Ours. Whether name services are told of replicas that do not lead. Consumers then send them
-    heartbeats, so that a new master knows its groups at once."""
+    """Ours. Whether name services are told of replicas that do not lead. Consumers then send
+    them heartbeats, so that a new master knows its groups at once.
+
+    Cost: a connection and heartbeats of each consumer to each replica.
+    """
 
     slave_timeout_ms: int = setting("slaveTimeout", 3000, least=1, most=600_000)
-    """How long a send waits for the replicas in sync before it is answered FLUSH_SLAVE_TIMEOUT: it
-    is stored then, and perhaps not everywhere."""
+    """How long a send waits for the replicas in sync before it is answered FLUSH_SLAVE_TIMEOUT:
+    it is stored then, and perhaps not everywhere.
+
+    Cost: how long a send waits for a replica that hangs.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -57,17 +57,26 @@ class TlsConfig:
     """The key of tlsCertPath, in PEM form. Both are read again when they change."""
 
     key_password: str = setting("tlsKeyPassword", "")
-    """What opens an encrypted key. Better leave the key plain and readable to this user alone."""
+    """What opens an encrypted key. Better leave the key plain and readable to this user alone.
+
+    Cost: safety: it stands in the settings.
+    """
 
     trusted: Path | None = setting("tlsTrustCertPath", None)
     """The CAs whose certificates clients may show, in PEM form."""
 
     client_auth: ClientAuth = setting("tlsClientAuth", ClientAuth.NONE)
-    """Whether clients must show a certificate of tlsTrustCertPath: none, optional or require."""
+    """Whether clients must show a certificate of tlsTrustCertPath: none, optional or require.
+
+    Cost: require shuts out clients that have no certificate.
+    """
 
     enable: bool = setting("tlsEnable", False)
-    """Whether this process speaks TLS to the name services, masters and replicas that it connects
-    to. With tlsServerMode=enforcing it does in any case."""
+    """Whether this process speaks TLS to the name services, masters and replicas that it
+    connects to. With tlsServerMode=enforcing it does in any case.
+
+    Cost: the processor's time for each byte, as of tlsServerMode.
+    """
 
     client_certificate: Path | None = setting("tlsClientCertPath", None)
     """The certificate that this process shows to those; empty: tlsCertPath."""
@@ -76,14 +85,20 @@ class TlsConfig:
     """The key of tlsClientCertPath."""
 
     client_key_password: str = setting("tlsClientKeyPassword", "")
-    """What opens that key, if it is encrypted."""
+    """What opens that key, if it is encrypted.
+
+    Cost: safety: it stands in the settings.
+    """
 
     client_trusted: Path | None = setting("tlsClientTrustCertPath", None)
     """The CAs that those must be of; empty: tlsTrustCertPath, or else tlsCertPath itself, which all
     brokers of a cluster may share."""
 
     client_auth_server: bool = setting("tlsClientAuthServer", True)
-    """Whether certificates of those are checked. False encrypts, and lets anybody in between."""
+    """Whether certificates of those are checked.
+
+    Cost: false: safety, for it lets anybody in between.
+    """
 
     proxy_protocol: bool = setting("proxyProtocol", False)
     """Ours. Whether connections from proxyProtocolFrom may begin with a header of the PROXY
@@ -92,8 +107,10 @@ class TlsConfig:
     proxy_networks: tuple[Network, ...] = setting(
         "proxyProtocolFrom", (), separator=",", element=ipaddress.ip_network
     )
-    """Ours. The balancers' addresses or networks, with ``,`` between. Whoever connects from there
-    can pretend to be anybody."""
+    """Ours. The balancers' addresses or networks, with ``,`` between.
+
+    Cost: safety: whoever connects from there can pretend to be anybody.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

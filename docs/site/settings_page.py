@@ -1,8 +1,8 @@
 """Makes ``docs/settings.md`` of the configuration's classes: ``make pages``.
 
-What a setting does stands below its field, as a string; what follows ``Cost:`` in it is a column of
-its own. Key, default, limits and live or not are those that the broker goes by, and the unit is the
-end of the field's name.
+What a setting does stands below its field, as a string; what follows ``Cost:`` in it is set apart,
+and ``none`` where nothing does. Key, default, limits and live or not are those that the broker goes
+by, and the unit is the end of the field's name.
 """
 
 import ast
@@ -127,7 +127,7 @@ def generated() -> str:
 
 def _line(row: Row) -> str:
     default = f"`{_cell(row.default)}`" if row.default else "empty"
-    cost = f"<br>**Cost:** {_cell(row.cost)}" if row.cost else ""
+    cost = f"<br>**Cost:** {_cell(row.cost or 'none')}"
     return (
         f'| <a id="{row.key}"></a>`{row.key}` | {default}{row.in_words}<br>{row.allowed} '
         f"| {'live' if row.is_live else ''} | {_cell(row.text)}{cost} |"
