@@ -4,6 +4,7 @@ import asyncio
 import secrets
 
 from rockhopper.broker.access.accounts import User
+from rockhopper.broker.console.door import Console
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
 from rockhopper.broker.nameserver.route_table import RouteTable
@@ -49,7 +50,13 @@ class NameServer:
         self.guard.authenticator.on_change.append(
             lambda user: close_connections_of(user, [self._service.server])
         )
-        self._http = HttpServer({"/healthz": page, "/readyz": page}, self.guard)
+        self._console = Console(config, self.guard, lambda: self.address, self._ports.certificate)
+        self._http = HttpServer(
+            {"/healthz": page, "/readyz": page},
+            self.guard,
+            self._console.applications(),
+            self._console.knows_name,
+        )
 
     def prepare(self) -> None:
         """Take the ports, so that ``addresses`` are known. Raises StartError."""
@@ -83,6 +90,7 @@ class NameServer:
         """Close every connection. Raises OSError when values could not be saved."""
         try:
             await self._http.close()
+            await self._console.close()
             await self._service.close()
         finally:
             self._ports.close_gate()

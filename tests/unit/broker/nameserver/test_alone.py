@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.broker import Broker
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.client import Producer
 from rockhopper.protocol.codes import RequestCode
+from tests.support.console import Browser
 from tests.support.wire import WireClient
 
 VALUES = {"configTable": {"N": {"k": "1"}}}
@@ -48,6 +51,25 @@ async def test_its_first_log_line_names_both_ports(server: NameServer) -> None:
     facts = server.facts()
     assert facts["nameserver"] == server.address
     assert facts["http"] != "none"
+
+
+async def test_its_console_shows_who_registers(server: NameServer, tmp_path: Path) -> None:
+    browser = Browser(server.facts()["http"])
+    for page, status in (("", 200), ("topics", 404), ("nothing", 404)):
+        assert (await browser.get(page)).status == status, page
+    assert "knows no broker at all" in (await browser.get("groups")).text
+    settings = {"role": "broker", "brokerName": "broker-b", "namesrvAddr": server.address}
+    async with Broker.temporary(settings) as broker, Producer(server.address) as producer:
+        await broker.announce()
+        await producer.send("orders", b"hello", queue=0)
+        assert "orders 1 " in (await browser.get("topics")).text
+        assert "hello" in (await browser.get("messages", topic="orders")).text
+        sent = await browser.post("send", topic="orders", body="there", queue="broker-b:0")
+        assert "The message was stored." in (await browser.follow(sent)).text
+    without = NameServer(config(tmp_path / "without", consoleEnable="false"))
+    await without.start()
+    assert (await Browser(without.facts()["http"]).get()).status == 404
+    await without.stop()
 
 
 async def test_values_that_cannot_be_read_are_named_and_nothing_is_left_open(
