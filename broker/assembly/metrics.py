@@ -82,9 +82,16 @@ def _waiting(stalls: StallWatchdog, timers: Timers) -> Iterator[Family]:
     yield gauge("rockhopper_timers_pending", "Messages that wait for their time").add(
         timers.pending_count
     )
-    yield counter("rockhopper_timers_delivered_total", "Messages brought to their topics").add(
-        timers.delivery.delivered_count
+    yield gauge("rocketmq_timer_enqueue_lag", "Messages taken and not yet in order of time").add(
+        max(timers.queue.range[1] - timers.queue.offset, 0)
     )
+    yield gauge("rocketmq_timer_dequeue_latency", "For how long the first is due").add(
+        timers.delivery.behind_ms
+    )
+    delivered = counter("rocketmq_timer_dequeue_total", "Messages brought to their topics", "topic")
+    for topic, count in timers.delivery.delivered.items():
+        delivered.add(count, topic)
+    yield delivered
     yield counter("rockhopper_timers_late_total", "Those that came over a second late").add(
         timers.delivery.late_count
     )
@@ -238,9 +245,17 @@ def _pop(pop: PopService) -> Iterator[Family]:
         pop.lanes.in_flight
     )
     yield gauge("rockhopper_pop_waiting", "Pops and notifications that wait").add(len(pop.polling))
-    yield counter("rockhopper_pop_revived_total", "Popped messages delivered again").add(
-        pop.reviving.revived
+    yield gauge("rocketmq_pop_revive_latency", "For how long the first is visible again").add(
+        pop.reviving.behind_ms
     )
+    revived = counter(
+        "rocketmq_pop_revive_retry_messages_total",
+        "Popped messages delivered again",
+        *("consumer_group", "topic", "put_status"),
+    )
+    for (group, topic), count in pop.reviving.revived_of.items():
+        revived.add(count, group, topic, "PUT_OK")
+    yield revived
     yield counter("rockhopper_pop_dead_total", "Popped messages given up").add(pop.reviving.buried)
 
 

@@ -238,7 +238,8 @@ class PlainPulls:
             if connection.closed:
                 continue
             times = self._times
-            turn = Turn(self._store, self._stats.puts_refused, connection, times, times.now_s())
+            refused = self._stats.puts_refused
+            turn = Turn(self._store, refused, connection, times, times.now_s(), has_waited=True)
             at = 0
             while at < len(frames):
                 at += self.take(turn, frames, at, may_park=False)[0]

@@ -8,6 +8,7 @@ One timer runs for the earliest visible time. A turn copies at most ``MESSAGES_P
 the store refuses, everything waits.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import structlog
@@ -77,6 +78,8 @@ class Reviving:
         self._timer = WallTimer(now_ms, self._run)
         self._is_running = False
         self.revived = 0
+        self.revived_of: Counter[tuple[str, str]] = Counter()
+        """The same by group and topic."""
         self.buried = 0
         self.vanished = 0
 
@@ -120,6 +123,12 @@ class Reviving:
                 return False
         return True
 
+    @property
+    def behind_ms(self) -> int:
+        """How long ago the first of what is visible again became so; 0 when there is none."""
+        due_ms = self._lanes.next_due_ms
+        return 0 if due_ms is None else max(self._now_ms() - due_ms, 0)
+
     def settle(self) -> None:
         """Let go of what was copied and is on disk by now."""
         for lane in self._lanes.settle(self._store.flushed_offset):
@@ -156,6 +165,7 @@ class Reviving:
             copied, refusal = [], error
             end = 0
             self.revived, self.buried = counted
+        self.revived_of[lane.group, lane.topic] += self.revived - counted[0]
         self._note(lane, copied, gone, late, end, now_ms)
         if refusal is None:
             return True

@@ -26,6 +26,7 @@ class Turn:
 
     __slots__ = (
         "_began",
+        "_has_waited",
         "_on_refused",
         "_owed",
         "_sends",
@@ -47,15 +48,19 @@ class Turn:
         connection: Connection,
         times: RequestTimes,
         began_s: float,
+        *,
+        has_waited: bool = False,
     ) -> None:
         """*on_refused* is told how many staged sends could not be written.
 
-        *began_s* is when its frames were read, by the clock of *times*.
+        *began_s* is when its frames were read, by the clock of *times*; when messages came for
+        them, if it *has_waited*.
         """
         self._store = store
         self._on_refused = on_refused
         self._began = False
         self._times = times
+        self._has_waited = has_waited
         self.began_s = began_s
         # Requests by code: staged and owed an answer; served, to be counted when the pass ends.
         self._sends: dict[int, int] = {}
@@ -165,7 +170,13 @@ class Turn:
             self.size_bytes = 0
         if self._served:
             served, self._served = self._served, {}
-            self._times.served(served, self.began_s)
+            if self._has_waited:
+                for code, count in served.items():
+                    self._times.add(
+                        code, ResponseCode.SUCCESS, self.began_s, count, has_waited=True
+                    )
+            else:
+                self._times.served(served, self.began_s)
 
 
 def _release(

@@ -30,15 +30,21 @@ _UNITS = {
     "_bytes_total": "bytes",
     "rocketmq_consumer_lag_latency": "ms",
     "rocketmq_consumer_queueing_latency": "ms",
+    "rocketmq_pop_revive_latency": "ms",
     "rocketmq_rpc_latency": "ms",
     "rocketmq_storage_message_reserve_time": "ms",
     "rocketmq_storage_size": "bytes",
+    "rocketmq_timer_dequeue_latency": "ms",
     "rocketmq_throughput_in_total": "bytes",
     "rocketmq_throughput_out_total": "bytes",
 }
-_CLASSES = {"rocketmq_storage": "DefaultStoreMetricsConstant", "rocketmq_rpc": "RemotingMetrics"}
+_CLASSES = {
+    "rocketmq_storage": "DefaultStoreMetricsConstant",
+    "rocketmq_timer": "DefaultStoreMetricsConstant",
+    "rocketmq_pop": "PopMetricsConstant",
+    "rocketmq_rpc": "RemotingMetrics",
+}
 _LIKE = {
-    "rockhopper_timers_delivered_total": "rocketmq_timer_dequeue_total",
     "rockhopper_timers_pending": "rocketmq_timing_messages, by topic",
 }
 

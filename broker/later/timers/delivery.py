@@ -1,7 +1,7 @@
 """Delivery: brings what is due to its topics, in passes of a bounded size, each message once."""
 
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 import structlog
@@ -34,7 +34,8 @@ _NEVER = 1 << 63
 class Delivery:
     """Delivers what the index says is due.
 
-    ``delivered_count`` messages since the start, ``late_count`` of them more than a second late.
+    ``delivered`` has the messages since the start by topic; ``late_count`` of them were more than a
+    second late.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Delivery:
         # Passes that are not known to be on disk: their end, and the end of the log before them.
         self._unsettled: deque[tuple[int, int]] = deque()
         self._slot_ends: dict[int, int] = {}
-        self.delivered_count = 0
+        self.delivered: Counter[str] = Counter()
         self.late_count = 0
         self.on_pass: Callable[[list[DueMessage]], None] | None = None
         """Called in each pass, in front of its copies; may stage, and raise StoreError."""
@@ -161,9 +162,16 @@ class Delivery:
         for due, message, log_offset in zip(taken, messages, log_offsets, strict=True):
             if message is None or log_offset is None:
                 continue
-            self.delivered_count += 1
+            topic = message.properties[PROPERTY_REAL_TOPIC]
+            self.delivered[topic] += 1
             self.late_count += now_ms - due.due_ms > LATE_MS
-            self._stats.put(message.properties[PROPERTY_REAL_TOPIC]).add(1, message.size_bytes)
+            self._stats.put(topic).add(1, message.size_bytes)
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the first of what is due has been so; 0 when nothing is."""
+        due_ms = self._index.due.next_ms
+        return 0 if due_ms is None else max(self._now_ms() - due_ms, 0)
 
     def forget_all(self) -> None:
         """Wait for nothing to be on disk."""

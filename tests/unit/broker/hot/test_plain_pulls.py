@@ -186,13 +186,25 @@ AT_END: dict[str, object] = {
 HERE: dict[str, object] = {"sysFlag": "2"}
 
 
+def counted_pulls(pulled: Pulled, *, has_waited: bool) -> int:
+    """Those that succeeded, as /metrics counts them."""
+    rows = pulled.broker.served.request_times.rows()
+    return sum(
+        sum(times.counts)
+        for kind, times in rows
+        if (kind.request, kind.has_waited) == ("pull_message", has_waited)
+    )
+
+
 async def test_one_that_waits_is_answered_with_the_next_message(pulled: Pulled) -> None:
     await waiting(pulled, HERE)
     pulled.broker.served.put("orders", b"5", queue_id=1)
     pulled.broker.served.put("orders", b"5")
-    before = pulled.taken
+    before, at_once = pulled.taken, counted_pulls(pulled, has_waited=False)
     assert await answered(pulled) == [(0, [b"5"])]
     assert pulled.taken == before + 1
+    assert counted_pulls(pulled, has_waited=True) == 1
+    assert counted_pulls(pulled, has_waited=False) == at_once
     assert len(pulled.broker.served.long_polling) == 0
 
 

@@ -32,13 +32,17 @@ def copies(world: PopWorld) -> int:
 
 def test_a_copy_carries_where_it_comes_from(world: PopWorld) -> None:
     due(world)
-    assert world.pop_service.reviving.turn()
+    reviving = world.pop_service.reviving
+    world.clock.advance(500)
+    assert reviving.behind_ms == 500
+    assert reviving.turn()
+    assert reviving.behind_ms == 0
     (again,) = world.pop()
     assert again.message.reconsume_times == 1
     assert again.message.properties["KEYS"] == "k"
     assert again.message.properties["ORIGIN_MESSAGE_ID"]
-    assert again.message.properties["1ST_POP_TIME"] == str(again.info.pop_ms - 1000)
-    assert world.pop_service.reviving.revived == 1
+    assert again.message.properties["1ST_POP_TIME"] == str(again.info.pop_ms - 1500)
+    assert (reviving.revived, reviving.revived_of) == (1, {(GROUP, TOPIC): 1})
 
 
 def test_the_last_copy_is_a_dead_letter(world: PopWorld) -> None:
