@@ -27,6 +27,7 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     RequestTimeoutError,
     RouteNotFoundError,
+    another,
 )
 from rockhopper.client.network.addresses import MASTER_ID
 from rockhopper.client.network.connection_pool import ConnectionPool
@@ -396,7 +397,10 @@ class RouteTable:
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]
     ) -> TopicRoute | None:
         """Share one look-up among all who want it; a cancelled caller does not end it."""
-        return await asyncio.shield(self._begin(key, look_up))
+        try:
+            return await asyncio.shield(self._begin(key, look_up))
+        except ClientError as error:
+            raise another(error) from error.__cause__
 
     def _begin(
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]

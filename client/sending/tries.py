@@ -46,13 +46,16 @@ class Tries:
         self.failed_on |= {broker_name}
 
     def outcome(self) -> ClientError:
-        """What the send ends with: the last failure, with notes of others."""
+        """What the send ends with: the last failure, with notes of others.
+
+        Without the way down to the socket, which tells nothing that its text does not.
+        """
         last = self._failures[-1]
         earlier = dict.fromkeys(str(each) for each in self._failures)
         earlier.pop(str(last))
         for text in list(earlier)[-_NOTES_MAX:]:
             last.add_note(f"tried before: {text}")
-        return last
+        return last.with_traceback(None)
 
     def pause_s(self, *, has_others: bool) -> float | None:
         """How long to wait before the next try; None when there is to be none."""

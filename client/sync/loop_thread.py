@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any, Protocol, TypeVar
 
-from rockhopper.client.errors import ClientStateError
+from rockhopper.client.errors import ClientError, ClientStateError
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,8 @@ class LoopThread:
         except BaseException as error:
             if isinstance(error, CancelledError) and future in self._exits:
                 raise self._exits[future] from None
+            if isinstance(error, ClientError):
+                raise error.with_traceback(None) from error.__cause__  # without the other thread's
             if interrupted is None or future.done():
                 future.cancel()
             else:

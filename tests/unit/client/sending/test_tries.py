@@ -257,3 +257,12 @@ async def test_with_no_tries_allowed_nothing_is_stored_twice(names: Names, old: 
         with pytest.raises(BrokerUnreachableError):
             await producer.send("orders", b"x")
     assert sent(old) == [b"x"]
+
+
+def test_what_a_send_ends_with_has_no_way_down_to_the_socket() -> None:
+    made = tries()
+    try:
+        raise broken(was_sent=False)
+    except BrokerUnreachableError as error:
+        made.failed(error, "a")
+    assert made.outcome().__traceback__ is None

@@ -4,7 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rockhopper import ClientStateError, Message, ReceivedMessage, ThreadedBroker
+from rockhopper import (
+    BrokerUnreachableError,
+    ClientStateError,
+    Message,
+    ReceivedMessage,
+    ThreadedBroker,
+)
 from rockhopper.sync import Consumer, Producer, PullConsumer, TransactionProducer
 from tests.support.hang import HANG_S
 
@@ -54,3 +60,14 @@ def test_a_transaction_ends_with_its_block(broker: ThreadedBroker, fails: bool) 
     with PullConsumer("payments") as consumer:
         ends = [consumer.end_offset(queue) for queue in consumer.queues()]
     assert sum(ends) == (0 if fails else 1)
+
+
+def test_a_broker_that_is_away_is_a_short_traceback() -> None:
+    with ThreadedBroker() as broker:
+        producer = Producer(broker.nameserver)
+        producer.send("orders", b"x")
+        unheard = Producer(broker.nameserver)
+    for each in (producer, unheard):
+        with each, pytest.raises(BrokerUnreachableError) as caught:
+            each.send("orders", b"x", timeout_s=0.1)
+        assert len(caught.traceback) <= 4  # this test's, and the two of the face
