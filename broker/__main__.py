@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -32,8 +33,13 @@ from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
-from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
-from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
+from rockhopper.broker.settings.config_file import (
+    LoadedConfig,
+    load_config,
+    parts_of,
+    properties_of,
+)
+from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors, settings_of
 from rockhopper.broker.supervising.broker_process import Parent
 
 log = structlog.get_logger("broker.main")
@@ -85,6 +91,22 @@ class _Main(click.Group):
         return store
 
 
+def _complete_setting(_context: object, _parameter: object, incomplete: str) -> list[str]:
+    key, equals, _ = incomplete.partition("=")
+    settings = {
+        known.key: getattr(part, field.name)
+        for part in parts_of(BrokerConfig())
+        for field, known in settings_of(part)
+    }
+    found = [f"{name}=" for name in sorted(settings)]
+    if equals:
+        value = settings.get(key)
+        of_type = ["true", "false"] if isinstance(value, bool) else []
+        choices = [each.value for each in type(value)] if isinstance(value, Enum) else of_type
+        found = [f"{key}={choice}" for choice in choices]
+    return [each for each in found if each.startswith(incomplete)]
+
+
 @click.group(
     cls=_Main,
     invoke_without_command=True,
@@ -113,7 +135,12 @@ class _Main(click.Group):
     help="What this process serves.",
 )
 @click.option(
-    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any setting; may be repeated."
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    shell_complete=_complete_setting,
+    help="Any setting; may be repeated.",
 )
 @click.option("--parent", type=int, hidden=True)
 @click.option("--strict", is_flag=True, help="Refuse settings that nobody knows.")

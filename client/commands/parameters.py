@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from rockhopper.client.commands.shell.completion import complete_groups, complete_topics
+from rockhopper.client.commands.shell.completion import (
+    complete_groups,
+    complete_positions,
+    complete_queues,
+    complete_topics,
+)
 from rockhopper.protocol.names import group_error, topic_error
 
 if TYPE_CHECKING:
@@ -51,10 +56,23 @@ def parse_time(text: str, now: datetime) -> datetime | None:
         return None
 
 
-class PositionType(click.ParamType[Any]):
+class _Completed(click.ParamType[Any]):
+    """Values of which a shell can be told what there is."""
+
+    complete: Complete
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the values that there are."""
+        return [CompletionItem(value) for value in self.complete(ctx, param, incomplete)]
+
+
+class PositionType(_Completed):
     """earliest, latest, an offset or a time."""
 
     name = "position"
+    complete = staticmethod(complete_positions)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -117,10 +135,11 @@ class TimeType(click.ParamType[Any]):
         return round(time.timestamp() * 1000)
 
 
-class QueueType(click.ParamType[Any]):
+class QueueType(_Completed):
     """A queue id, or BROKER:ID."""
 
     name = "queue"
+    complete = staticmethod(complete_queues)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -164,17 +183,11 @@ def select_queues(
     return chosen
 
 
-class _NameType(click.ParamType[Any]):
+class _NameType(_Completed):
     def __init__(self, name: str, mistake: Callable[[str], str | None], complete: Complete) -> None:
         self.name = name
         self._mistake = mistake
-        self._complete = complete
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the names that there are."""
-        return [CompletionItem(name) for name in self._complete(ctx, param, incomplete)]
+        self.complete = complete
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, or end the program with exit code 2."""

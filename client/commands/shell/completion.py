@@ -16,20 +16,54 @@ if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
 
 TIMEOUT_S = 1.5
-PROGRAM = "rockhopper"
-_VARIABLE = "_ROCKHOPPER_COMPLETE"
+PROGRAMS = "rockhopper", "rockhopper-broker"
 _NAMES_MAX = 2000
-_PLACES = {
-    "bash": "~/.local/share/bash-completion/completions/rockhopper",
-    "zsh": "a folder of $fpath, as _rockhopper",
-    "fish": "~/.config/fish/completions/rockhopper.fish",
+# click's scripts do not know what follows a "=" or ":" in a word: bash divides words there, the
+# others replace the whole word.
+_MENDED = {
+    "bash": {
+        "    local response\n": """\
+    local response word cur rest=$COMP_LINE words=()
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [[ ${#words[@]} -gt 0 && $rest != [[:space:]]* ]]; then
+            words[-1]+=$word
+        else
+            words+=("$word")
+        fi
+        rest=${rest#"${rest%%%%[![:space:]]*}"}
+        rest=${rest#"$word"}
+    done
+    cur=${words[-1]}
+""",
+        '"${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD': '"${words[*]}" COMP_CWORD=$((${#words[@]}-1))',
+        "            COMPREPLY+=($value)\n": """\
+            [[ $value != *= ]] || compopt -o nospace
+            rest=${cur#-*=}
+            COMPREPLY+=("${value#"${rest%%"${rest##*[=:]}"}"}")
+""",
+    },
+    "zsh": {
+        "        compadd -U -V unsorted": """\
+        local -a ending
+        [[ $PREFIX == -*=* ]] && completions=("${PREFIX%%%%=*}="${^completions})
+        [[ $completions[1] == *= ]] && ending=(-S '')
+        compadd -U "${ending[@]}" -V unsorted""",
+    },
+    "fish": {
+        "    for completion in": """\
+    set -l option (string match -r -- '^-[^=]*=' (commandline -ct));
+
+    for completion in""",
+        "echo $metadata[2]": 'echo "$option$metadata[2]"',
+    },
 }
 
 
 @click.command(short_help="Let a shell complete commands, topics and groups.")
-@click.argument("shell", type=click.Choice(list(_PLACES)))
-def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands, options, topics and groups.
+@click.argument("shell", type=click.Choice(list(_MENDED)))
+@click.argument("program", type=click.Choice(PROGRAMS), default=PROGRAMS[0])
+def completion(shell: str, program: str) -> None:
+    """Print what makes SHELL complete commands, options, topics and groups of PROGRAM.
 
     \b
     bash:  rockhopper completion bash > ~/.local/share/bash-completion/completions/rockhopper
@@ -38,17 +72,19 @@ def completion(shell: str) -> None:
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     made = get_completion_class(shell)
     assert made is not None
-    root = click.get_current_context().find_root().command
+    template = made.source_template
+    for of_click, ours in _MENDED[shell].items():
+        template = template.replace(of_click, ours)
     # click asks an installed bash for its version and warns; nobody has to have the shell here.
-    click.echo(made(root, {}, PROGRAM, _VARIABLE).source_template % _words(shell))
-
-
-def _words(shell: str) -> dict[str, str]:
-    return {
-        "complete_func": f"_{PROGRAM}_completion",
-        "complete_var": _VARIABLE,
-        "prog_name": PROGRAM,
-    }
+    name = program.replace("-", "_")
+    click.echo(
+        template
+        % {
+            "complete_func": f"_{name}_completion",
+            "complete_var": f"_{name.upper()}_COMPLETE",
+            "prog_name": program,
+        }
+    )
 
 
 def complete_topics(
@@ -105,6 +141,32 @@ def complete_brokers(
         return sorted({each.name for each in await admin.brokers()})
 
     return _asked(context, brokers, incomplete)
+
+
+def complete_queues(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the queues of the topic that the line names; BROKER:ID where several have it."""
+
+    async def queues(admin: "Admin") -> list[str]:
+        # Where an option's value is missing, click leaves arguments as they are.
+        route = await admin.route(context.params.get("topic") or context.args[0])
+        found = sorted({*route.read_queues, *route.write_queues})
+        if ":" in incomplete or len(route.brokers) > 1:
+            return [f"{each.broker_name}:{each.queue_id}" for each in found]
+        return [str(each.queue_id) for each in found]
+
+    return _asked(context, queues, incomplete)
+
+
+def complete_positions(
+    _context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return words for a position, of those that the option's metavar names."""
+    words = (parameter.metavar or "").split("|")
+    found = [word for word in words if word.islower()]
+    found += ["-30m", "-1h", "-1d"] if "TIME" in words else []
+    return [word for word in found if word.startswith(incomplete)]
 
 
 def complete_contexts(

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from rockhopper.broker import Broker
 from rockhopper.client.cli import main
+from rockhopper.client.commands.shell.completion import PROGRAMS
 from tests.support.command_line import CommandLine
 from tests.support.shell import consume, send
 
@@ -46,6 +47,21 @@ async def test_what_a_command_cannot_take_is_not_offered(
     assert await words("broker", "config", *place, "flushDiskT") == ["flushDiskType"]
 
 
+async def test_values_are_those_that_an_option_takes(broker: Broker, shell: CommandLine) -> None:
+    await shell.run("topic", "create", "orders", "--queues", "3")
+    place = ("-n", broker.nameserver)
+    in_reset = ("group", "reset", "billing", *place, "--topic", "orders")
+    assert await words(*in_reset, "--queue", "") == ["0", "1", "2"]
+    assert await words("pull", *place, "orders", "--queue=") == ["0", "1", "2"]
+    assert await words("pull", *place, "--queue", "broker-a:") == []
+    named = await words("pull", *place, "orders", "--queue", "broker-a:")
+    assert named == ["broker-a:0", "broker-a:1", "broker-a:2"]
+    assert await words("pull", *place, "nowhere", "--queue", "") == []
+    assert await words(*in_reset, "--to", "") == ["earliest", "latest", "-30m", "-1h", "-1d"]
+    assert await words("query", "orders", "k", "--from", "") == ["-30m", "-1h", "-1d"]
+    assert await words("pull", "orders", "--from=l") == ["latest"]
+
+
 async def test_nobody_to_ask_is_silence(capfd: pytest.CaptureFixture[str]) -> None:
     assert await words("topic", "show", "-n", "127.0.0.1:1", "o") == []
     assert await words("group", "show", "-n", "no place", "o") == []
@@ -58,8 +74,9 @@ async def test_commands_and_their_options_are_completed() -> None:
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
-def test_each_shell_gets_its_script(shell_name: str) -> None:
-    ended = CliRunner().invoke(main, ["completion", shell_name])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_shell_gets_its_script(shell_name: str, program: str) -> None:
+    ended = CliRunner().invoke(main, ["completion", shell_name, program])
     assert ended.exit_code == 0
-    assert "_ROCKHOPPER_COMPLETE" in ended.output
+    assert f"_{program.replace('-', '_').upper()}_COMPLETE" in ended.output
     assert "%(" not in ended.output
