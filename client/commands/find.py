@@ -30,7 +30,8 @@ _ID = re.compile(r"[0-9A-Fa-f]{32,}")
 
 @click.command()
 @click.argument("topic", type=TOPIC)
-@click.option("--key", "-k", required=True, help="One of the keys that the message was sent with.")
+@click.argument("key", required=False)
+@click.option("--key", "-k", "named", help="The KEY; as the argument is.")
 @click.option(
     "--max",
     "max_count",
@@ -45,17 +46,20 @@ _ID = re.compile(r"[0-9A-Fa-f]{32,}")
 @nameserver_option
 def query(
     topic: str,
-    key: str,
+    key: str | None,
+    named: str | None,
     max_count: int,
     begin: "Position | None",
     end: "Position | None",
     as_json: bool,
 ) -> None:
-    """Find messages of TOPIC by key, newest first."""
+    """Find messages of TOPIC by a KEY that they were sent with, newest first."""
+    if (key is None) == (named is None):
+        raise click.UsageError("give one KEY: rockhopper query TOPIC KEY")
     run(
         _query(
             topic,
-            key,
+            key or named or "",
             max_count,
             _time_ms(begin, "--from") or 0,
             _time_ms(end, "--to"),

@@ -71,20 +71,23 @@ async def _create(
 
 @group.command("list")
 @click.option("--all", "-a", "is_all", is_flag=True, help="Those of tools and brokers, too.")
+@click.option("--by-lag", is_flag=True, help="Those first that are furthest behind.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @watch_options
 @nameserver_option
-def list_groups(is_all: bool, as_json: bool) -> None:
+def list_groups(is_all: bool, by_lag: bool, as_json: bool) -> None:
     """List the consumer groups with their members and their lag."""
     names = nameserver()
-    run_shown(lambda: _list(is_all, as_json, names))
+    run_shown(lambda: _list(is_all, by_lag, as_json, names))
 
 
-async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
+async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         states = await admin.groups.states(with_system=is_all)
+    if by_lag:
+        states = sorted(states, key=lambda state: -(_lag(state) or 0))
     if as_json:
         for state in states:
             write_json(

@@ -3,6 +3,7 @@
 import click
 
 _OTHER_NAMES = {
+    "create": "update",
     "list": "ls",
     "show": "describe",
     "status": "describe",

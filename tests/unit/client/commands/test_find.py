@@ -9,6 +9,10 @@ async def test_messages_are_found_by_key_and_id(shell: CommandLine) -> None:
     found = await shell.run("query", "orders", "--key", "k", "--json")
     assert [each["body"] for each in found.objects] == ["second\nline", "first"]
     assert len((await shell.run("query", "orders", "--key", "k")).out.splitlines()) == 3
+    assert (await shell.run("query", "orders", "k", "--json")).objects == found.objects
+    unclear = await shell.run("query", "orders", "k", "--key", "k")
+    assert (unclear.code, "give one KEY" in unclear.err) == (2, True)
+    assert (await shell.run("query", "orders")).code == 2
     nothing = await shell.run("query", "orders", "--key", "none")
     assert (nothing.code, nothing.out) == (0, "")
     for name in ("messageId", "offsetMessageId"):

@@ -41,6 +41,17 @@ async def test_a_group_is_created_and_changed(broker: Broker, shell: CommandLine
     assert (await shell.run("group", "create", "bad name")).code == 2
 
 
+async def test_groups_that_are_furthest_behind_come_first(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 5)
+    await consume(broker, 2)
+    await shell.run("group", "create", "audit")
+    listed = (await shell.run("group", "list", "--by-lag", "--json")).objects
+    assert [(each["group"], each["lag"]) for each in listed] == [("billing", 3), ("audit", 0)]
+    assert (await shell.run("group", "list")).rows[1][0] == "audit"
+
+
 async def test_groups_are_listed_with_members_and_lag(broker: Broker, shell: CommandLine) -> None:
     await send(broker, 5)
     await consume(broker, 2)

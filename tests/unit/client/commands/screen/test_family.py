@@ -8,7 +8,8 @@ from rockhopper.client.cli import main
 
 
 @pytest.mark.parametrize(
-    ("name", "other"), [("list", "ls"), ("show", "describe"), ("delete", "rm")]
+    ("name", "other"),
+    [("list", "ls"), ("show", "describe"), ("delete", "rm"), ("create", "update")],
 )
 def test_usual_names_work_and_help_shows_them(name: str, other: str) -> None:
     run = CliRunner().invoke
