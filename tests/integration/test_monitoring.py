@@ -1,21 +1,26 @@
 """What docker/monitoring asks for is what a broker shows, and its alerts ring when they should."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from docs.site import metrics_page
 from rockhopper.broker import Broker
+from tests.support import dead_letters
 from tests.support.direct import pull, send
+from tests.support.hang import HANG_S
 
 MONITORING = Path(__file__).parents[2] / "docker" / "monitoring"
 DASHBOARD = MONITORING / "grafana" / "rockhopper.json"
@@ -126,12 +131,18 @@ async def test_the_page_of_a_broker_is_read_by_prometheus_own_library(
     assert calls["send_message", "success"] == calls["pull_message", "success"] == 1
 
 
-def promtool(*arguments: str) -> None:
-    program = shutil.which("promtool")
+def program_of_prometheus(name: str) -> str:
+    """Where it is; skips, or fails, where it is not."""
+    program = shutil.which(name)
     if program is None:
         if os.environ.get("PROMTOOL_REQUIRED") == "1":
-            pytest.fail("promtool is not there: it is in Debian's package prometheus")
-        pytest.skip("promtool is not there (PROMTOOL_REQUIRED=1 makes that a failure)")
+            pytest.fail(f"{name} is not there: it is in Debian's package prometheus")
+        pytest.skip(f"{name} is not there (PROMTOOL_REQUIRED=1 makes that a failure)")
+    return program
+
+
+def promtool(*arguments: str) -> None:
+    program = program_of_prometheus("promtool")
     ended = subprocess.run(
         [program, *arguments], cwd=MONITORING, capture_output=True, text=True, check=False
     )
@@ -151,15 +162,78 @@ def test_promtool_is_content(arguments: Sequence[str]) -> None:
     promtool(*arguments)
 
 
+def filled_in(expression: str) -> str:
+    """A query of the dashboard, with values for Grafana's variables."""
+    return re.sub(r"\$\w+", ".*", re.sub(r"\[\$__rate_interval\]", "[5m]", expression))
+
+
 def test_the_dashboard_can_be_parsed_as_queries(tmp_path: Path) -> None:
     """Each query as a rule, with Grafana's variables filled in."""
     rules = []
     for number, panel in enumerate(json.loads(DASHBOARD.read_text())["panels"]):
         for expression in dashboard_expressions(panel):
-            query = re.sub(r"\[\$__rate_interval\]", "[5m]", expression)
-            query = re.sub(r"\$\w+", ".*", query)
-            rules.append({"record": f"panel_{number}", "expr": query})
+            rules.append({"record": f"panel_{number}", "expr": filled_in(expression)})
     path = tmp_path / "rules.json"
     # JSON is YAML.
     path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     promtool("check", "rules", "--lint=none", str(path))
+
+
+@contextlib.asynccontextmanager
+async def prometheus(directory: Path, target: str) -> AsyncIterator[str]:
+    """host:port of one that scrapes *target* and evaluates our rules."""
+    job = {"job_name": "rockhopper", "static_configs": [{"targets": [target]}]}
+    often = {"scrape_interval": "250ms", "evaluation_interval": "250ms"}
+    rules = [str(MONITORING / "alerts.yml")]
+    path = directory / "prometheus.json"
+    path.write_text(json.dumps({"global": often, "scrape_configs": [job], "rule_files": rules}))
+    running = await asyncio.create_subprocess_exec(
+        program_of_prometheus("prometheus"),
+        *(f"--config.file={path}", f"--storage.tsdb.path={directory / 'data'}"),
+        "--web.listen-address=127.0.0.1:0",
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert running.stderr is not None
+    reading = None
+    try:
+        async with asyncio.timeout(HANG_S):
+            while not (
+                found := re.search(
+                    rb"address=([0-9.]+:[1-9][0-9]*)", await running.stderr.readline()
+                )
+            ):
+                assert not running.stderr.at_eof()
+        reading = asyncio.create_task(running.stderr.read())
+        yield found[1].decode()
+    finally:
+        running.terminate()
+        await running.wait()
+        if reading is not None:
+            await reading
+
+
+async def test_no_panel_is_empty_beside_a_running_broker(tmp_path: Path) -> None:
+    """But those of replica sets, of which this broker is none."""
+    queries = {
+        filled_in(expression)
+        for expression in dashboard_expressions(json.loads(DASHBOARD.read_text())["panels"])
+        if "rockhopper_ha_" not in expression
+    }
+    assert len(queries) > 30
+
+    def ask(address: str, what: str, **query: str) -> Any:
+        with urlopen(f"http://{address}/api/v1/{what}?{urlencode(query)}") as answer:
+            return json.load(answer)["data"]
+
+    async with Broker.temporary() as broker, prometheus(tmp_path, broker.http_address) as address:
+        await dead_letters.send(broker, 3)
+        await dead_letters.fail_on_all(broker, 3)
+        await dead_letters.send(broker, 1)
+        async with asyncio.timeout(HANG_S):
+            while queries:
+                for query in sorted(queries):
+                    shown = await asyncio.to_thread(ask, address, "query", query=query)
+                    if shown["result"]:
+                        queries.discard(query)
+        groups = (await asyncio.to_thread(ask, address, "rules"))["groups"]
+    assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
