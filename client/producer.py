@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.middleware.hooks import Hooks, Middleware, Sending, SendOperation
+from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.session import Session
@@ -34,7 +34,7 @@ from rockhopper.protocol.requests import RecallMessageRequest, encode_fields
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 
-class Producer:
+class Producer(ClosedAtEnd):
     """Sends messages; any number of sends may be under way at once.
 
     Use it with `async with`. A send that fails is tried again within its timeout, so a message may
@@ -111,14 +111,6 @@ class Producer:
 
     async def __aenter__(self) -> Self:
         return await self.start()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> Self:
         """Open the producer; connections are made when they are needed."""

@@ -14,7 +14,6 @@ from collections.abc import (
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Literal, Self
 
 from rockhopper.client.arguments import check_count, check_seconds
@@ -32,6 +31,7 @@ from rockhopper.client.consuming.subscriptions import Topic
 from rockhopper.client.errors import ClientError, ClientStateError, RouteNotFoundError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, around
+from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
@@ -52,7 +52,7 @@ FOUND_INTERVAL_S = 10.0
 Position = int | datetime | Literal["earliest", "latest"]
 
 
-class PullConsumer:
+class PullConsumer(ClosedAtEnd):
     """Reads messages from queues, several queues at once, in the order of each queue.
 
     Opened with a topic, it reads all queues of that topic, also those that are added later; with a
@@ -139,14 +139,6 @@ class PullConsumer:
 
     async def __aenter__(self) -> Self:
         return await self.start()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> Self:
         """Open the consumer; with a topic, find its queues and where to start in each.

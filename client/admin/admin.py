@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TypeVar
 
 from rockhopper.client.admin.accounts import Accounts
@@ -21,6 +20,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute, leave_out
 from rockhopper.client.network.session import Session
@@ -65,7 +65,7 @@ class QueueRange:
         return self.max_offset - self.min_offset
 
 
-class Admin:
+class Admin(ClosedAtEnd):
     """Topics, offsets, single messages, brokers and their settings.
 
     Use it with `async with`. Every call is one or a few requests; none is repeated when it fails.
@@ -111,14 +111,6 @@ class Admin:
     async def __aenter__(self) -> Self:
         await self.session.start()
         return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the connections."""

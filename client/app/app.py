@@ -6,7 +6,6 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rockhopper.client.app.handlers import HandlerCall
@@ -14,6 +13,7 @@ from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.middleware.hooks import Middleware, sequence_of
+from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
@@ -33,7 +33,7 @@ class _Subscriber:
     options: dict[str, Any]
 
 
-class App:
+class App(ClosedAtEnd):
     """Consumers by decorators.
 
         app = App()
@@ -166,14 +166,6 @@ class App:
 
     async def __aenter__(self) -> Self:
         return await self.start()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncGenerator[None]:

@@ -8,11 +8,11 @@ here.
 import asyncio
 import os
 import time
-from types import TracebackType
 from typing import Protocol, Self
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.addresses import own_host, parse_nameservers
+from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.connection import Connection, RequestAnswer, RequestHandler
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
@@ -42,7 +42,7 @@ class SharedConnections(Protocol):
         """Those of this process."""
 
 
-class Connections:
+class Connections(ClosedAtEnd):
     """Connections for several clients; use it with `async with`, around those of the clients.
 
     async with Connections("10.0.0.1:9876") as shared:
@@ -75,14 +75,6 @@ class Connections:
 
     async def __aenter__(self) -> Self:
         return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def current(self) -> Self:
         """See SharedConnections."""

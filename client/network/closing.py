@@ -1,0 +1,19 @@
+"""Clients are closed when the block that uses them ends."""
+
+from types import TracebackType
+
+
+class ClosedAtEnd:
+    """What ``async with`` closes, whatever ends the block."""
+
+    async def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
