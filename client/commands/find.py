@@ -53,9 +53,9 @@ def query(
     end: "Position | None",
     as_json: bool,
 ) -> None:
-    """Find messages of TOPIC by a KEY that they were sent with, newest first."""
+    """Find the messages of TOPIC that have a KEY, newest first."""
     if (key is None) == (named is None):
-        raise click.UsageError("give one KEY: rockhopper query TOPIC KEY")
+        raise click.UsageError("give one KEY: rockhopper query TOPIC KEY, or --key KEY")
     run(
         _query(
             topic,
