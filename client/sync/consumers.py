@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
@@ -85,7 +86,9 @@ class Consumer(Face[consumer.Consumer]):
         with ThreadPoolExecutor(concurrency, "rockhopper-handler") as threads:
 
             async def handle(message: ReceivedMessage) -> None:
-                call = asyncio.get_running_loop().run_in_executor(threads, handled, message)
+                call = asyncio.get_running_loop().run_in_executor(
+                    threads, copy_context().run, handled, message
+                )
                 if (error := await call) is not None:
                     exits.append(error)
                     client.stop()

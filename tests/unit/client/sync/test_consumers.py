@@ -4,11 +4,20 @@ import asyncio
 import signal
 import sys
 import threading
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from rockhopper import Message, ReceivedMessage, RetryLater, ThreadedBroker
+from rockhopper import (
+    Message,
+    Middleware,
+    Processing,
+    ReceivedMessage,
+    RetryLater,
+    ThreadedBroker,
+)
+from rockhopper.client.middleware.hooks import ProcessNext
 from rockhopper.sync import Admin, Consumer, Producer, PullConsumer
 from tests.support.hang import HANG_S
 
@@ -78,6 +87,25 @@ def test_handlers_run_in_threads_and_ask_again_by_raising(broker: ThreadedBroker
         consumer.run(handle, concurrency=4)
     assert sorted(seen) == sorted([(b"%d" % n, 0) for n in range(8)] + [(b"5", 1)])
     assert lag("billing") == 0
+
+
+def test_a_handler_sees_what_a_middleware_set_around_it(broker: ThreadedBroker) -> None:
+    send(1)
+    tenant = ContextVar("tenant", default="none")
+    seen: list[str] = []
+
+    class Tenants(Middleware):
+        async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
+            tenant.set("acme")
+            return await call_next(processing)
+
+    def handle(_message: ReceivedMessage) -> None:
+        seen.append(tenant.get())
+        consumer.stop()
+
+    with Consumer("billing", "orders", middleware=[Tenants()]) as consumer:
+        consumer.run(handle)
+    assert seen == ["acme"]
 
 
 @pytest.mark.skipif(
