@@ -308,10 +308,10 @@ class QueueCheck:
         if size_bytes == BLANK_UNIT_SIZE_FIELD and not offset:
             return True
         view = self._view
-        if offset >= view.end and not view.is_clean:
-            if not view.is_live:
+        if offset >= view.end:
+            if not view.is_live and not view.is_clean:
                 self._findings.notes["units of messages that the log does not have"] += 1
-            return True
+            return not view.is_clean
         if view.is_gone(topic, offset) or view.is_in_hole(offset, offset + max(size_bytes, 1)):
             return True
         record = view.record_at(offset)

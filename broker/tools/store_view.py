@@ -132,6 +132,11 @@ class StoreView:
             self.end = log_files.written_end(self.log, self.proven_end)
             log_files.end_at(self.log, self.end)
 
+    @property
+    def lost_end(self) -> int:
+        """Where the log ended whose newest files are missing; 0 if none is."""
+        return self.proven_end if self.proven_end > self.log.next_base_offset else 0
+
     def log_end(self) -> int:
         """Where the log ends, without reading more than its last file."""
         last = log_files.last_written(self.log)
@@ -217,6 +222,11 @@ class StoreView:
                 start = max(start, self.log.min_offset)
                 continue
             self.end = walk.end
+            if self.lost_end > walk.end:
+                self.holes.append(
+                    Hole(walk.end, self.lost_end, "the newest files of the commit log are missing")
+                )
+                self.end = self.lost_end
             return
 
 

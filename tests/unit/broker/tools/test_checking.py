@@ -24,7 +24,7 @@ from tests.support import apache_golden, golden_stores, open_stores, tool_stores
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.rot import flip_bit
-from tests.support.tool_stores import checked
+from tests.support.tool_stores import checked, run
 
 FLIPS = 60
 
@@ -124,3 +124,27 @@ def test_each_flipped_bit_is_named(root: Path, seed: int) -> None:
         path.write_bytes(held)
     assert unnamed == []
     assert checked(root).is_sound
+
+
+def test_newest_files_that_are_missing_are_named(root: Path) -> None:
+    newest = max((root / "commitlog").iterdir())
+    end = StoreView(root).log_end()
+    newest.unlink()
+    shutil.rmtree(root / "index")
+    (damage,) = checked(root).damages
+    assert (damage.kind, damage.what) == (
+        "record",
+        "the newest files of the commit log are missing",
+    )
+    assert damage.place == {"log_offset": int(newest.name), "size": end - int(newest.name)}
+    assert run("check", root).code == 1
+
+
+def test_units_behind_the_log_of_a_clean_store_are_damage(root: Path) -> None:
+    max((root / "commitlog").iterdir()).unlink()
+    shutil.rmtree(root / "index")
+    shutil.rmtree(root / "rockhopper")
+    (root / "checkpoint").unlink()
+    damages = checked(root).damages
+    assert {each.kind for each in damages} == {"queue"}
+    assert {each.what for each in damages} == {"a unit points to no message of its queue"}

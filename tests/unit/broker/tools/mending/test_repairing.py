@@ -135,3 +135,18 @@ def test_of_a_damaged_table_its_copy_counts(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "new" / "config" / "topics.json").read_bytes() == saved
     assert checked(tmp_path / "new").damages == []
     assert table.read_bytes() == b'{"topicConfigTable":{"To'
+
+
+def test_newest_files_that_are_missing_are_lost(root: Path, tmp_path: Path) -> None:
+    newest = max((root / "commitlog").iterdir())
+    ends = StoreView(root).queues.ends()
+    end = StoreView(root).log_end()
+    newest.unlink()
+    kept = _messages(root)
+    ended = run("repair", root, "--into", tmp_path / "new", "--json", "--write")
+    (lost,) = ended.objects[0]["lost"]
+    assert (lost["logOffset"], lost["size"]) == (int(newest.name), end - int(newest.name))
+    assert len(kept) + len(lost["messages"]) == 60
+    assert _messages(tmp_path / "new") == kept
+    assert StoreView(tmp_path / "new").queues.ends() == ends
+    assert checked(tmp_path / "new").damages == []
