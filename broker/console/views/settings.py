@@ -4,6 +4,7 @@ import ast
 import asyncio
 import inspect
 import textwrap
+import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSett
 from rockhopper.client.errors import RequestRefusedError, code_name
 
 _LIVE = (LiveSettings, LiveStoreSettings)
+_PARSING = threading.Lock()
+"""CPython 3.11 makes syntax trees in one thread at a time; in two it raises SystemError."""
 
 
 class Row(NamedTuple):
@@ -54,7 +57,8 @@ def known() -> Mapping[str, _Known]:
 
 def _texts(part: type) -> dict[str, str]:
     """The sentences below the fields of a class, by field."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+    with _PARSING:
+        body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
     assert isinstance(body, ast.ClassDef)
     texts = {}
     for node, after in zip(body.body, body.body[1:], strict=False):

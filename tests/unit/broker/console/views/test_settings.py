@@ -1,5 +1,10 @@
 """Settings: seen with what they cost, and changed where that is possible."""
 
+import ast
+import asyncio
+
+import pytest
+
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.console.views.settings import known
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -15,6 +20,26 @@ def test_every_setting_has_a_default_and_a_text() -> None:
     assert known()["brokerPermission"].is_live
     assert not known()["listenPort"].is_live
     assert known()["listenPort"].default == "10911"
+
+
+async def test_several_may_open_it_first_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython 3.11 raises SystemError when threads take turns while they make syntax trees."""
+    within = 0
+
+    def parse(text: str) -> ast.Module:
+        nonlocal within
+        within += 1
+        found = as_it_is(text)
+        assert within == 1
+        within -= 1
+        return found
+
+    as_it_is = ast.parse
+    known.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(ast, "parse", parse)
+        found = await asyncio.gather(*(asyncio.to_thread(known) for _ in range(8)))
+    assert all(each == found[0] for each in found)
 
 
 async def test_they_are_searched(browser: Browser) -> None:
