@@ -9,6 +9,7 @@ from rockhopper.broker.access.access import Action
 from rockhopper.broker.console.browsing import Line, line
 from rockhopper.broker.console.views.overview import BrokerState, states
 from rockhopper.broker.console.visit import Shown, Visit
+from rockhopper.client.admin.message_forms import timer_due_ms
 from rockhopper.client.admin.topic_figures import TopicReader
 from rockhopper.client.consuming.pulling import Puller
 from rockhopper.client.errors import ClientError
@@ -23,7 +24,6 @@ from rockhopper.protocol.names import (
 from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     whole_number,
 )
@@ -112,8 +112,8 @@ async def _timers(reader: TopicReader, puller: Puller) -> list[Waiting]:
     for each in await reader.queues(TIMER_TOPIC):
         start = max(each.min_offset, each.max_offset - READ_MAX)
         for message in await _read(puller, each.queue, start, each.max_offset):
-            due_ms = whole_number(message.properties.get(PROPERTY_TIMER_OUT_MS))
-            if due_ms > now_ms:
+            due_ms = timer_due_ms(message)
+            if due_ms is not None and due_ms > now_ms:
                 topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
                 found.append(Waiting(line(message), topic, due_ms))
     return found

@@ -1,5 +1,7 @@
 """What waits: levels, timers, transactions."""
 
+from datetime import datetime, timedelta
+
 from rockhopper.broker.broker import Broker
 from rockhopper.client import Message, Producer, TransactionProducer
 from rockhopper.client.transactions import Transaction
@@ -20,6 +22,13 @@ async def test_levels_and_timers_are_listed(browser: Browser, producer: Producer
     assert text.index("in an hour") < text.index("in two hours")
     assert "broker-a 18 2 h 1 newest" in text
     assert "not due yet: 2." in text
+
+
+async def test_the_time_is_the_one_that_was_asked_for(browser: Browser, producer: Producer) -> None:
+    """And not the millisecond before it, as brokers store it."""
+    at = datetime.now().astimezone().replace(microsecond=0) + timedelta(hours=2)
+    await producer.send(Message("orders", b"one", deliver_at=at))
+    assert at.isoformat(timespec="milliseconds") in (await browser.get("later")).source
 
 
 async def test_open_transactions_are_listed_until_they_end(
