@@ -4,6 +4,8 @@ Any object with `encode` and `decode` will do. A type makes decoding strict: a b
 fit is an error that says where.
 """
 
+import math
+import re
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -30,16 +32,23 @@ class Serializer(Protocol):
 class JSON:
     """Dicts, lists, dataclasses, TypedDicts, msgspec's Structs, datetimes … as JSON.
 
-    What JSON does not have becomes what it has: sets and tuples are lists, NaN and infinity null.
+    Sets and tuples become lists, and models of pydantic what they are as JSON; NaN and infinity
+    are refused.
     """
 
     def __init__(self, type: Any = Any) -> None:
-        """With `type` a body has to fit it, and is decoded as one."""
+        """With `type` a body has to fit it, that of a send too, and is decoded as one."""
+        self.type = type
         self._decoder = msgspec.json.Decoder(type)
 
     def encode(self, value: Any) -> bytes:
         """See Serializer."""
-        return msgspec.json.encode(value)
+        body = msgspec.json.encode(value, enc_hook=_fields_of_model)
+        if b"null" in body:
+            _check_finite(msgspec.to_builtins(value, enc_hook=_fields_of_model))
+        if self.type is not Any:
+            self._decoder.decode(body)
+        return body
 
     def decode(self, body: bytes) -> Any:
         """See Serializer."""
@@ -47,15 +56,19 @@ class JSON:
 
 
 class MsgPack:
-    """The same values as msgpack: smaller, and with bytes."""
+    """The same values as msgpack: smaller, with bytes, NaN and infinity, without models."""
 
     def __init__(self, type: Any = Any) -> None:
-        """With `type` a body has to fit it, and is decoded as one."""
+        """With `type` a body has to fit it, that of a send too, and is decoded as one."""
+        self.type = type
         self._decoder = msgspec.msgpack.Decoder(type)
 
     def encode(self, value: Any) -> bytes:
         """See Serializer."""
-        return msgspec.msgpack.encode(value)
+        body = msgspec.msgpack.encode(value)
+        if self.type is not Any:
+            self._decoder.decode(body)
+        return body
 
     def decode(self, body: bytes) -> Any:
         """See Serializer."""
@@ -73,15 +86,35 @@ class Pydantic:
             raise ImportError(
                 "Pydantic(…) needs pydantic: pip install 'rockhopper-mq[pydantic]'"
             ) from error
+        self.type = type
         self._adapter = TypeAdapter(type)
 
     def encode(self, value: Any) -> bytes:
         """See Serializer."""
-        return self._adapter.dump_json(value)
+        valid = self._adapter.validate_python(value)
+        body = self._adapter.dump_json(valid, warnings="error")
+        if b"null" in body:
+            _check_finite(self._adapter.dump_python(valid, mode="json"))
+        return body
 
     def decode(self, body: bytes) -> Any:
         """See Serializer."""
         return self._adapter.validate_json(body)
+
+
+def _fields_of_model(value: Any) -> Any:
+    if not hasattr(value, "model_dump"):
+        raise TypeError(f"JSON has nothing for objects of {type(value).__name__}")
+    return value.model_dump(mode="json")
+
+
+def _check_finite(value: Any) -> None:
+    """Raise ValueError for NaN and infinity, of which JSON makes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"JSON has no {value}")
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _check_finite(each)
 
 
 def check_serializer(name: str, serializer: Serializer | None, method: str) -> None:
@@ -109,17 +142,31 @@ def encoded(serializer: Serializer | None, value: object) -> bytes | str:
         return serializer.encode(value)
     except Exception as error:
         raise MessageRejectedError(
-            f"a body cannot be made of a {type(value).__name__} by {_name(serializer)}: {error}"
+            f"a body of {type(value).__name__} {_misfit(serializer)}: {_reason(error)}"
         ) from error
 
 
 def decoded(serializer: Serializer, body: bytes, what: str) -> Any:
-    """The value of a body. Raises BodyError."""
+    """The value of a body. Raises BodyError, which tells nothing of what the body holds."""
     try:
         return serializer.decode(body)
     except Exception as error:
-        raise BodyError(f"the body of {what} is no {_name(serializer)}: {error}") from error
+        raise BodyError(f"the body of {what} {_misfit(serializer)}: {_reason(error)}") from error
 
 
-def _name(serializer: Serializer) -> str:
-    return type(serializer).__name__
+def _misfit(serializer: Serializer) -> str:
+    wanted = getattr(serializer, "type", Any)
+    if wanted is Any:
+        return f"is no {type(serializer).__name__}"
+    return f"does not fit {wanted.__name__ if isinstance(wanted, type) else wanted}"
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, in one line and without the value that it is about."""
+    if not hasattr(error, "errors"):  # those of pydantic have a list
+        line = " ".join(str(error).split())
+        return re.sub(r"(Invalid (?:enum )?value) '.*'", r"\1", line)
+    found = error.errors(include_input=False, include_url=False)
+    return "; ".join(
+        ": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found
+    )

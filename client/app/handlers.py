@@ -3,13 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import JSON, Pydantic, Serializer
 
 
-class _Text:
+class Text:
     """Bodies as text."""
 
     def encode(self, value: str) -> bytes:
@@ -66,5 +66,9 @@ class HandlerCall:
 
 def _deserializer(wanted: Any) -> Serializer:
     if wanted is str:
-        return _Text()
-    return Pydantic(wanted) if hasattr(wanted, "model_validate_json") else JSON(wanted)
+        return Text()
+    return Pydantic(wanted) if _has_model(wanted) else JSON(wanted)
+
+
+def _has_model(wanted: Any) -> bool:
+    return hasattr(wanted, "model_validate_json") or any(map(_has_model, get_args(wanted)))

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 import pydantic
 import pytest
@@ -33,6 +34,10 @@ class Model(pydantic.BaseModel):
     at: datetime
 
 
+class Color(Enum):
+    RED = "red"
+
+
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -58,20 +63,55 @@ def test_a_value_comes_back(serializer: Serializer, value: Any) -> None:
     [
         (JSON(), b"{", "it is no JSON"),
         (JSON(Order), b'{"number":"7"}', r"number"),
-        (MsgPack(), b"\xc1", "MsgPack"),
-        (Pydantic(Model), b'{"number":1}', "at"),
+        (MsgPack(), b"\xc1", "it is no MsgPack"),
+        (JSON(Literal["a"]), b'"secret"', r"Literal\['a'\]: Invalid enum value$"),
+        (JSON(Color), b'"secret"', "does not fit Color: Invalid enum value$"),
+        (Pydantic(Model), b'{"number":"secret"}', r"fit Model: number: Inp[^\n]*; at: [^\n]*$"),
     ],
 )
 def test_a_bad_body_says_what_is_wrong(serializer: Serializer, body: bytes, says: str) -> None:
-    with pytest.raises(BodyError, match=says):
+    with pytest.raises(BodyError, match=says) as raised:
         decoded(serializer, body, "it")
+    assert "secret" not in str(raised.value)  # it is logged, and the customer's
 
 
 def test_what_cannot_be_encoded_is_not_sent() -> None:
-    with pytest.raises(MessageRejectedError, match="object by JSON"):
+    with pytest.raises(MessageRejectedError, match=r"a body of object is no JSON: .*of object"):
         encoded(JSON(), object())
     with pytest.raises(TypeError, match="serializer"):
         encoded(None, {"a": 1})
+
+
+class Other(pydantic.BaseModel):
+    amount: int = 1
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value", "says"),
+    [
+        (JSON(Order), {"a": 1}, "of dict does not fit Order: .*number"),
+        (JSON(Order), Order("7", AT), "of Order does not fit Order: .*number"),  # type: ignore[arg-type]
+        (MsgPack(Order), {"a": 1}, "of dict does not fit Order: .*number"),
+        (Pydantic(Model), {"a": 1}, "of dict does not fit Model: number: .*; at: "),
+        (Pydantic(Other), Model(number=7, at=AT), "of Model does not fit Other: "),
+        (Pydantic(Model), Model.model_construct(number="7", at=AT), "number"),
+        (Pydantic(list[float]), [float("nan")], "JSON has no nan"),
+        (JSON(), {"a": [float("inf")]}, "JSON has no inf"),
+    ],
+)
+def test_a_value_of_another_type_is_not_sent(
+    serializer: Serializer, value: object, says: str
+) -> None:
+    with pytest.raises(MessageRejectedError, match=says):
+        encoded(serializer, value)
+
+
+def test_json_takes_models_too() -> None:
+    value = {"one": Other(), "none": None}
+    assert encoded(JSON(), value) == b'{"one":{"amount":1},"none":null}'
+    assert (
+        encoded(JSON(), Model(number=7, at=AT)) == Model(number=7, at=AT).model_dump_json().encode()
+    )
 
 
 def test_bytes_and_text_need_none() -> None:

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic
 import pytest
 
 from rockhopper import App, Broker, ClientStateError, Connections
@@ -46,6 +47,29 @@ async def test_results_are_sent_on_and_it_may_start_again() -> None:
                 assert await seen.get() == ("write", {"amount": number * 2})
     with pytest.raises(ClientStateError, match="not started"):
         _ = app.producer
+
+
+class Invoice(pydantic.BaseModel):
+    amount: int
+
+
+async def test_models_come_and_go() -> None:
+    app = App()
+    seen: asyncio.Queue[Invoice] = asyncio.Queue()
+
+    @app.subscriber("orders", group="billing", to="invoices")
+    async def bill(order: Invoice) -> Invoice:
+        return Invoice(amount=order.amount + 1)
+
+    @app.subscriber("invoices", group="letters")
+    async def write(invoice: Invoice) -> None:
+        seen.put_nowait(invoice)
+
+    async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        async with app:
+            await app.producer.send("orders", Invoice(amount=7))
+            assert await seen.get() == Invoice(amount=8)
 
 
 async def test_a_second_start_is_refused() -> None:

@@ -44,6 +44,10 @@ async def order(one: Order, *, database: str = "given") -> Any:
     return one
 
 
+async def several(some: list[Model]) -> Any:
+    return some
+
+
 def plain(one: Model, of: ReceivedMessage) -> Any:
     return one, of.topic
 
@@ -56,6 +60,7 @@ def plain(one: Model, of: ReceivedMessage) -> Any:
         (raw, b"x", b"x"),
         (text, "ü".encode(), "ü"),
         (order, b'{"number":7}', Order(7)),
+        (several, b'[{"number":7}]', [Model(number=7)]),
         (plain, b'{"number":7}', (Model(number=7), "orders")),
     ],
 )
