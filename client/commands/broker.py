@@ -375,6 +375,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
                     "rockhopperVersion": facts.get(ROCKHOPPER_VERSION),
                     "putTps": _first_rate(facts, "putTps"),
                     "getTps": _first_rate(facts, "getTransferredTps"),
+                    "commitLogDiskRatio": _first_rate(facts, "commitLogDiskRatio"),
                     "error": problem,
                 }
             )

@@ -39,6 +39,7 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     assert (unknown.code, unknown.err) == (1, "rockhopper: broker-a has no setting noSuchSetting\n")
     (listed,) = (await shell.run("cluster", "--json")).objects
     assert (listed["address"], listed["error"]) == (broker.address, None)
+    assert 0 < listed["commitLogDiskRatio"] < 1
     assert broker.address in (await shell.run("cluster")).out
 
 
