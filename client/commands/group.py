@@ -303,8 +303,11 @@ def _print_lag(queues: "Sequence[QueueLag]", owners: Mapping[Any, str]) -> None:
         )
         rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
     print_table(columns, rows)
-    total = sum(each.lag for each in queues)
-    write_line(f"{counted(total, 'message')} behind in {counted(len(queues), 'queue')}")
+    behind = [each.lag for each in queues if each.lag]
+    if behind:
+        write_line(f"{counted(sum(behind), 'message')} behind in {counted(len(behind), 'queue')}")
+    else:
+        write_line("nothing is behind")
 
 
 @group.command()

@@ -133,7 +133,7 @@ async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: Comm
     assert (first["brokerOffset"], first["consumerOffset"], first["lag"]) == (5, 2, 3)
     assert first["lastTimestamp"] == broker.store.store_time("orders", 0, 1)
     shown = await shell.run("group", "lag", "billing")
-    assert shown.out.endswith("\n3 messages behind in 5 queues\nnobody is online\n")
+    assert shown.out.endswith("\n3 messages behind in 1 queue\nnobody is online\n")
     async with Consumer("billing", "orders", nameserver=broker.nameserver):
         shown = await shell.run("group", "lag", "billing")
     assert shown.out.endswith("\n1 member online; who reads what: rockhopper group show billing\n")
@@ -267,7 +267,7 @@ async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine
         assert {each["broker"] for each in lag if each["lag"]} == {"broker-a", "broker-b"}
         purged = await shell.run("topic", "purge", "orders", "--yes")
         assert len(purged.rows) == 2
-        assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
+        assert "\nnothing is behind\n" in (await shell.run("group", "lag", "billing")).out
         deleted = await shell.run("group", "delete", "billing", "--offsets", "--yes")
         assert len(deleted.rows) == 2
         assert "billing" not in {*broker.groups.groups, *other.groups.groups}
