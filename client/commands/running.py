@@ -139,12 +139,13 @@ def confirm(question: str, yes: bool) -> None:
     """Ask, unless that was answered with --yes; a no, or nobody to ask, ends the program."""
     if yes:
         return
-    if not may_ask():
-        raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
     if click.get_current_context(silent=True) is not None:
         nameserver()  # it chooses the context, which is a part of the question
     name = context_in_use()
-    click.confirm(question if name is None else f"[{name}] {question}", abort=True, err=True)
+    question = question if name is None else f"[{name}] {question}"
+    if not may_ask():
+        raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
+    click.confirm(question, abort=True, err=True)
 
 
 def _uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:

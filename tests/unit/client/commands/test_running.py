@@ -113,3 +113,12 @@ def test_nothing_is_destroyed_where_nobody_can_be_asked(monkeypatch: pytest.Monk
     monkeypatch.setattr(running, "may_ask", lambda: False)
     with pytest.raises(click.UsageError, match=r"^Delete all\? .* confirm by --yes$"):
         confirm("Delete all?", False)
+
+
+def test_a_refusal_names_the_context_as_the_question_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "may_ask", lambda: False)
+    monkeypatch.setattr(running, "context_in_use", lambda: "prod")
+    with pytest.raises(click.UsageError, match=r"^\[prod\] Delete all\? .* confirm by --yes$"):
+        confirm("Delete all?", False)
