@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rockhopper.client.commands.output import counted, write_json
-from rockhopper.client.commands.running import context_in_use, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import (
+    context_in_use,
+    nameserver,
+    nameserver_option,
+    report,
+    run,
+)
 from rockhopper.client.commands.screen.fitting import cut, table_lines
 from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
@@ -81,15 +87,22 @@ def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: boo
 
 
 async def _print(view: _View, interval_s: float, once: bool, names: str | None) -> None:
-    """Print what each interval brings."""
+    """Print what each interval brings; a broker that is away for a while comes back."""
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
         before = await _sample(admin, view)
         is_first = True
         while True:
             await asyncio.sleep(_rest_s(before, interval_s))
-            sample = await _sample(admin, view)
+            try:
+                sample = await _sample(admin, view)
+            except ClientError as error:
+                if once:
+                    raise
+                report(error)
+                continue
             flow, before = sample.since(before), sample
             if view.as_json:
                 write_json(_json(flow))

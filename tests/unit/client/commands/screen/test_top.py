@@ -5,7 +5,12 @@ import os
 import pty
 import re
 
+import pytest
+
 from rockhopper.broker import Broker
+from rockhopper.client import Admin
+from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.client.network.addresses import BrokerAddress
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
 from tests.support.shell import Shell, consume, send
@@ -38,6 +43,31 @@ async def test_without_a_terminal_it_goes_on_line_by_line(broker: Broker) -> Non
         assert all([(await process.stdout.readline()).endswith(b"}\n") for _ in range(2)])
     process.terminate()
     await process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "samples"),
+    [((), ["away", "gone", "enough"], 1), (("--once",), ["away"], 0)],
+)
+async def test_without_a_terminal_a_broker_that_is_away_is_a_line(
+    shell: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    said: list[str],
+    samples: int,
+) -> None:
+    brokers = Admin.brokers
+    outcomes = iter([None, BrokerUnreachableError("away"), None, BrokerUnreachableError("gone")])
+
+    async def by_turns(admin: Admin) -> list[BrokerAddress]:
+        if (error := next(outcomes, ValueError("enough"))) is not None:
+            raise error
+        return await brokers(admin)
+
+    monkeypatch.setattr(Admin, "brokers", by_turns)
+    told = await shell.run("top", "--json", "--interval", "0.2", *options)
+    assert told.err.splitlines() == [f"rockhopper: {each}" for each in said]
+    assert len(told.objects) == samples
 
 
 async def test_on_a_terminal_keys_sort_it_and_q_leaves_it_as_it_was(broker: Broker) -> None:
