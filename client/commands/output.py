@@ -120,11 +120,13 @@ def time_text(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, ends_in_text: bool = False
+) -> None:
     """Print a table, figures to the right; on a terminal it is fitted to that."""
     texts = [[_cell(value) for value in row] for row in rows]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    head, lines = table_lines(columns, texts, width)
+    head, lines = table_lines(columns, texts, width, ends_in_text=ends_in_text)
     for line in head:
         write_line(line if width is None else f"\x1b[1m{line}\x1b[0m")
     for line in lines:

@@ -96,10 +96,10 @@ async def _trace(
     if events:
         write_line("")
         told = [(time_text(e.time_ms), e.what, e.group, e.client, e.result) for e in events]
-        print_table(("TIME", "EVENT", "GROUP", "CLIENT", "RESULT"), told)
+        print_table(("TIME", "EVENT", "GROUP", "CLIENT", "RESULT"), told, ends_in_text=True)
     write_line("")
     if rows:
-        print_table(("GROUP", "STATE", "DETAIL"), rows)
+        print_table(("GROUP", "STATE", "DETAIL"), rows, ends_in_text=True)
     else:
         write_line("no group reads this topic")
 

@@ -6,6 +6,7 @@ goes on in indented lines below. Without a terminal nothing is shortened.
 
 import re
 from collections.abc import Sequence
+from textwrap import wrap
 
 NUMBER = re.compile(r"-|[+-]?[\d.,]+")
 _SEPARATION = 2
@@ -59,17 +60,50 @@ def shorten(text: str, width: int) -> str:
 
 
 def table_lines(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    ends_in_text: bool = False,
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of a table's head and of its rows; `width` is the terminal's, if any."""
+    """Return the lines of a table's head and of its rows; `width` is the terminal's, if any.
+
+    A last column of text that does not fit beside the others goes below them, where it is whole.
+    """
+    texts = [""] * len(rows)
+    below = []
+    if ends_in_text and width is not None and _total(_natural(columns, rows)) > width:
+        *columns, last = columns
+        texts = [row[-1].removeprefix("-") for row in rows]
+        rows = [row[:-1] for row in rows]
+        below = [" " * _INDENTATION + last]
+    head, *others = _lines(columns, rows, width)
+    for lines, text in zip(others, texts, strict=True):
+        if text and width is not None:
+            indent = " " * _INDENTATION
+            lines += wrap(
+                text,
+                width,
+                initial_indent=indent,
+                subsequent_indent=indent,
+                break_on_hyphens=False,
+            )
+    return head + below, [line for lines in others for line in lines]
+
+
+def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+
+
+def _lines(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+) -> list[list[str]]:
+    """Return those of the head and of each row."""
     numbers = [
         all(NUMBER.fullmatch(row[index]) for row in rows) and any(row[index] != "-" for row in rows)
         for index in range(len(columns))
     ]
-    widths = [
-        max([cells(name), *(cells(row[index]) for row in rows)])
-        for index, name in enumerate(columns)
-    ]
+    widths = _natural(columns, rows)
     folds = [range(len(columns))]
     if width is None:
         # One long name is not to move every row far to the right: it moves its own.
@@ -85,7 +119,7 @@ def table_lines(
             _aligned(row, widths, numbers, is_whole=width is None) for row in (columns, *rows)
         )
     )
-    return head, [line for lines in others for line in lines if line or len(folds) == 1]
+    return [head, *([line for line in lines if line or len(folds) == 1] for lines in others)]
 
 
 def _aligned(

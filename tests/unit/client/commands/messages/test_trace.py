@@ -1,12 +1,14 @@
 """`rockhopper trace`."""
 
 import asyncio
+import re
 
 import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.commands.messages.trace import Event, events_of
+from rockhopper.client.commands.screen.fitting import table_lines
 from tests.support.command_line import CommandLine
 from tests.support.dead_letters import fail_on_all, send
 from tests.support.hang import HANG_S
@@ -31,6 +33,20 @@ async def test_groups_that_passed_wait_and_gave_up_are_told_apart(
     assert ["billing", "waits", "0", "in", "front", "of", "it"] in [
         line.split() for line in shown.splitlines()
     ]
+
+
+async def test_on_a_narrow_terminal_all_of_it_is_readable(
+    broker: Broker, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shell.run("topic", "create", "orders", "--queues", "1")
+    async with Producer(broker.nameserver, trace=True, group="g" * 40) as producer:
+        sent = await producer.send("orders", b"x")
+    monkeypatch.setattr(
+        "rockhopper.client.commands.output.table_lines",
+        lambda columns, rows, _, **how: table_lines(columns, rows, 80, **how),
+    )
+    shown = (await shell.run("trace", sent.message_id)).out
+    assert re.search(rf"\n  at {broker.address} in \d+ ms\n", shown)
 
 
 async def test_what_failed_is_traced_by_its_id_alone(broker: Broker, shell: CommandLine) -> None:

@@ -57,3 +57,18 @@ def test_without_a_terminal_everything_is_there() -> None:
 
 def test_a_table_without_rows_has_a_head() -> None:
     assert table_lines(("A", "B"), [], 80) == (["A  B"], [])
+
+
+def test_text_at_the_end_goes_below_its_row_where_it_does_not_fit() -> None:
+    detail = "given up 2026-11-20 12:04:09.802; sent back 16 times by a consumer of this group"
+    columns, rows = (
+        ("GROUP", "STATE", "DETAIL"),
+        [["b" * 18, "dead letter", detail], ["a", "b", "-"]],
+    )
+    head, lines = table_lines(columns, rows, 60, ends_in_text=True)
+    assert head == ["GROUP               STATE", "  DETAIL"]
+    assert lines[0].split() == ["b" * 18, "dead", "letter"]
+    assert " ".join(line.strip() for line in lines[1:-1]) == detail
+    assert all(line.startswith("  ") and len(line) <= 60 for line in lines[1:-1])
+    assert lines[-1].split() == ["a", "b"]
+    assert table_lines(columns, rows, 200, ends_in_text=True) == table_lines(columns, rows, 200)
