@@ -36,6 +36,7 @@ from rockhopper.broker.console.visit import (
     Turns,
     Visit,
     WrongInput,
+    is_forbidden,
 )
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -43,10 +44,8 @@ from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     MessageNotFoundError,
-    RequestRefusedError,
     RequestTimeoutError,
     RouteNotFoundError,
-    code_name,
 )
 from rockhopper.protocol.signing import Credentials, VisitorCredentials
 
@@ -196,11 +195,8 @@ class Site:
             return await self.refuse(visit, str(error), 404)
         except NoPermission as error:
             return await self.refuse(visit, str(error), 403)
-        except RequestRefusedError as error:
-            is_forbidden = error.code is not None and code_name(error.code) == "NO_PERMISSION"
-            return await self.refuse(visit, str(error), 403 if is_forbidden else 502)
         except ClientError as error:
-            return await self.refuse(visit, str(error), 502)
+            return await self.refuse(visit, str(error), 403 if is_forbidden(error) else 502)
         except TimeoutError:
             return await self.refuse(visit, "A broker did not answer in time.", 504)
 

@@ -1,7 +1,7 @@
 """Visit: a request for a page, as the views see it, and what they make of it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -13,12 +13,14 @@ from rockhopper.broker.console.kept import Kept
 from rockhopper.broker.console.silence import Silent
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.errors import ClientError, RequestRefusedError, code_name
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rockhopper.protocol.signing import Credentials
 
 _Row = TypeVar("_Row")
+_Found = TypeVar("_Found")
 
 
 class Shown(NamedTuple):
@@ -103,16 +105,22 @@ class Visit:
 
     def check(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> None:
         """Raise NoPermission unless he may, from where he is, which other hosts do not know."""
+        if refusal := self.refusal(action, topic_or_group, kind):
+            raise NoPermission(refusal)
+
+    def refusal(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> str:
+        """Why he may not; blank if he may."""
         if self.access.is_open:
-            return
+            return ""
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             if kind is Kind.TOPIC and topic_or_group.startswith(prefix):
                 kind, topic_or_group = Kind.GROUP, topic_or_group.removeprefix(prefix)
-        if not self.access.may(self.principal, action, Resource(kind, topic_or_group)):
-            raise NoPermission(
-                f"{self.principal.user} at {self.principal.host} may not {action.value} "
-                f"{kind.value}:{topic_or_group}"
-            )
+        if self.access.may(self.principal, action, Resource(kind, topic_or_group)):
+            return ""
+        return (
+            f"{self.principal.user} at {self.principal.host} may not {action.value} "
+            f"{kind.value}:{topic_or_group}"
+        )
 
     def sees_topic(self, name: str) -> bool:
         """Whether brokers tell him of a topic; lists leave out the others."""
@@ -144,6 +152,23 @@ class Visit:
     def number(self, name: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
         """A number of the query; another text than one is *default*."""
         return number(self.query.get(name, ""), default, least=least, most=most)
+
+
+def is_forbidden(error: ClientError) -> bool:
+    """Whether a broker refused because he may not."""
+    return isinstance(error, RequestRefusedError) and code_name(error.code or 0) == "NO_PERMISSION"
+
+
+async def if_allowed(asked: Awaitable[_Found]) -> _Found | None:
+    """What was asked for; None where he may not see it, so that a page can do without."""
+    try:
+        return await asked
+    except NoPermission:
+        return None
+    except RequestRefusedError as error:
+        if not is_forbidden(error):
+            raise
+        return None
 
 
 def number(text: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:

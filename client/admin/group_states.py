@@ -51,6 +51,8 @@ _THERE_OR_NOT = frozenset(
         ResponseCode.CONSUMER_NOT_ONLINE,
     )
 )
+# A group may be seen by who may not see a topic of it.
+_SEEN_OR_NOT = _THERE_OR_NOT | {int(ResponseCode.NO_PERMISSION)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,7 @@ class GroupReader:
             RequestCode.GET_CONSUME_STATS,
             encode_fields(GetConsumeStatsRequest(consumer_group=group, topic=topic)),
             ConsumeStats,
+            _SEEN_OR_NOT if topic else _THERE_OR_NOT,
         )
         return dict(stats.offset_table) if stats is not None else {}
 
@@ -302,6 +305,7 @@ class GroupReader:
             RequestCode.GET_TOPIC_STATS_INFO,
             encode_fields(TopicRequest(topic=topic)),
             TopicStatsTable,
+            _SEEN_OR_NOT,
         )
         table = stats.offset_table if stats is not None else {}
         return {key: offsets.min_offset for key, offsets in table.items()}
@@ -326,10 +330,15 @@ class GroupReader:
         return None
 
     async def _ask(
-        self, address: str, code: RequestCode, ext: dict[str, str], kind: type[Told]
+        self,
+        address: str,
+        code: RequestCode,
+        ext: dict[str, str],
+        kind: type[Told],
+        accept: frozenset[int] = _THERE_OR_NOT,
     ) -> Told | None:
         """Return the body of an answer, None when there is nothing that it could tell of."""
-        return await ask_if_told(self._session, address, code, ext, kind, _THERE_OR_NOT)
+        return await ask_if_told(self._session, address, code, ext, kind, accept)
 
     def _unknown(self, group: str) -> RouteNotFoundError:
         address = str(self._session.name_services)

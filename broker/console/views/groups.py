@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from rockhopper.broker.console.visit import (
     Shown,
     Visit,
     WrongInput,
+    if_allowed,
     queue_of,
     whole,
 )
@@ -77,20 +79,32 @@ async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigur
 
 async def _row(visit: Visit, name: str) -> Row:
     try:
-        state = await visit.admin.groups.progress(name)
+        state, _ = seen(visit, await visit.admin.groups.progress(name))
     except ClientError as error:
         return Row(GroupState(name), None, str(error))
     seconds = await lag_seconds(visit.puller(), state.queues)
     return Row(state, max(seconds.values(), default=None))
 
 
+def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
+    """*state* without the topics that are hidden from who asks, and whether there are any."""
+    read = {each.queue.topic for each in state.queues} | set(state.subscriptions)
+    hidden = {topic for topic in read if not visit.sees_topic(topic)}
+    if not hidden:
+        return state, False
+    told = {topic: state.subscriptions[topic] for topic in state.subscriptions.keys() - hidden}
+    queues = [each for each in state.queues if each.queue.topic not in hidden]
+    return replace(state, queues=queues, subscriptions=dict(sorted(told.items()))), True
+
+
 async def show(visit: Visit) -> Shown:
     """One group: who is there, and how far it is in each queue."""
     name = visit.needed("name")
     visit.check(Action.GET, name, Kind.GROUP)
-    state, dead = await asyncio.gather(
-        visit.admin.groups.state(name), visit.admin.dead_letters.count(name)
+    found, dead = await asyncio.gather(
+        visit.admin.groups.state(name), if_allowed(visit.admin.dead_letters.count(name))
     )
+    state, is_part = seen(visit, found)
     seconds = await lag_seconds(visit.puller(), state.queues)
     queues = sorted(
         state.queues,
@@ -103,6 +117,7 @@ async def show(visit: Visit) -> Shown:
     read = {each.queue.topic for each in queues}
     values = {
         "state": state,
+        "is_part": is_part,
         "dead": dead,
         "seconds": seconds,
         "longest": max(seconds.values(), default=None),
@@ -162,6 +177,7 @@ async def preview_reset(visit: Visit) -> Shown:
     shown, pager = visit.page_of(moves, QUEUES_SHOWN_MAX)
     values = {
         "asked": asked,
+        "refusal": visit.why_not or visit.refusal(Action.UPDATE, asked.topic),
         "moves": moves,
         "shown_moves": shown,
         **pager,

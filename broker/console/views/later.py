@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rockhopper.broker.access.access import Action
 from rockhopper.broker.console.browsing import Line, line
 from rockhopper.broker.console.views.overview import BrokerState, states
-from rockhopper.broker.console.visit import Shown, Visit
+from rockhopper.broker.console.visit import Shown, Visit, if_allowed
 from rockhopper.client.admin.message_forms import timer_due_ms
 from rockhopper.client.admin.topic_figures import TopicReader
 from rockhopper.client.consuming.pulling import Puller
@@ -62,27 +62,36 @@ class Half(NamedTuple):
 
 
 async def show(visit: Visit) -> Shown:
-    """All of it, on all brokers."""
-    for topic in (SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_HALF_TOPIC):
-        visit.check(Action.SUB, topic)
+    """All of it that he may see, on all brokers."""
     found = await states(visit)
     masters = [each for each in found if each.broker.is_master and not each.problem]
     reader = TopicReader(visit.admin, [each.broker for each in masters])
     puller = visit.puller()
-    waiting, halves = await asyncio.gather(_timers(reader, puller), _halves(visit, reader, puller))
+    waiting, halves, levels = await asyncio.gather(
+        if_allowed(_timers(visit, reader, puller)),
+        if_allowed(_halves(visit, reader, puller)),
+        if_allowed(_levels(visit, masters)),
+    )
     values = {
-        "levels": [level for each in masters for level in await _levels(visit, each)],
-        "timers": sorted(waiting, key=lambda each: each.due_ms)[:SHOWN_MAX],
-        "timer_count": len(waiting),
-        "halves": halves[:SHOWN_MAX],
-        "half_count": len(halves),
+        "levels": levels,
+        "timers": waiting and sorted(waiting, key=lambda each: each.due_ms)[:SHOWN_MAX],
+        "timer_count": len(waiting or ()),
+        "halves": halves and halves[:SHOWN_MAX],
+        "half_count": len(halves or ()),
         "read_max": READ_MAX,
         "schedule_topic": SCHEDULE_TOPIC,
+        "timer_topic": TIMER_TOPIC,
+        "half_topic": TRANSACTION_HALF_TOPIC,
     }
     return Shown("later.html", values)
 
 
-async def _levels(visit: Visit, state: BrokerState) -> list[Level]:
+async def _levels(visit: Visit, masters: Iterable[BrokerState]) -> list[Level]:
+    visit.check(Action.SUB, SCHEDULE_TOPIC)
+    return [level for each in masters for level in await _levels_of(visit, each)]
+
+
+async def _levels_of(visit: Visit, state: BrokerState) -> list[Level]:
     marked = {
         int(key.removeprefix(_LEVEL_KEY)): value
         for key, value in state.facts.items()
@@ -105,8 +114,9 @@ async def _levels(visit: Visit, state: BrokerState) -> list[Level]:
     return found
 
 
-async def _timers(reader: TopicReader, puller: Puller) -> list[Waiting]:
+async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Waiting]:
     """Those that are not due yet among the last that were taken."""
+    visit.check(Action.SUB, TIMER_TOPIC)
     now_ms = time.time_ns() // 1_000_000
     found = []
     for each in await reader.queues(TIMER_TOPIC):
@@ -121,6 +131,7 @@ async def _timers(reader: TopicReader, puller: Puller) -> list[Waiting]:
 
 async def _halves(visit: Visit, reader: TopicReader, puller: Puller) -> list[Half]:
     """Half messages behind the one up to which all have ended, without those that have as well."""
+    visit.check(Action.SUB, TRANSACTION_HALF_TOPIC)
     found = []
     ops = {each.queue.broker_name: each for each in await reader.queues(TRANSACTION_OP_HALF_TOPIC)}
     for each in await reader.queues(TRANSACTION_HALF_TOPIC):

@@ -103,7 +103,14 @@ async def show(visit: Visit) -> Shown:
         "dead_count": sum(map(is_dlq_topic, topics)),
         "group_count": None if groups is None else len(groups),
         "behind": [
-            (each, [topic for topic in each.topics or () if not is_retry_topic(topic)])
+            (
+                each,
+                [
+                    topic
+                    for topic in each.topics or ()
+                    if not is_retry_topic(topic) and visit.sees_topic(topic)
+                ],
+            )
             for each in sorted(
                 (each for each in groups or () if each.lag > 0),
                 key=lambda each: (-each.lag, each.name),

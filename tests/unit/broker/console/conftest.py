@@ -7,7 +7,8 @@ import pytest
 from rockhopper.broker.broker import Broker
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
-from tests.support.console import Browser
+from rockhopper.protocol.signing import Credentials
+from tests.support.console import USERS, Browser
 
 
 @pytest.fixture
@@ -31,3 +32,34 @@ async def producer(served: Broker) -> AsyncIterator[Producer]:
 async def admin(served: Broker) -> AsyncIterator[Admin]:
     async with Admin(served.nameserver) as admin:
         yield admin
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Broker]:
+    async with Broker.temporary(USERS) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def root(guarded: Broker) -> AsyncIterator[Admin]:
+    async with Admin(guarded.nameserver, credentials=Credentials("root", "the secret")) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def reader(guarded: Broker, root: Admin) -> Browser:
+    """Of a user who may read orders, and not the other topic of the group billing."""
+    await root.groups.create("billing")
+    for topic in ("orders", "hidden"):
+        await root.create_topic(topic, queues=1)
+        (queue,) = (await root.route(topic)).read_queues
+        await root.offsets.commit("billing", queue, 0)
+    await root.create_topic("%DLQ%billing", queues=1)
+    await root.accounts.add_user("al", "al's secret")
+    for what, actions in (
+        ("Cluster:*", ["Get"]),
+        ("Topic:orders", ["Pub", "Sub", "Get"]),
+        ("Group:*", ["Sub", "Get", "Update"]),
+    ):
+        await root.accounts.add_rule("al", what, actions, is_allowed=True)
+    return Browser(guarded.http_address, ("al", "al's secret"))

@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 
 import pytest
 
 from rockhopper.broker.broker import Broker
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.signing import Credentials
-from tests.support.console import Browser
+from tests.support.console import USERS, Browser
 
 LOOK = """
 import asyncio, sys
@@ -116,19 +115,6 @@ async def test_forms_have_a_size(browser: Browser) -> None:
     del browser.headers["Content-Length"]
     fields = "&".join(f"f{n}=1" for n in range(300))
     assert (await browser.ask("POST", "/console/send", fields)).status == 400
-
-
-USERS = {
-    "authenticationEnabled": True,
-    "authorizationEnabled": True,
-    "initAuthenticationUser": '{"username":"root","password":"the secret"}',
-}
-
-
-@pytest.fixture
-async def guarded() -> AsyncIterator[Broker]:
-    async with Broker.temporary(USERS) as broker:
-        yield broker
 
 
 async def test_where_there_are_users_everybody_says_who_he_is(guarded: Broker) -> None:

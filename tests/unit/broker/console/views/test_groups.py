@@ -9,6 +9,7 @@ from rockhopper.broker.broker import Broker
 from rockhopper.broker.console.views.groups import PAGE_SIZE
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
+from rockhopper.protocol.signing import Credentials
 from tests.support.console import Browser
 
 
@@ -105,3 +106,32 @@ async def test_a_reset_to_nowhere_is_refused(
     ):
         assert answer.status == 400
         assert why in answer.text
+
+
+async def test_a_group_is_shown_without_the_topics_that_are_hidden(
+    reader: Browser, root: Admin
+) -> None:
+    async with Producer(
+        str(root.session.name_services), credentials=Credentials("root", "the secret")
+    ) as producer:
+        for topic in ("orders", "hidden"):
+            await producer.send(topic, b"x")
+    page = await reader.get("group", name="billing")
+    assert page.status == 200, page.text
+    assert "1 messages behind" in page.text
+    assert "It reads topics that you may not see" in page.text
+    assert "dead letters: not yours to see" in page.text
+    listed = (await reader.get("groups")).text
+    assert re.search(r"billing offline 1 [\d.]+ s orders", listed)
+    topic = (await reader.get("topic", name="orders")).text
+    assert re.search(r"billing 1 [\d.]+ s", topic)
+    for shown in (page.text, listed, topic, (await reader.get()).text):
+        assert "hidden" not in shown
+
+
+async def test_a_preview_says_that_the_move_would_be_refused(reader: Browser) -> None:
+    asked = {"group": "billing", "topic": "orders", "to": "latest"}
+    preview = await reader.get("group/reset", **asked)
+    assert (preview.status, "may not Update Topic:orders" in preview.text) == (200, True)
+    assert "disabled" in preview.source
+    assert (await reader.post("group/reset", **asked)).status == 403

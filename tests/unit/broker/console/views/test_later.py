@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from rockhopper.broker.broker import Broker
 from rockhopper.client import Message, Producer, TransactionProducer
+from rockhopper.client.admin.admin import Admin
 from rockhopper.client.transactions import Transaction
 from tests.support.console import Browser
 
@@ -51,3 +52,11 @@ async def test_open_transactions_are_listed_until_they_end(
         assert "the first" not in page.text
         assert "1 half message whose producer" in page.text
         assert "ordering" in page.text
+
+
+async def test_what_may_be_seen_of_it_is_shown(reader: Browser, root: Admin) -> None:
+    text = (await reader.get("later")).text
+    assert text.count("Not yours to see") == 3
+    await root.accounts.add_rule("al", "Topic:rmq_sys_wheel_timer", ["Sub", "Get"], is_allowed=True)
+    text = (await reader.get("later")).text
+    assert (text.count("Not yours to see"), text.count("None waits.")) == (2, 1)
