@@ -19,6 +19,11 @@ ANSWER_WITHIN_S = 1.0
 ASKED_AGAIN_AFTER_S = 10.0
 
 
+def called(broker: BrokerAddress) -> str:
+    """What people call it: the name of a replica is its master's as well."""
+    return broker.name if broker.is_master else f"replica {broker.broker_id} of {broker.name}"
+
+
 class Silent(NamedTuple):
     """A broker that does not answer."""
 

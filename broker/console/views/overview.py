@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import NamedTuple
 
+from rockhopper.broker.console.silence import called
 from rockhopper.broker.console.views.groups import figures
 from rockhopper.broker.console.views.topics import plain_only
 from rockhopper.broker.console.visit import Data, Shown, Visit
@@ -56,17 +57,18 @@ class BrokerState(NamedTuple):
     @property
     def alarms(self) -> list[str]:
         """What an operator should look at."""
+        name = called(self.broker)
         if self.problem:
-            return [f"{self.broker.name} does not answer: {self.problem}"]
+            return [f"{name} does not answer: {self.problem}"]
         found = []
         ratio = self.disk_ratio
         if ratio is not None and ratio >= DISK_WARNING:
             what = "is full" if ratio >= DISK_FULL else "is filling up"
-            found.append(f"{self.broker.name}: its disk {what}, {ratio:.0%} are used")
+            found.append(f"{name}: its disk {what}, {ratio:.0%} are used")
         if self.broker.is_master and self.facts.get("brokerActive") == "false":
-            found.append(f"{self.broker.name} takes no messages")
+            found.append(f"{name} takes no messages")
         if behind := int(self.number("dispatchBehindBytes") or 0) >> 20:
-            found.append(f"{self.broker.name}: {behind:,} MiB of messages are not in queues yet")
+            found.append(f"{name}: {behind:,} MiB of messages are not in queues yet")
         return found
 
 

@@ -18,6 +18,8 @@ from rockhopper.broker.console.rendering import (
     visible,
     when,
 )
+from rockhopper.broker.console.silence import Silent
+from rockhopper.client.network.addresses import BrokerAddress
 
 
 def test_what_cannot_be_seen_is_shown() -> None:
@@ -97,3 +99,15 @@ def test_files_have_types_and_a_mark() -> None:
     assert b"prefers-color-scheme: dark" in files["console.css"][0]
     assert re.fullmatch(r"[0-9a-f]{12}", rendering.static_mark())
     assert b"://" not in files["console.css"][0] + files["console.js"][0]
+
+
+def test_nothing_is_missing_by_a_replica_that_does_not_answer() -> None:
+    missing = rendering.environment().get_template("parts.html").module.missing  # type: ignore[attr-defined]
+    master, replica = (
+        str(missing([Silent(BrokerAddress("C", "broker-a", number, "127.0.0.1:1"), "refused")]))
+        for number in (0, 2)
+    )
+    assert "What broker-a holds is left out" in master
+    assert 'role="alert"' in master
+    assert "Replica 2 of broker-a does not answer, by which nothing is missing" in replica
+    assert "alert" not in replica

@@ -55,6 +55,8 @@ async def test_counters_grow(browser: Browser, producer: Producer) -> None:
 
 def test_alarms_say_what_is_wrong() -> None:
     assert BrokerState(BROKER, {}, "refused").alarms == ["broker-a does not answer: refused"]
+    replica = BrokerState(BrokerAddress("C", "broker-a", 2, "127.0.0.1:2"), {}, "refused")
+    assert replica.alarms == ["replica 2 of broker-a does not answer: refused"]
     facts = {
         "commitLogDiskRatio": "0.80",
         "consumeQueueDiskRatio": "0.91",
