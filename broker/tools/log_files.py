@@ -6,6 +6,7 @@ between). What is wrong with a file itself is noted in ``problems``, and the fil
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +27,14 @@ class FileProblem(NamedTuple):
 
     path: Path
     reason: str
+    is_refused: bool = True
+    """Whether no broker opens the log as long as it is there."""
 
 
 def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem]]:
     """The files there are, oldest first, and what is wrong with some of them. Raises OSError."""
     found: list[tuple[int, int, Path]] = []
+    empty: list[Path] = []
     problems: list[FileProblem] = []
     for directory in directories:
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
@@ -38,20 +42,27 @@ def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem
                 if path.is_dir():
                     continue
                 if not is_numbered_file(path.name):
-                    problems.append(FileProblem(path, "a file of this name does not belong here"))
+                    reason = "a file of this name does not belong here"
+                    problems.append(FileProblem(path, reason, path.name.isdecimal()))
                 elif size_bytes := path.stat().st_size:
                     found.append((int(path.name), size_bytes, path))
                 else:
-                    problems.append(FileProblem(path, "the file is empty"))
+                    empty.append(path)
     found.sort()
-    sizes = [size_bytes for _, size_bytes, _ in found]
-    usual_bytes = max(set(sizes), key=sizes.count, default=0)
-    for _, size_bytes, path in found:
+    last = found[-1][0] if found else 0
+    problems += (FileProblem(path, "the file is empty", int(path.name) < last) for path in empty)
+    counts = Counter(size_bytes for _, size_bytes, _ in found)
+    usual_bytes = max(counts, key=lambda size_bytes: (counts[size_bytes], size_bytes), default=0)
+    files = MappedFileQueue(directories[0], usual_bytes)
+    for base, size_bytes, path in found:
+        if base % usual_bytes:
+            reason = f"no file begins there where each has {usual_bytes} bytes: it is passed over"
+            problems.append(FileProblem(path, reason))
+            continue
         if size_bytes != usual_bytes:
             reason = f"the file has {size_bytes} bytes, those beside it {usual_bytes}"
             problems.append(FileProblem(path, reason))
-    files = MappedFileQueue(directories[0], usual_bytes)
-    files.files = [MappedFile(path, base, size_bytes) for base, size_bytes, path in found]
+        files.files.append(MappedFile(path, base, size_bytes))
     return files, problems
 
 

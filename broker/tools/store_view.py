@@ -137,6 +137,12 @@ class StoreView:
         """Where the log ended whose newest files are missing; 0 if none is."""
         return self.proven_end if self.proven_end > self.log.next_base_offset else 0
 
+    @property
+    def missing(self) -> list[tuple[int, int]]:
+        """The ranges of the log whose files are missing."""
+        newest = [(self.log.next_base_offset, self.lost_end)] if self.lost_end else []
+        return self.log.gaps + newest
+
     def log_end(self) -> int:
         """Where the log ends, without reading more than its last file."""
         last = log_files.last_written(self.log)

@@ -234,6 +234,7 @@ class Backup:
                 name = f"{file_name(file.base_offset)}-{self.manifest.line}"
                 segment = Segment(file.base_offset, name)
                 self.manifest.segments.append(segment)
+                self.manifest.segments.sort(key=lambda each: each.base)
             stop = min(file.end_offset, end) - file.base_offset
             if segment.size < stop:
                 try:
@@ -241,7 +242,9 @@ class Backup:
                 except FileNotFoundError:
                     if not view.is_live:
                         raise
-                    self.manifest.segments.remove(segment)  # It has expired meanwhile.
+                    # It has expired meanwhile, and what was in front of it as well.
+                    self.manifest.segments.remove(segment)
+                    self._begin_line(0)
         disk.sync_directory(self.log)
 
     def _copy_file(

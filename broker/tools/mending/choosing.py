@@ -7,6 +7,7 @@ are of two lines, the newer one if it had stored a message of its own by then.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from rockhopper.broker.store.files.errors import StoreError
@@ -104,14 +105,17 @@ def _shared_bytes(backup: Backup, one: Segment, other: Segment) -> int:
 
 
 def segments_of(backup: Backup, point: Point) -> list[Segment]:
-    """The files of the log that belong to a point: those without a gap up to its end."""
-    found: list[Segment] = []
-    for segment in reversed(backup.manifest.lines[str(point.line)]):
-        if segment.base < point.log_end:
-            if found and segment.end != found[-1].base:
-                break
-            found.append(segment)
-    return found[::-1]
+    """The files of the log that belong to a point."""
+    return [each for each in backup.manifest.lines[str(point.line)] if each.base < point.log_end]
+
+
+def missing_of(backup: Backup, point: Point) -> list[tuple[int, int]]:
+    """The ranges of the log between its files that a point has nothing of."""
+    return [
+        (former.end, later.base)
+        for former, later in pairwise(segments_of(backup, point))
+        if former.end < later.base
+    ]
 
 
 def _start(backup: Backup, point: Point) -> int:

@@ -1,7 +1,9 @@
 """The commands that write: rebuild, repair, backup, restore. None does without --write."""
 
 import json
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,7 +23,14 @@ from rockhopper.broker.tools.commands import (
 )
 from rockhopper.broker.tools.findings import Findings
 from rockhopper.broker.tools.mending.backing_up import Backup, Plan
-from rockhopper.broker.tools.mending.choosing import Choice, Last, choose, last_of, segments_of
+from rockhopper.broker.tools.mending.choosing import (
+    Choice,
+    Last,
+    choose,
+    last_of,
+    missing_of,
+    segments_of,
+)
 from rockhopper.broker.tools.mending.copying import check_empty
 from rockhopper.broker.tools.mending.rebuilding import rebuild
 from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
@@ -187,6 +196,7 @@ def _write_repair(found: Repair, report: Path | None) -> None:
 @click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
 @click.option("--prune", is_flag=True, help="Drop from TARGET what the store has no longer.")
 @click.option("--verify", is_flag=True, help="Read all of TARGET and compare it with its CRCs.")
+@click.option("--incomplete", is_flag=True, help="Copy a log of which files are missing, or odd.")
 @config_option
 @write_option
 @json_option
@@ -198,6 +208,7 @@ def backup_command(
     *,
     prune: bool,
     verify: bool,
+    incomplete: bool,
     write: bool,
     as_json: bool,
 ) -> None:
@@ -207,6 +218,7 @@ def backup_command(
     in it.
     """
     view = StoreView(root, config_path)
+    _refuse_odd_log(view, is_forced=incomplete)
     backup = Backup(target)
     plan = backup.plan(view)
     if not as_json:
@@ -243,6 +255,22 @@ def backup_command(
     flush()
     if wrong:
         fail(f"{target} is damaged: begin a new backup in another directory")
+
+
+def _refuse_odd_log(view: StoreView, *, is_forced: bool) -> None:
+    odd = [
+        *(f"{each.path}: {each.reason}" for each in view.problems if each.is_refused),
+        *(f"{view.layout.commit_log}: {_missing_text(each)}" for each in view.missing),
+    ]
+    if odd and not is_forced:
+        raise StoreError(
+            f"{'; '.join(odd)}. Make a whole store by 'store repair' and back up that, or copy "
+            "what there is by --incomplete"
+        )
+
+
+def _missing_text(missing: tuple[int, int]) -> str:
+    return f"the log from {missing[0]} to {missing[1]} is missing"
 
 
 def _why_a_new_line(plan: Plan) -> str:
@@ -293,6 +321,7 @@ def restore_command(
     point = choice.log
     check_empty(root)
     last = last_of(backup, choice)
+    missing = missing_of(backup, point)
     if not write:
         _write_points(backup, choice, last, root, as_json=as_json)
         return
@@ -311,8 +340,10 @@ def restore_command(
                 "logEnd": restored.log_end,
                 "records": restored.record_count,
                 "damagedRanges": restored.hole_count,
+                "missing": missing,
             }
         )
+        _end_incomplete(missing)
         return
     write_line(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
@@ -320,6 +351,19 @@ def restore_command(
     )
     _warn_of_damage(restored.hole_count, root)
     _warn_of_the_end(backup, choice)
+    _warn_of_missing(missing)
+    _end_incomplete(missing)
+
+
+def _warn_of_missing(missing: list[tuple[int, int]]) -> None:
+    for each in missing:
+        write_line(f"Not in the backup: {_missing_text(each)}")
+
+
+def _end_incomplete(missing: Sequence[object]) -> None:
+    if missing:
+        flush()
+        sys.exit(1)
 
 
 def _told(choice: Choice, last: Last) -> str:
@@ -384,5 +428,6 @@ def _write_points(backup: Backup, choice: Choice, last: Last, root: Path, *, as_
         ],
     )
     write_line(f"Would restore {_told(choice, last)}")
+    _warn_of_missing(missing_of(backup, choice.log))
     _warn_of_the_end(backup, choice)
     _say_nothing_is_written(root, restored_bytes(backup, choice), freed=root)

@@ -27,6 +27,7 @@ def test_odd_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
     assert "does not belong" in reasons["notes.txt"]
     assert "100 bytes" in reasons[f"{8192:020d}"]
     assert "empty" in reasons[f"{1 << 20:020d}"]
+    assert [problem.path.name for problem in problems if problem.is_refused] == [f"{8192:020d}"]
     assert files.files[1].base_offset == 4096
 
 
@@ -46,3 +47,14 @@ def test_a_file_that_was_made_ahead_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{writer.end // 4096 * 4096 + 4096:020d}").write_bytes(bytes(4096))
     files, _ = log_files.find([tmp_path / "commitlog"])
     assert log_files.written_end(files, 0) == writer.end
+
+
+def test_a_file_at_an_offset_where_none_begins_is_passed_over(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path)
+    writer.append_many(60)
+    directory = tmp_path / "commitlog"
+    stray = directory / f"{777:020d}"
+    stray.write_bytes((directory / f"{0:020d}").read_bytes())
+    files, problems = log_files.find([directory])
+    assert [problem.path for problem in problems] == [stray]
+    assert [file.base_offset for file in files.files] == list(range(0, writer.end, 4096))

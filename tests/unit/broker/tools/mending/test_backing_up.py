@@ -166,3 +166,40 @@ def test_a_full_disk_is_a_sentence(
     assert ended.code == 1
     assert "more needed" in ended.err
     assert _back_up(root, tmp_path / "backup")["point"] == 1
+
+
+@pytest.mark.parametrize("place", ["middle", "newest", "stray"])
+def test_a_log_that_is_not_whole_is_refused(root: Path, tmp_path: Path, place: str) -> None:
+    target = tmp_path / "backup"
+    _back_up(root, target)
+    everything = list(dump(StoreView(root), Wanted()))
+    files = sorted((root / "commitlog").iterdir())
+    stray = root / "commitlog" / f"{777:020d}"
+    if place == "stray":
+        stray.write_bytes(files[0].read_bytes())
+    else:
+        files[1 if place == "middle" else -1].unlink()
+    told = str(stray) if place == "stray" else "is missing"
+    for options in ((), ("--write",)):
+        ended = run("backup", root, target, *options)
+        assert (ended.code, told in ended.err, "store repair" in ended.err) == (1, True, True)
+    assert len(Backup(target).manifest.points) == 1
+    assert _restored(target, tmp_path / "new") == everything
+
+
+def test_a_log_with_a_gap_comes_back_around_the_gap(root: Path, tmp_path: Path) -> None:
+    gone = root / "commitlog" / f"{4096:020d}"
+    data = gone.read_bytes()
+    gone.unlink()
+    target, new = tmp_path / "backup", tmp_path / "new"
+    kept = list(dump(StoreView(root), Wanted()))
+    assert {int(str(each["logOffset"])) // 4096 for each in kept} >= {0, 2}
+    _back_up(root, target, "--incomplete")
+    told = "the log from 4096 to 8192 is missing"
+    assert told in run("restore", target, new).out
+    ended = run("restore", target, new, "--write")
+    assert (ended.code, told in ended.out) == (1, True)
+    assert list(dump(StoreView(new), Wanted())) == kept
+    gone.write_bytes(data)
+    _back_up(root, target)
+    assert _restored(target, tmp_path / "whole") == list(dump(StoreView(root), Wanted()))
