@@ -64,9 +64,10 @@ def numbered_properties(data: bytes | str) -> Iterator[NumberedProperty]:
 
 def _text(data: bytes | str) -> str:
     if isinstance(data, str):
-        return data
+        return data.removeprefix("\ufeff")
     try:
-        return data.decode()
+        # Editors of Windows put a mark in front of what is UTF-8.
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("iso-8859-1")
 

@@ -27,6 +27,7 @@ from rockhopper.protocol.errors import MalformedBodyError
         ("a=1\\", {"a": "1"}),
         ("", {}),
         ("a=标签", {"a": "标签"}),
+        ("\ufeffa=1", {"a": "1"}),
     ],
 )
 def test_reads_as_java_does(text: str, expected: dict[str, str]) -> None:
