@@ -39,7 +39,7 @@ from rockhopper.broker.settings.config_file import (
     parts_of,
     properties_of,
 )
-from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors, settings_of
+from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 from rockhopper.broker.supervising.broker_process import Parent
 
 log = structlog.get_logger("broker.main")
@@ -143,7 +143,9 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
     help="Any setting; may be repeated.",
 )
 @click.option("--parent", type=int, hidden=True)
-@click.option("--strict", is_flag=True, help="Refuse settings that nobody knows.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse settings that nobody knows, or that come twice."
+)
 @click.option("-p", "--print-config", is_flag=True, help="Print every setting and exit.")
 @click.option("--log-level", type=click.Choice(logging.LEVELS), default="info", show_default=True)
 @click.pass_context
@@ -214,12 +216,10 @@ def _flags(settings: tuple[str, ...], named: dict[str, str | None]) -> dict[str,
 def _load(path: Path | None, flags: dict[str, str], *, strict: bool) -> LoadedConfig:
     try:
         return load_config(path, os.environ, flags, strict=strict)
-    except SettingErrors as several:
-        for each in several.errors[:-1]:
-            _say(str(each))
-        _fail(str(several.errors[-1]), 2)
     except SettingError as error:
-        _fail(str(error), 2)
+        for line in (*error.warnings, *str(error).splitlines()):
+            _say(line)
+        sys.exit(2)
     except OSError as error:
         _fail(f"{path} cannot be read ({error.strerror}): check the path after -c", 2)
 

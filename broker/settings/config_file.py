@@ -139,8 +139,8 @@ def load_config(
     """The configuration: defaults < file < environment < flags.
 
     Raises:
-        SettingError: a value makes no sense, or with *strict* a key is not known; SettingErrors for
-            several, with all that could be found at once.
+        SettingError: a value makes no sense, or with *strict* a key is not known or comes twice;
+            SettingErrors for several, with all that could be found at once.
         OSError: the file cannot be read.
     """
     layers = [
@@ -157,20 +157,21 @@ def load_config(
         return place_of(key, layers, _SPELLINGS)
 
     unknown = [key for key in texts if key not in _KNOWN_KEYS]
+    repeated = [each for layer in layers for each in layer.repeated]
+    warnings = [_warning(key, place(key)) for key in unknown] + list(map(str, repeated))
     if strict:
-        mistakes.found += [_no_such_setting(key, texts[key]) for key in unknown]
+        mistakes.found += [_no_such_setting(key, texts[key]) for key in unknown] + repeated
+        warnings = []
     mistakes.found += _refusals(texts)
     if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
         # A namesrv.conf of RocketMQ's names the port so.
         texts.setdefault("namesrvPort", texts["listenPort"])
     config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
-    mistakes.raise_all(place)
+    mistakes.raise_all(place, warnings)
     assert config is not None
     return LoadedConfig(
         config,
-        [_warning(key, place(key)) for key in unknown]
-        + _warnings(config, texts)
-        + _shown_secrets(path, layers[0]),
+        warnings + _warnings(config, texts) + _shown_secrets(path, layers[0]),
         sorted(key for key in texts if key in WITHOUT_EFFECT),
         config.replication.notes(),
     )
@@ -217,7 +218,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
     mistakes = Mistakes()
     config = _build(_in_our_terms(_without_shorthand(texts)), mistakes)
-    mistakes.raise_all(lambda key: None)
+    mistakes.raise_all()
     assert config is not None
     return config
 

@@ -5,12 +5,14 @@ for whoever has to find it there: ``broker.conf:12``.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
+from rockhopper.broker.settings.tls_config import SECRETS, TLS_SPELLINGS
 from rockhopper.protocol.bodies.properties_text import numbered_properties
 
 _Built = TypeVar("_Built")
@@ -23,9 +25,16 @@ class Layer:
     texts: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     faults: list[SettingError] = field(default_factory=list)
+    repeated: list[SettingError] = field(default_factory=list)
+    """What does not count, because its key comes again."""
 
     def add(self, key: str, text: str, place: str) -> None:
         """Take a setting; of two with one key the last one counts."""
+        if key in self.texts:
+            is_secret = TLS_SPELLINGS.get(key, key) in (*SECRETS, *SECRET_KEYS)
+            value = HIDDEN if is_secret else self.texts[key]
+            why = f"it does not count, for {key} is given again at {place}: remove one of them"
+            self.repeated.append(SettingError(key, value, why).at(self.places[key]))
         self.texts[key] = text
         self.places[key] = place
 
@@ -83,14 +92,16 @@ class Mistakes:
         words = {error.key, *re.findall(r"[\w.]+", error.allowed)}
         return not words.isdisjoint(self._removed)
 
-    def raise_all(self, place: Callable[[str], str | None]) -> None:
+    def raise_all(
+        self, place: Callable[[str], str | None] = lambda key: None, warnings: Sequence[str] = ()
+    ) -> None:
         """Raise what was found, each with its place; nothing where nothing was."""
         placed = [each if each.place else each.at(place(each.key)) for each in self.found]
         placed.sort(key=_line)
-        if len(placed) == 1:
-            raise placed[0]
         if placed:
-            raise SettingErrors(placed)
+            error = placed[0] if len(placed) == 1 else SettingErrors(placed)
+            error.warnings = warnings
+            raise error
 
 
 def _line(error: SettingError) -> tuple[bool, int]:

@@ -28,6 +28,8 @@ class SettingError(ValueError):
         self.value = value
         self.allowed = allowed
         self.place: str | None = None
+        self.warnings: Sequence[str] = ()
+        """What is to be said beside it of the same settings."""
 
     def __str__(self) -> str:
         text = super().__str__()

@@ -114,12 +114,10 @@ class TlsConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if (self.certificate is None) != (self.key is None):
-            missing = "tlsKeyPath" if self.key is None else "tlsCertPath"
-            raise SettingError(missing, None, "a certificate and its key go together: name both")
-        if (self.client_certificate is None) != (self.client_key is None):
-            missing = "tlsClientKeyPath" if self.client_key is None else "tlsClientCertPath"
-            raise SettingError(missing, None, "a certificate and its key go together: name both")
+        _check_pair("tlsCertPath", self.certificate, "tlsKeyPath", self.key)
+        _check_pair(
+            "tlsClientCertPath", self.client_certificate, "tlsClientKeyPath", self.client_key
+        )
         if self.client_auth is not ClientAuth.NONE and self.trusted is None:
             raise SettingError(
                 "tlsClientAuth",
@@ -149,6 +147,15 @@ class TlsConfig:
     def is_spoken(self) -> bool:
         """Whether this process speaks TLS to others."""
         return self.enable or self.is_enforced
+
+
+def _check_pair(first: str, certificate: Path | None, second: str, key: Path | None) -> None:
+    given = certificate or key
+    if given is not None and (certificate is None or key is None):
+        there, missing = (first, second) if key is None else (second, first)
+        raise SettingError(
+            there, given, f"{missing} is needed too: a certificate and its key go together"
+        )
 
 
 SECRETS = ("tlsKeyPassword", "tlsClientKeyPassword")

@@ -127,10 +127,13 @@ async def test_printed_settings_come_with_what_is_wrong_with_them(tmp_path: Path
     )
 
 
-async def test_every_mistake_is_a_line_and_unknown_settings_can_be_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+async def test_every_mistake_is_a_line_and_unknown_settings_are_one_beside_them(
+    tmp_path: Path, strict: tuple[str, ...]
+) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("listenPrt=1\nhttpPort=x\n")
-    code, text = await Daemon(tmp_path, "-c", str(conf), "--strict").fail("--print-config")
+    code, text = await Daemon(tmp_path, "-c", str(conf), *strict).fail("--print-config")
     assert code == 2
     assert [line.removeprefix(f"rockhopper-broker: {conf}:")[:3] for line in text.splitlines()] == [
         "1: ",

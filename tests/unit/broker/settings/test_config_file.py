@@ -210,12 +210,28 @@ def test_all_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) -> None
         load_config(path, {"ROCKHOPPER_NAMESRV_PORT": "x"}, {"httpPort": "-7"})
     places = [(each.place or "").removeprefix(f"{path}:") for each in raised.value.errors]
     assert places == [
-        *("1", "2", "5", "6", "8", "9", "11", "12"),
-        *("", "environment variable ROCKHOPPER_NAMESRV_PORT", "command line"),
+        *("1", "2", "5", "6", "8", "9", "10", "11", "12"),
+        *("environment variable ROCKHOPPER_NAMESRV_PORT", "command line"),
     ]
     assert "authorizationEnabled" not in {each.key for each in raised.value.errors}
-    assert [each.key for each in raised.value.errors if not each.place] == ["tlsKeyPath"]
+    assert all(each.place for each in raised.value.errors)
+    (unknown,) = raised.value.warnings
+    assert unknown.startswith(f"{path}:13: setting listenPrt is not known")
     assert f"{path}:2: setting listenPort=abc: a whole number is allowed" in str(raised.value)
+
+
+def test_a_setting_that_comes_twice_is_said_and_refused_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "broker.conf", "listenPort=abc\nlistenPort=10911\n")
+    (warning,) = load_config(path).warnings
+    assert warning.startswith(f"{path}:1: setting listenPort=abc: it does not count")
+    with pytest.raises(SettingError, match=r":1: setting listenPort=abc: it does not count"):
+        load_config(path, strict=True)
+    write(path, "listenPort=abc\nlistenPort=70000\n")
+    with pytest.raises(SettingErrors) as raised:
+        load_config(path, strict=True)
+    assert [each.place for each in raised.value.errors] == [f"{path}:1", f"{path}:2"]
 
 
 def test_what_is_unknown_is_refused_where_that_is_asked_for(tmp_path: Path) -> None:

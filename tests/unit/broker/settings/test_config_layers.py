@@ -16,6 +16,17 @@ def test_the_last_line_of_a_key_counts_and_a_joined_one_begins_where_it_begins(
     layer = file_layer(path)
     assert layer.texts == {"a": "2", "b": "xy"}
     assert layer.places == {"a": f"{path}:5", "b": f"{path}:3"}
+    (repeated,) = layer.repeated
+    assert str(repeated).startswith(f"{path}:1: setting a=1: it does not count, for a is given ag")
+    assert f" at {path}:5: " in str(repeated)
+
+
+@pytest.mark.parametrize("key", ["tls.server.keyPassword", "tlsKeyPassword"])
+def test_a_secret_that_comes_twice_is_not_shown(key: str) -> None:
+    layer = Layer()
+    for place in ("here", "there"):
+        layer.add(key, "s3cret", place)
+    assert "s3cret" not in str(layer.repeated[0])
 
 
 def test_a_later_layer_and_our_own_spelling_are_the_place() -> None:
