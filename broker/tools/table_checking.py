@@ -1,6 +1,6 @@
 """The tables and notes against their own checksums: seals, CRCs, copies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zlib import crc32
 
@@ -91,8 +91,26 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
 
 def sound_copy(path: Path) -> bytes | None:
     """What the copy of a table says that cannot be read itself; None if it can, or both cannot."""
-    backup = _read(backup_path(path))
-    if _is_readable(_read(path)) or backup is None:
+    return None if _is_readable(_read(path)) else _sound_content(_read(backup_path(path)))
+
+
+def unreadable_tables(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    """Those of the tables among *files*, by path in the store, that cannot be read themselves.
+
+    With what their sound copy says, None if that cannot be read either.
+    """
+    found = {}
+    names = {name for name in files if name.startswith("config/") and name.endswith(".json")}
+    names |= {name.removesuffix(".bak") for name in files if name.endswith(".json.bak")}
+    for name in sorted(names):
+        data, backup = files.get(name, b""), files.get(f"{name}.bak")
+        if not _is_readable(data) and (data.strip() or backup):
+            found[name] = _sound_content(backup)
+    return found
+
+
+def _sound_content(backup: bytes | None) -> bytes | None:
+    if backup is None:
         return None
     saved = unseal(backup)
     content = backup if saved is None else saved.content

@@ -27,6 +27,7 @@ from rockhopper.broker.tools.mending.copying import companions, copy_range, crc_
 from rockhopper.broker.tools.mending.manifest import Manifest, Point, Segment
 from rockhopper.broker.tools.mending.objects import Objects, snapshot
 from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.broker.tools.table_checking import unreadable_tables
 
 _SAVE_EVERY_BYTES = 256 << 20
 # What a first run that was cut off may have left.
@@ -45,6 +46,8 @@ class Plan(NamedTuple):
     """Where the log is not what was copied, and a new line begins."""
     is_gap: bool
     """Because what was in front of that expired before it was copied."""
+    unreadable: dict[str, bytes | None]
+    """As ``unreadable_tables`` has them; the sound copies are taken."""
 
 
 class Backup:
@@ -120,7 +123,7 @@ class Backup:
             max(min(file.end_offset, end) - file.base_offset - known.get(file.base_offset, 0), 0)
             for file in view.log.files
         )
-        return Plan(new_bytes, end, differs_at, is_gap)
+        return Plan(new_bytes, end, differs_at, is_gap, unreadable_tables(_tables(view)))
 
     def _is_behind_a_gap(self, view: StoreView) -> bool:
         """Whether the log begins behind the end of what was copied. Raises StoreError."""
@@ -191,7 +194,7 @@ class Backup:
         root = view.layout.root
         self.manifest.source = str(root.resolve())
         ends = recovered.ends_to_keep(view)
-        tables = snapshot(lambda: companions(view.layout))
+        named = _tables(view)
         if view.is_live:
             view.load_log()
         plan = self.plan(view)
@@ -199,11 +202,12 @@ class Backup:
             self._begin_line(0 if plan.is_gap else plan.differs_at)
         self.manifest.origin = self._origin(view) or self.manifest.origin
         self._copy_log(view, plan.log_end, progress)
-        named = {path.relative_to(root).as_posix(): data for path, data in tables.items()}
         for name in _NEWER_COUNTS:
             for each in (name, f"{name}.bak"):
                 if (root / each).exists():
                     named[each] = (root / each).read_bytes()
+        sound = {name: copy for name, copy in unreadable_tables(named).items() if copy is not None}
+        named |= sound
         newest = next(filter(None, map(last_store_time_ms, reversed(view.log.files))), 0)
         shape = view.geometry
         point = Point(
@@ -321,6 +325,11 @@ class Backup:
         removed = disk.remove_files([path for path in self.log.iterdir() if path.name not in used])
         self.objects.keep_only(self._used_objects())
         return removed
+
+
+def _tables(view: StoreView) -> dict[str, bytes]:
+    tables = snapshot(lambda: companions(view.layout))
+    return {path.relative_to(view.layout.root).as_posix(): data for path, data in tables.items()}
 
 
 def _encode_ends(ends: dict[tuple[str, int], int]) -> bytes:

@@ -242,10 +242,13 @@ def backup_command(
         value["differsAt"] = plan.differs_at
         text += f". {_why_a_new_line(plan)}, and the points so far keep what they have"
     wrong = _verified(backup) if verify else None
+    lost = [name for name, copy in plan.unreadable.items() if copy is None]
+    value["unreadableTables"] = lost
     if as_json:
         write_json(value | ({} if wrong is None else {"wrong": wrong}))
     else:
         write_line(text)
+        _warn_of_tables(plan)
         for line in wrong or ():
             write_line(line)
         if wrong == []:
@@ -255,6 +258,15 @@ def backup_command(
     flush()
     if wrong:
         fail(f"{target} is damaged: begin a new backup in another directory")
+    _end_incomplete(lost)
+
+
+def _warn_of_tables(plan: Plan) -> None:
+    for name, copy in plan.unreadable.items():
+        taken = (
+            "nor can its copy: restore goes on without it" if copy is None else "its copy counts"
+        )
+        write_line(f"{name} cannot be read, {taken}")
 
 
 def _refuse_odd_log(view: StoreView, *, is_forced: bool) -> None:
@@ -341,9 +353,10 @@ def restore_command(
                 "records": restored.record_count,
                 "damagedRanges": restored.hole_count,
                 "missing": missing,
+                "tablesLeftOut": restored.left_out,
             }
         )
-        _end_incomplete(missing)
+        _end_incomplete([*missing, *restored.left_out])
         return
     write_line(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
@@ -352,7 +365,9 @@ def restore_command(
     _warn_of_damage(restored.hole_count, root)
     _warn_of_the_end(backup, choice)
     _warn_of_missing(missing)
-    _end_incomplete(missing)
+    for name in restored.left_out:
+        write_line(f"Left out is {name}, which cannot be read, nor can its copy")
+    _end_incomplete([*missing, *restored.left_out])
 
 
 def _warn_of_missing(missing: list[tuple[int, int]]) -> None:

@@ -26,6 +26,7 @@ from rockhopper.broker.tools.mending.choosing import Choice, segments_of
 from rockhopper.broker.tools.mending.copying import LogFileCopy, copy_range, making
 from rockhopper.broker.tools.mending.manifest import Point
 from rockhopper.broker.tools.mending.room import allocated_bytes
+from rockhopper.broker.tools.table_checking import unreadable_tables
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -59,6 +60,8 @@ class Restored(NamedTuple):
     record_count: int
     hole_count: int
     """Places of the log that held nothing sound when it was copied."""
+    left_out: list[str]
+    """Tables that nobody can read, nor their copies."""
 
 
 def restore(
@@ -105,29 +108,39 @@ def _restore(
     end = point.log_end
     if choice.before_ms is not None:
         end, ends = _cut(files, point.log_end, choice.before_ms, ends)
-    _write_tables(backup, choice.tables, target, end)
+    left_out = _write_tables(backup, choice.tables, target, end)
     sizes = log_bytes, queue_bytes, batch_bytes
     inventory.save(layout, Inventory(end, None, ends, file_sizes=sizes))
     disk.sync_paths([path for path in target.rglob("*") if path.is_file()])
     disk.move_directory(target / _LOG_IN_THE_MAKING, layout.commit_log)
     shape = IndexGeometry(slots, entries) if slots else None
     report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
-    return Restored(point, files.min_offset, report.log_end, report.record_count, len(report.holes))
+    hole_count = len(report.holes)
+    return Restored(
+        point, files.min_offset, report.log_end, report.record_count, hole_count, left_out
+    )
 
 
-def _write_tables(backup: Backup, point: Point, target: Path, log_end: int) -> None:
-    """Put tables and notes there; those of deliveries and deletions behind *log_end* left out."""
+def _write_tables(backup: Backup, point: Point, target: Path, log_end: int) -> list[str]:
+    """Put tables and notes there; those of deliveries and deletions behind *log_end* left out.
+
+    And those that cannot be read, which no broker starts with: returned.
+    """
     is_later = point.log_end > log_end
-    for name, (kept, _) in point.tables.items():
+    files = {name: backup.objects.get(kept) for name, (kept, _) in point.tables.items()}
+    left_out = [name for name, copy in unreadable_tables(files).items() if copy is None]
+    for name, data in files.items():
         if is_later and name.startswith(_TOLD_BY_THE_LOG):
             continue
-        data = backup.objects.get(kept)
+        if name.removesuffix(".bak") in left_out:
+            continue
         if is_later and name in _ENDS:
             ends = {topic: end for topic, end in decode_ends_of(data).items() if end < log_end}
             data = b"".join(encode_ends({topic: end}) for topic, end in ends.items())
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+    return left_out
 
 
 def _copy_log(

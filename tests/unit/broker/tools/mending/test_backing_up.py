@@ -203,3 +203,26 @@ def test_a_log_with_a_gap_comes_back_around_the_gap(root: Path, tmp_path: Path) 
     gone.write_bytes(data)
     _back_up(root, target)
     assert _restored(target, tmp_path / "whole") == list(dump(StoreView(root), Wanted()))
+
+
+@pytest.mark.parametrize("is_copy_sound", [True, False])
+def test_a_table_that_cannot_be_read_is_named(
+    root: Path, tmp_path: Path, is_copy_sound: bool
+) -> None:
+    table, saved = "config/consumerOffset.json", b'{"offsetTable":{"Topic1@g":{"0":1}}}'
+    (root / "config").mkdir()
+    (root / table).write_bytes(b"{")
+    (root / f"{table}.bak").write_bytes(saved if is_copy_sound else b"{")
+    target, new = tmp_path / "backup", tmp_path / "new"
+    ended = run("backup", root, target, "--write")
+    assert (ended.code, f"{table} cannot be read" in ended.out) == (not is_copy_sound, True)
+    ended = run("restore", target, new, "--write")
+    assert (ended.code, f"Left out is {table}" in ended.out) == ((not is_copy_sound,) * 2)
+    assert (new / table).exists() == is_copy_sound
+    assert list(dump(StoreView(new), Wanted())) == list(dump(StoreView(root), Wanted()))
+    assert run("restore", target, tmp_path / "b", "--write", "--json").objects[0][
+        "tablesLeftOut"
+    ] == ([] if is_copy_sound else [table])
+    if is_copy_sound:
+        name, _ = Backup(target).manifest.points[0].tables[table]
+        assert Backup(target).objects.get(name) == saved
