@@ -11,6 +11,7 @@ from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.console import elsewhere
 from rockhopper.broker.console.clients import Clients, tls_of
 from rockhopper.broker.console.forms import Tokens
 from rockhopper.broker.console.hosts import HOME
@@ -164,7 +165,7 @@ class Site:
         act = ACTS.get(visit.path)
         if act is None:
             return await self.refuse(visit, "There is no such form.", 404)
-        page = await self._run(visit, lambda: act(visit, form))
+        page = await self._run(visit, lambda: self._done(visit, act, form))
         if page.status == 303:
             told = {key: form[key][:200] for key in TOLD if form.get(key)}
             user, host = visit.principal.user or "nobody", visit.principal.host
@@ -186,6 +187,9 @@ class Site:
             ):
                 visit.admin = admin
                 visit.silent, there = await self._silence.leave_out(admin)
+                if visit.may_change and visit.access.is_open:
+                    host = visit.principal.host
+                    visit.closed = await elsewhere.why_not(admin, host, self._kept)
                 return await self._page(visit, await view())
         except WrongInput as error:
             return await self.refuse(visit, str(error), 400)
@@ -199,6 +203,11 @@ class Site:
             return await self.refuse(visit, str(error), 403 if is_forbidden(error) else 502)
         except TimeoutError:
             return await self.refuse(visit, "A broker did not answer in time.", 504)
+
+    async def _done(self, visit: Visit, act: Act, form: Mapping[str, str]) -> Result:
+        if visit.closed:
+            raise NoPermission(visit.closed)
+        return await act(visit, form)
 
     async def _viewed(self, visit: Visit, view: View) -> Result:
         """What a view makes; without a broker that hangs since then, if there is one."""

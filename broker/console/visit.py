@@ -88,6 +88,8 @@ class Visit:
     """Below the console's."""
     silent: Sequence[Silent] = ()
     """The brokers that do not answer: the page does without them."""
+    closed: str = ""
+    """Why he may change nothing although this broker allows it: others would not, if they knew."""
     admin: Admin = field(init=False)
     """In the name of who asks; there once a view runs."""
 
@@ -95,7 +97,7 @@ class Visit:
     def why_not(self) -> str:
         """Why he may change nothing; blank if he may."""
         if self.may_change:
-            return ""
+            return self.closed
         if self.access.is_open:
             return (
                 f"Changes come from this host alone, and you are at {self.principal.host}: set "

@@ -85,11 +85,11 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
     masters = await visit.admin.masters()
     chosen = fields.get("broker") or masters[0].name
     (broker,) = await visit.admin.masters(chosen)
-    if not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
+    if visit.closed or not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
         raise NoPermission(
             f"Settings are shown to this host alone, and you are at {visit.principal.host}: set "
             "remoteAdmin=true on the broker to see them from elsewhere."
-            if visit.access.is_open
+            if visit.access.is_open and not visit.closed
             else visit.why_not
         )
     wanted = fields.get("search", "").strip()
