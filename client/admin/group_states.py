@@ -5,6 +5,7 @@ its topics; what is returned here is put together from all masters.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -39,7 +40,12 @@ REQUEUE_GROUP = "rockhopper_dlq_requeue"
 
 Told = TypeVar("Told", bound=Body)
 
-_RUNNING_INFO_TIMEOUT_S = 2.0
+MEMBERS_ASKED_AT_ONCE_MAX = 16
+"""Of one group; those that stay silent are among them until nobody is asked any more."""
+_MEMBERS_ASKED_MAX = 48
+_MEMBERS_TELL_WITHIN_S = 2.0
+_RELAYED_FOR_S = 10.0
+"""So long a broker waits for a member, and serves 128 requests of a connection meanwhile."""
 _GROUPS_AT_ONCE = 16
 # What brokers answer about a group or a topic that they do not have, or that is not online.
 _THERE_OR_NOT = frozenset(
@@ -97,6 +103,8 @@ class GroupState:
     """Queue -> id of the member that reads it, as far as members tell."""
     filters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Member -> topic -> filter, as far as members tell."""
+    silent: Sequence[str] = ()
+    """Ids of the members that did not tell in time, or could not be asked because of those."""
 
     @property
     def is_consistent(self) -> bool:
@@ -125,6 +133,7 @@ class GroupReader:
     ) -> None:
         self._session = session
         self._masters = masters
+        self._relayed = asyncio.Semaphore(_MEMBERS_ASKED_MAX)
 
     async def settings(self) -> dict[str, dict[str, Mapping[str, Any]]]:
         """Return, by group and by broker name, the settings of all groups."""
@@ -178,8 +187,7 @@ class GroupReader:
         if not own and not found.members and not found.queues:
             raise self._unknown(group)
         ids = [member.client_id for member in found.members]
-        told = await asyncio.gather(*(self._told_by(group, each, masters) for each in ids))
-        infos = {each: info for each, info in zip(ids, told, strict=True) if info is not None}
+        infos = await self._told(group, ids, masters)
         return replace(
             found,
             settings=own,
@@ -197,6 +205,7 @@ class GroupReader:
                 for client_id, info in infos.items()
                 if info.subscription_set
             },
+            silent=[each for each in ids if each not in infos],
         )
 
     async def lag(self, group: str) -> list[QueueLag]:
@@ -310,23 +319,47 @@ class GroupReader:
         table = stats.offset_table if stats is not None else {}
         return {key: offsets.min_offset for key, offsets in table.items()}
 
+    async def _told(
+        self, group: str, ids: Sequence[str], masters: Sequence[BrokerAddress]
+    ) -> dict[str, _RunningInfo]:
+        """Return what members say of themselves, of those that do within the time for all."""
+        found: dict[str, _RunningInfo] = {}
+        at_once = asyncio.Semaphore(MEMBERS_ASKED_AT_ONCE_MAX)
+
+        async def ask(client_id: str) -> None:
+            async with at_once:
+                info = await self._told_by(group, client_id, masters)
+            if info is not None:
+                found[client_id] = info
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MEMBERS_TELL_WITHIN_S), asyncio.TaskGroup() as tasks:
+                for each in ids:
+                    tasks.create_task(ask(each))
+        return found
+
     async def _told_by(
         self, group: str, client_id: str, masters: Sequence[BrokerAddress]
     ) -> _RunningInfo | None:
-        """Return what a member says of itself; None when it does not answer."""
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
         for master in masters:
+            await self._relayed.acquire()
+            held_s = _RELAYED_FOR_S
             try:
                 answer = await self._session.request(
                     master.address,
                     code,
                     encode_fields(request),
-                    timeout_s=_RUNNING_INFO_TIMEOUT_S,
+                    timeout_s=_RELAYED_FOR_S,
                 )
+                held_s = 0.0
                 return _RunningInfo.decode(answer.body)
             except (ClientError, ProtocolError):
+                held_s = 0.0
                 continue  # not connected to this broker, or not a client that tells
+            finally:
+                asyncio.get_running_loop().call_later(held_s, self._relayed.release)
         return None
 
     async def _ask(

@@ -165,6 +165,10 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
             print_table(columns, [(numbers[each[0]], *each) for each in members])
         else:
             print_table(columns, members)
+    if state.silent:
+        write_line(
+            f"{counted(len(state.silent), 'member')} did not say in time which queues are theirs"
+        )
     if not state.is_consistent:
         write_line("")
         write_line("The members subscribe differently, so each skips what only others want:")
@@ -239,6 +243,7 @@ def _state_json(state: "GroupState") -> dict[str, Any]:
         "subscriptions": dict(state.subscriptions),
         "consistent": state.is_consistent,
         "filters": {who: dict(topics) for who, topics in state.filters.items()},
+        "silent": list(state.silent),
         "queues": [
             {**_lag_json(each), "owner": state.owners.get(each.queue)} for each in state.queues
         ],

@@ -1,11 +1,18 @@
 """Groups as an operator sees them, put together from what all brokers and members say."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from rockhopper.client.admin.group_states import GroupMember, GroupReader, QueueLag
+from rockhopper.client.admin import group_states
+from rockhopper.client.admin.group_states import (
+    MEMBERS_ASKED_AT_ONCE_MAX,
+    GroupMember,
+    GroupReader,
+    QueueLag,
+)
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     MalformedAnswerError,
@@ -41,6 +48,7 @@ class Brokers:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], Callable[[dict[str, str]], Command]] = {}
         self.asked: list[tuple[str, int, dict[str, str]]] = []
+        self.silent: frozenset[str] = frozenset()
         for address in MASTERS:
             self.tell(address, SETTINGS, groups())
         self.reader = GroupReader(cast(Any, self), self._masters)
@@ -58,10 +66,16 @@ class Brokers:
 
         self.answers[address, code] = answer
 
+    @property
+    def asked_members(self) -> int:
+        return sum(code == RUNNING for _, code, _ in self.asked)
+
     async def request(
         self, address: str, code: int, ext: dict[str, str] | None = None, **_: object
     ) -> Command:
         self.asked.append((address, code, ext or {}))
+        if code == RUNNING and (ext or {})["clientId"] in self.silent:
+            await asyncio.Event().wait()
         answer = self.answers.get((address, code), _nobody)(ext or {})
         if code == RUNNING and answer is NOBODY:
             raise BrokerUnreachableError("it is not connected there", address=address)
@@ -132,6 +146,32 @@ async def test_everything_about_a_group(brokers: Brokers) -> None:
     assert list(state.queues) == [QueueLag(a, 10, 4, 6, 77), QueueLag(b, 9, 9, 0, None)]
     assert state.lag == 6
     assert state.owners == {a: "m1", b: "m2"}
+
+
+async def test_members_that_are_silent_do_not_use_a_connection_up(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers wait for each of them longer than we do, and serve so many of a connection only."""
+    monkeypatch.setattr(group_states, "_MEMBERS_TELL_WITHIN_S", 0.05)
+    names = [f"m{number}" for number in range(200)]
+    brokers.tell("a", CONNECTIONS, connections(*names, orders="*"))
+    brokers.silent = frozenset(names)
+    state = await brokers.reader.state("g")
+    assert len(state.members) == 200
+    assert list(state.silent) == sorted(names)
+    assert brokers.asked_members == MEMBERS_ASKED_AT_ONCE_MAX
+    for _ in range(9):
+        assert len((await brokers.reader.state("g")).silent) == 200
+    assert MEMBERS_ASKED_AT_ONCE_MAX < brokers.asked_members < 64
+
+
+async def test_all_of_many_members_tell(brokers: Brokers) -> None:
+    names = [f"m{number}" for number in range(200)]
+    brokers.tell("a", CONNECTIONS, connections(*names, orders="*"))
+    for number, name in enumerate(names):
+        brokers.tell("a", RUNNING, running(("orders", "broker-a", number)), clientId=name)
+    state = await brokers.reader.state("g")
+    assert (len(state.owners), list(state.silent)) == (200, [])
 
 
 async def test_a_topic_without_offsets_is_asked_for_by_its_name(brokers: Brokers) -> None:

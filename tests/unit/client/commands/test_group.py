@@ -8,6 +8,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Consumer, Producer
+from rockhopper.client.consuming.notifications import Notifications
 from rockhopper.client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
@@ -112,6 +113,17 @@ async def test_members_that_subscribe_differently_are_shown_each(
     rows = [line.split() for line in text.splitlines()]
     assert [new.client_id, "orders", "new"] in rows
     assert [paid.client_id, "orders", "paid"] in rows
+
+
+async def test_members_that_do_not_tell_are_counted(
+    broker: Broker, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Notifications, "handle", lambda *_: None)
+    async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
+        (shown,) = (await shell.run("group", "show", "billing", "--json")).objects
+        text = (await shell.run("group", "show", "billing")).out
+    assert shown["silent"] == [consumer.client_id]
+    assert "1 member did not say in time which queues are theirs" in text
 
 
 async def test_owners_have_numbers_where_the_terminal_is_narrow(

@@ -9,6 +9,7 @@ from rockhopper.broker.broker import Broker
 from rockhopper.broker.console.views.groups import PAGE_SIZE
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
+from rockhopper.client.consuming.notifications import Notifications
 from rockhopper.protocol.signing import Credentials
 from tests.support.console import Browser
 
@@ -53,6 +54,15 @@ async def test_a_group_shows_members_and_queues(browser: Browser, consumer: Cons
     assert consumer.client_id in text
     assert "retryMaxTimes" in text
     assert (await browser.get("group", name="nobody")).status == 404
+
+
+async def test_members_that_do_not_tell_are_counted(
+    browser: Browser, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "did not say in time which queues are theirs"
+    assert said not in (await browser.get("group", name="billing")).text
+    monkeypatch.setattr(Notifications, "handle", lambda *_: None)
+    assert f"1 of them {said}" in (await browser.get("group", name="billing")).text
 
 
 async def test_a_reset_is_shown_before_it_is_done(
