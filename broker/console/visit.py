@@ -13,7 +13,13 @@ from rockhopper.broker.console.kept import Kept
 from rockhopper.broker.console.silence import Silent
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.consuming.pulling import Puller
-from rockhopper.client.errors import ClientError, RequestRefusedError, code_name
+from rockhopper.client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    RequestRefusedError,
+    code_name,
+)
+from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
@@ -133,6 +139,15 @@ class Visit:
     def sees_group(self, name: str) -> bool:
         """Whether brokers tell him of a group."""
         return self.access.may(self.principal, Action.GET, Resource(Kind.GROUP, name))
+
+    async def masters(self, broker: str) -> list[BrokerAddress]:
+        """The master of this name. Raises BrokerUnreachableError, RouteNotFoundError."""
+        for each, problem in self.silent:
+            if each.is_master and each.name == broker:
+                raise BrokerUnreachableError(
+                    f"{broker} does not answer: {problem}", address=each.address
+                )
+        return await self.admin.masters(broker)
 
     def puller(self) -> Puller:
         """Reads from queues, for no group and without being counted."""

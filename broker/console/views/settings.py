@@ -84,7 +84,7 @@ async def show(visit: Visit) -> Shown:
 async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> Shown:
     masters = await visit.admin.masters()
     chosen = fields.get("broker") or masters[0].name
-    (broker,) = await visit.admin.masters(chosen)
+    (broker,) = await visit.masters(chosen)
     if visit.closed or not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
         raise NoPermission(
             f"Settings are shown to this host alone, and you are at {visit.principal.host}: set "
@@ -123,7 +123,7 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
     if entry is None or not entry.is_live:
         raise WrongInput(f"{key[:100]!r} is no setting that changes while the broker runs")
     every = await visit.admin.masters()
-    targets = every if form.get("everywhere") else await visit.admin.masters(broker)
+    targets = every if form.get("everywhere") else await visit.masters(broker)
     changed: list[str] = []
     for target in targets:
         try:

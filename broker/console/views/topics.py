@@ -46,11 +46,12 @@ async def show_all(visit: Visit) -> Shown:
     """The list: sorted, searched, a page at a time."""
     masters, every = await asyncio.gather(visit.admin.masters(), visit.admin.topics())
     reader = TopicReader(visit.admin, masters)
+    known = [*masters, *(each.broker for each in visit.silent)]
     wanted = visit.query.get("search", "").strip()
     with_system = bool(visit.query.get("system"))
     names = [
         name
-        for name in (every if with_system else plain_only(every, masters))
+        for name in (every if with_system else plain_only(every, known))
         if wanted.lower() in name.lower() and visit.sees_topic(name)
     ]
     names = await _sorted(visit, names)

@@ -89,6 +89,19 @@ async def test_what_is_only_there_is_told_to_be_away(browser: Browser, hung: Hun
     assert (there.status, "What broker-b holds is left out" in there.text) == (502, True)
 
 
+async def test_its_settings_are_told_to_be_away(browser: Browser, hung: Hung) -> None:
+    for there in (
+        await browser.get("settings", broker="broker-b"),
+        await browser.post("settings", key="brokerPermission", value="4", broker="broker-b"),
+    ):
+        assert (there.status, "broker-b does not answer: " in there.text) == (502, True)
+
+
+async def test_its_own_topic_is_still_no_application_s(browser: Browser, hung: Hung) -> None:
+    assert "name=orders" in (page := await browser.get("topics")).source
+    assert "name=broker-b" not in page.source
+
+
 async def test_it_is_asked_again_after_a_while(served: Broker, hung: Hung) -> None:
     now_s = 100.0
     found = Silence(lambda: now_s)
