@@ -186,7 +186,9 @@ class Site:
                 self.clients.use(visit.name_services, visit.credentials) as admin,
             ):
                 visit.admin = admin
-                visit.silent, there = await self._silence.leave_out(admin)
+                (visit.silent, there), visit.departed = await asyncio.gather(
+                    self._silence.leave_out(admin), admin.departed_brokers()
+                )
                 if visit.may_change and visit.access.is_open:
                     host = visit.principal.host
                     visit.closed = await elsewhere.why_not(admin, host, self._kept)

@@ -94,6 +94,8 @@ class Visit:
     """Below the console's."""
     silent: Sequence[Silent] = ()
     """The brokers that do not answer: the page does without them."""
+    departed: Sequence[str] = ()
+    """The names of those that were there since the name service started, and went."""
     closed: str = ""
     """Why he may change nothing although this broker allows it: others would not, if they knew."""
     admin: Admin = field(init=False)

@@ -89,15 +89,14 @@ async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
 
 async def show(visit: Visit) -> Shown:
     """What there is, how it does, and what is wrong."""
-    found, topics, departed, groups = await asyncio.gather(
+    found, topics, groups = await asyncio.gather(
         states(visit),
         visit.admin.topics(),
-        visit.admin.departed_brokers(),
         _groups(visit),
     )
     topics = [topic for topic in topics if visit.sees_topic(topic)]
     alarms = [alarm for each in found for alarm in each.alarms]
-    alarms += [f"{name} was here, and went" for name in departed]
+    alarms += [f"{name} was here, and went" for name in visit.departed]
     values = {
         "states": found,
         "alarms": alarms,

@@ -102,6 +102,25 @@ async def test_its_own_topic_is_still_no_application_s(browser: Browser, hung: H
     assert "name=broker-b" not in page.source
 
 
+async def test_one_that_was_killed_is_named_on_every_page(served: Broker, browser: Browser) -> None:
+    settings = {"role": "broker", "brokerName": "broker-b", "namesrvAddr": served.nameserver}
+    async with Broker.temporary(settings), Admin(served.nameserver) as admin:
+        await admin.create_topic("orders", queues=1)
+        await admin.groups.create("billing")
+        assert "was here, and went" not in (await browser.get("topics")).text
+    for page, query in (
+        ("", {}),
+        ("brokers", {}),
+        ("topics", {}),
+        ("topic", {"name": "orders"}),
+        ("groups", {}),
+        ("group", {"name": "billing"}),
+    ):
+        answer = await browser.get(page, **query)
+        assert answer.status == 200, page
+        assert answer.text.count("broker-b was here, and went") == 1, page
+
+
 async def test_it_is_asked_again_after_a_while(served: Broker, hung: Hung) -> None:
     now_s = 100.0
     found = Silence(lambda: now_s)
