@@ -32,6 +32,8 @@ from rockhopper.protocol.store.queue_layout import (
 
 _AHEAD = 64
 _SLICE_ENTRIES = 8192
+# Of the time of the last entry, when the index was cut there: entries have seconds.
+_END_SLACK_MS = 999
 
 
 class Entry(NamedTuple):
@@ -62,7 +64,7 @@ class CheckedFile:
         self.header = INDEX_HEADER.unpack_from(self._data)
         self._newest = array("i", bytes(4 * shape.slot_count))
         self.next_number = 1
-        self.last: tuple[int, int] = (0, 0)
+        self.first_offset = self.last_offset = 0
 
     def entries(self, findings: Findings) -> Iterator[Entry]:
         """Every entry; a wrong link is named."""
@@ -84,7 +86,9 @@ class CheckedFile:
                         findings, f"entry {number} links to {link}, not {newest[slot]}", number
                     )
                 newest[slot] = number
-                self.last = offset, seconds
+                if number == 1:
+                    self.first_offset = offset
+                self.last_offset = offset
                 self.next_number = number + 1
                 yield Entry(self, number, key_hash, offset, seconds)
 
@@ -98,7 +102,7 @@ class CheckedFile:
         """Where an entry stands."""
         return self.entries_at + number * INDEX_ENTRY_SIZE_BYTES
 
-    def finish(self, findings: Findings) -> None:
+    def finish(self, findings: Findings, view: StoreView) -> None:
         """Compare slots and header with the entries, all of which have been read."""
         wanted = self._newest
         used = self.slot_count - wanted.count(0)
@@ -114,11 +118,17 @@ class CheckedFile:
                     self.name(findings, f"slot {slot} holds {have}, not {want}", position=at)
         if not self._is_settled or self.next_number == 1:
             return
-        names = ("", "", "", "last offset", "number of slots in use", "number of entries")
-        for field, want in ((3, self.last[0]), (4, used), (5, self.next_number)):
-            if self.header[field] != want:
-                what = f"its header's {names[field]} is {self.header[field]}, not {want}"
-                self.name(findings, what, position=0)
+        begin_ms, end_ms, first_offset, last_offset, used_count, number = self.header
+        for name, have, want in (
+            ("first time", begin_ms, _time_ms(view, self.first_offset, begin_ms)),
+            ("last time", end_ms, _time_ms(view, self.last_offset, end_ms, _END_SLACK_MS)),
+            ("first offset", first_offset, self.first_offset),
+            ("last offset", last_offset, self.last_offset),
+            ("number of slots in use", used_count, used),
+            ("number of entries", number, self.next_number),
+        ):
+            if have != want:
+                self.name(findings, f"its header's {name} is {have}, not {want}", position=0)
 
     def name(
         self, findings: Findings, what: str, number: int = 0, position: int | None = None
@@ -161,7 +171,7 @@ class IndexCheck:
             except FileNotFoundError:
                 continue
             yield from file.entries(findings)
-            file.finish(findings)
+            file.finish(findings, view)
 
     # What the log says.
 
@@ -286,6 +296,17 @@ class IndexCheck:
             if not is_expired and not self._is_entry_of_its_record(entry):
                 self._name_wrong(entry)
             self._ahead.popleft()
+
+
+def _time_ms(view: StoreView, offset: int, held_ms: int, slack_ms: int = 0) -> int:
+    """When the record at an offset was stored; *held_ms* if nothing tells, or that is near enough.
+
+    What index_chains.py takes for right is right.
+    """
+    record = view.record_at(offset)
+    if record is None or 0 <= held_ms - record.store_time_ms <= slack_ms:
+        return held_ms
+    return record.store_time_ms
 
 
 def _pairs(keys: deque[tuple[int, int, int]]) -> set[tuple[int, int]]:

@@ -107,7 +107,8 @@ def _covered(root: Path) -> Iterator[tuple[Path, int]]:
         assert shape is not None
         used = int.from_bytes(path.read_bytes()[36:40], "big")
         end = 40 + 4 * shape.slot_count
-        for position in (*range(24, end), *range(end + 20, end + 20 * used)):
+        header = (*range(14), *range(16, 40))  # Not the last time's milliseconds.
+        for position in (*header, *range(40, end), *range(end + 20, end + 20 * used)):
             yield path, position
 
 

@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY
-from tests.support.rot import overwrite
+from tests.support.rot import flip_bit, overwrite
 from tests.support.tool_stores import checked
 
 ENTRIES_AT = 40 + 4 * 16
@@ -51,3 +53,19 @@ def test_files_of_an_unknown_shape_are_passed_over_aloud(root: Path) -> None:
     findings = checked(root)
     assert findings.is_sound
     assert any("--config" in note for note in findings.notes)
+
+
+@pytest.mark.parametrize(
+    ("position", "name"),
+    [
+        (7, "first time"),
+        (13, "last time"),
+        (17, "first offset"),
+        (23, "first offset"),
+        (31, "last offset"),
+        (35, "number of slots in use"),
+    ],
+)
+def test_each_field_of_the_header_is_compared(root: Path, position: int, name: str) -> None:
+    flip_bit(_file(root), position)
+    assert f"its header's {name} is" in checked(root).damages[-1].what
