@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
@@ -135,8 +135,11 @@ def load_config(
     flags: Mapping[str, str] | None = None,
     *,
     strict: bool = False,
+    foresee: Callable[[BrokerConfig, Collection[str]], Iterable[SettingError]] | None = None,
 ) -> LoadedConfig:
     """The configuration: defaults < file < environment < flags.
+
+    *foresee* says of a configuration, and the keys that were set, what else is wrong.
 
     Raises:
         SettingError: a value makes no sense, or with *strict* a key is not known or comes twice;
@@ -167,11 +170,16 @@ def load_config(
         # A namesrv.conf of RocketMQ's names the port so.
         texts.setdefault("namesrvPort", texts["listenPort"])
     config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
+    if foresee is not None and config is not None:
+        mistakes.take(foresee(config, texts))
     mistakes.raise_all(place, warnings)
     assert config is not None
     return LoadedConfig(
         config,
-        warnings + _warnings(config, texts) + _shown_secrets(path, layers[0]),
+        warnings
+        + [str(each.at(place(each.key))) for each in _expiring(config)]
+        + _warnings(config, texts)
+        + _shown_secrets(path, layers[0]),
         sorted(key for key in texts if key in WITHOUT_EFFECT),
         config.replication.notes(),
     )
@@ -273,7 +281,8 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
         store=replace(config.store, live=in_store),
     )
     if not {"fileReservedTime", "messageDelayLevel"}.isdisjoint(changes):
-        _check_retention(changed)
+        for error in _expiring(changed):
+            raise error
     return changed
 
 
@@ -284,17 +293,17 @@ def _check_unchanged(key: str, changes: Mapping[str, str], current: Mapping[str,
         )
 
 
-def _check_retention(config: BrokerConfig) -> None:
-    """See that nothing expires while it waits at a delay level."""
+def _expiring(config: BrokerConfig) -> list[SettingError]:
+    """What is wrong where a message would expire while it waits at a delay level."""
     longest_ms = max(delays_ms(config.live.delay_levels))
     hours = config.store.live.file_reserved_hours
-    if longest_ms >= hours * 3_600_000:
-        raise SettingError(
-            "fileReservedTime",
-            hours,
-            f"messages wait up to {longest_ms / 3_600_000:g} hours at delay levels "
-            "(messageDelayLevel), and would expire meanwhile: keep them longer than that",
-        )
+    if longest_ms < hours * 3_600_000:
+        return []
+    why = (
+        f"messages wait up to {longest_ms / 3_600_000:g} hours at delay levels "
+        "(messageDelayLevel), and would expire meanwhile: keep them longer than that"
+    )
+    return [SettingError("fileReservedTime", hours, why)]
 
 
 def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:

@@ -88,6 +88,10 @@ class Mistakes:
                 del left[error.key]
                 self._removed.add(error.key)
 
+    def take(self, errors: Iterable[SettingError]) -> None:
+        """Note what was found elsewhere, but for what follows from a key that was taken away."""
+        self.found += [each for each in errors if not self._follows(each)]
+
     def _follows(self, error: SettingError) -> bool:
         words = {error.key, *re.findall(r"[\w.]+", error.allowed)}
         return not words.isdisjoint(self._removed)

@@ -170,6 +170,15 @@ def test_what_would_expire_while_it_waits_is_refused() -> None:
     assert change_live(config, both).live.delay_levels == "1s 1h"
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_store_that_has_what_would_expire_opens_with_a_warning(
+    tmp_path: Path, strict: bool
+) -> None:
+    path = write(tmp_path / "broker.conf", "\nfileReservedTime=1\n")
+    (warning,) = load_config(path, strict=strict).warnings
+    assert warning.startswith(f"{path}:2: setting fileReservedTime=1: messages wait up to 2 hours")
+
+
 def test_replicas_and_slaves_count_on_the_flush_mode_that_there_is() -> None:
     assert change_live(BrokerConfig(), {"flushDiskType": "SYNC_FLUSH"})
     config = load_config(flags={"followMaster": "10.0.0.1:10911"}).config
