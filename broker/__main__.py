@@ -31,7 +31,7 @@ from rockhopper.broker.loop.service_manager import ServiceManager
 from rockhopper.broker.loop.systems import refusal, shortcomings
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.remoting.startup import StartError, foreseen
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import (
     LoadedConfig,
@@ -215,7 +215,7 @@ def _flags(settings: tuple[str, ...], named: dict[str, str | None]) -> dict[str,
 
 def _load(path: Path | None, flags: dict[str, str], *, strict: bool) -> LoadedConfig:
     try:
-        return load_config(path, os.environ, flags, strict=strict)
+        return load_config(path, os.environ, flags, strict=strict, foresee=foreseen)
     except SettingError as error:
         for line in (*error.warnings, *str(error).splitlines()):
             _say(line)

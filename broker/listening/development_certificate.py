@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("broker.tls")
 
 DAYS = 825
+NEEDED = (
+    "TLS needs a certificate: name one with tlsCertPath and tlsKeyPath, or have one made for "
+    "development: pip install 'rockhopper-mq[tls]'"
+)
 _NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -73,10 +77,7 @@ def _make(files: TlsFiles, names: Iterable[str], now_s: float) -> None:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
-        raise TlsError(
-            "TLS needs a certificate: name one with tlsCertPath and tlsKeyPath, or have one made "
-            "for development: pip install 'rockhopper-mq[tls]'"
-        ) from error
+        raise TlsError(NEEDED) from error
     key = ec.generate_private_key(ec.SECP256R1())
     begun = _builder([*_NAMES, socket.gethostname(), *names], now_s)
     certificate = begun.public_key(key.public_key()).sign(key, hashes.SHA256())

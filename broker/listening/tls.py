@@ -134,7 +134,7 @@ def load_pair(context: ssl.SSLContext, certificate: Path, key: Path, password: s
     # Without a function OpenSSL asks on the terminal.
     asked: Callable[[], str] = lambda: password  # noqa: E731
     for path in (certificate, key):
-        _see_readable(path)
+        see_readable(path)
     try:
         context.load_cert_chain(certificate, key, asked)
     except (ssl.SSLError, ValueError) as error:
@@ -143,7 +143,7 @@ def load_pair(context: ssl.SSLContext, certificate: Path, key: Path, password: s
 
 def load_trusted(context: ssl.SSLContext, path: Path) -> None:
     """Have *context* trust what the certificates of *path* have signed. Raises TlsError."""
-    _see_readable(path)
+    see_readable(path)
     try:
         context.load_verify_locations(path)
     except (ssl.SSLError, ValueError) as error:
@@ -161,7 +161,8 @@ def certificate_expiry_s(path: Path) -> float:
         raise TlsError(_unreadable(path, error)) from error
 
 
-def _see_readable(path: Path) -> None:
+def see_readable(path: Path) -> None:
+    """See that a file can be opened. Raises TlsError."""
     try:
         with path.open("rb"):
             pass

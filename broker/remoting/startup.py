@@ -4,10 +4,13 @@ import contextlib
 import errno
 import importlib.util
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import StoreError
 
@@ -82,3 +85,88 @@ def check_grpc_extra() -> None:
             "grpcPort needs the package protobuf: pip install 'rockhopper-mq[grpc]', or set "
             "grpcPort=-1"
         )
+
+
+def foreseen(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingError]:
+    """What would keep a process with *config* from serving; *given* are the keys that were set.
+
+    Whether others have the ports is not asked: they may be gone by the time of the start.
+    """
+    yield from _ports(config, given)
+    yield from _address(config.bind_address)
+    certificate, key = config.tls.certificate, config.tls.key
+    if not config.tls.is_served:
+        return
+    if certificate is None or key is None:
+        yield from _development_certificate(config)
+    else:
+        yield from _files(config.tls, certificate, key)
+
+
+def _ports(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingError]:
+    ports = {"httpPort": config.http_port}
+    if config.role is not Role.BROKER:
+        ports["namesrvPort"] = config.namesrv_port
+    if config.role is not Role.NAMESERVER:
+        ports |= {"listenPort": config.listen_port, "grpcPort": config.grpc_port}
+        if config.replication.serves_slaves:
+            ports["haListenPort"] = config.replication.ha_port(config.listen_port)
+    keys_of: dict[int, list[str]] = {}
+    for key, port in ports.items():
+        if port > 0:
+            keys_of.setdefault(port, []).append(key)
+    for port, keys in keys_of.items():
+        # A default stands in no line: what was set beside it does.
+        first, *others = sorted(keys, key=lambda key: key in given)
+        for key in others:
+            yield SettingError(key, port, f"{first} has the same port: each needs one of its own")
+
+
+def _address(host: str) -> Iterator[SettingError]:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+    except (OSError, UnicodeError):
+        yield SettingError(
+            "bindAddress",
+            host,
+            "it is no address of this machine: name one that is, or 0.0.0.0 for all of them",
+        )
+
+
+def _development_certificate(config: BrokerConfig) -> Iterator[SettingError]:
+    from rockhopper.broker.listening.development_certificate import NEEDED
+    from rockhopper.broker.listening.gates import DEVELOPMENT_DIRECTORY
+
+    made = StoreLayout.of(config.store).config / DEVELOPMENT_DIRECTORY
+    if importlib.util.find_spec("cryptography") is None and not made.exists():
+        yield SettingError("tlsServerMode", config.tls.mode, NEEDED)
+
+
+def _files(config: TlsConfig, certificate: Path, key: Path) -> Iterator[SettingError]:
+    # What speaks TLS is loaded only where it is asked for.
+    import ssl
+
+    from rockhopper.broker.listening.tls import TlsError, load_pair, load_trusted, see_readable
+
+    def failing(setting: str, path: Path, load: Callable[[], None]) -> list[SettingError]:
+        try:
+            load()
+        except TlsError as error:
+            return [SettingError(setting, path, str(error))]
+        return []
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    yield from (
+        *failing("tlsCertPath", certificate, lambda: see_readable(certificate)),
+        *failing("tlsKeyPath", key, lambda: see_readable(key)),
+    ) or failing(
+        "tlsCertPath",
+        certificate,
+        lambda: load_pair(context, certificate, key, config.key_password),
+    )
+    if (trusted := config.trusted) is not None:
+        yield from failing("tlsTrustCertPath", trusted, lambda: load_trusted(context, trusted))

@@ -97,7 +97,8 @@ async def test_a_pair_that_cannot_be_used_stops_the_start_with_a_sentence(
     one, other = authority.issue("one"), authority.issue("other")
     mixed = (f"--set=tlsCertPath={one.certificate}", f"--set=tlsKeyPath={other.key}")
     code, text = await Daemon(store, *mixed).fail(*FREE)
-    assert code == 1
+    assert code == 2
+    assert "command line: setting tlsCertPath=" in text
     assert "is not that of the certificate" in text
     assert "Traceback" not in text
 

@@ -1,12 +1,16 @@
 """What stops a broker from starting, as the one line that its operator reads."""
 
 import errno
+import importlib.util
 import socket
 from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.remoting.startup import port_error, store_directory_error
+from rockhopper.broker.remoting.startup import foreseen, port_error, store_directory_error
+from rockhopper.broker.settings.config_file import load_config
+from rockhopper.broker.settings.setting_fields import SettingError
+from tests.support.certificates import Authority
 
 
 @pytest.mark.parametrize(
@@ -54,3 +58,77 @@ def test_a_name_service_in_the_way_is_a_reason_to_be_a_broker_only() -> None:
 def test_a_store_directory_that_cannot_be_used_says_why(error: OSError, says: str) -> None:
     with pytest.raises(Exception, match=says):
         raise store_directory_error(Path("/s"), error)
+
+
+def found(path: Path, text: str) -> list[str]:
+    """The line of each mistake, and its key."""
+    path.write_text(text)
+    try:
+        load_config(path, foresee=foreseen)
+    except SettingError as error:
+        lines = str(error).splitlines()
+        return [line.removeprefix(f"{path}:").partition("=")[0] for line in lines]
+    return []
+
+
+SAME = ((2, "grpcPort"), (3, "namesrvPort"))
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "broker.conf"
+
+
+@pytest.mark.parametrize(
+    ("text", "mistakes"),
+    [
+        (
+            "grpcPort=5\nhttpPort=5\nlistenPort=5\n",
+            ["1: setting grpcPort", "3: setting listenPort"],
+        ),
+        ("httpPort=10911\n", ["1: setting httpPort"]),
+        ("haMode=classic\nbrokerRole=ASYNC_MASTER\nhttpPort=10912\n", ["3: setting httpPort"]),
+        ("role=broker\nhttpPort=9876\n", []),
+        ("role=nameserver\nhttpPort=10911\n", []),
+        ("grpcPort=-1\nhttpPort=-1\n", []),
+        ("listenPort=0\nhttpPort=0\n", []),
+    ],
+)
+def test_ports_that_are_the_same(conf: Path, text: str, mistakes: list[str]) -> None:
+    assert found(conf, text) == mistakes
+
+
+@pytest.mark.parametrize(
+    ("host", "is_found"),
+    [("999.1.1.1", True), ("a..b", True), ("192.0.2.1", True), ("0.0.0.0", False)],
+)
+def test_an_address_that_this_machine_does_not_have(conf: Path, host: str, is_found: bool) -> None:
+    mistakes = found(conf, f"\nbindAddress={host}\n")
+    assert mistakes == ["2: setting bindAddress"] * is_found
+
+
+def test_a_certificate_that_cannot_be_read(conf: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    text = f"tlsCertPath={nowhere}\ntlsKeyPath={nowhere}\n"
+    assert found(conf, text) == ["1: setting tlsCertPath", "2: setting tlsKeyPath"]
+    trusting = f"{text}tlsTrustCertPath={nowhere}\n"
+    assert found(conf, trusting)[2:] == ["3: setting tlsTrustCertPath"]
+    assert found(conf, f"tlsServerMode=disabled\n{trusting}") == []
+
+
+def test_a_certificate_and_a_key_that_are_no_pair(conf: Path, tmp_path: Path) -> None:
+    one, other = (Authority(tmp_path).issue(name) for name in ("one", "other"))
+    text = f"tlsKeyPath={one.key}\ntlsCertPath="
+    assert found(conf, f"{text}{one.certificate}\n") == []
+    assert found(conf, f"{text}{other.certificate}\n") == ["2: setting tlsCertPath"]
+
+
+def test_a_mode_that_needs_a_certificate_which_cannot_be_made(
+    conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"storePathRootDir={tmp_path}\ntlsServerMode=enforcing\n"
+    assert found(conf, text) == []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert found(conf, text) == ["2: setting tlsServerMode"]
+    (tmp_path / "config" / "tls").mkdir(parents=True)
+    assert found(conf, text) == []
