@@ -194,6 +194,20 @@ def test_pages_fit_a_phone_and_have_a_name_for_everything(page: Page, path: str)
     assert max(red, green, blue) < 64
 
 
+@pytest.mark.parametrize(
+    "path", ["group?name=billing", "group/reset?group=billing&topic=orders&to=earliest"]
+)
+def test_figures_of_queues_are_seen_on_a_phone(page: Page, path: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(path)
+    queues = page.get_by_role("region", name=re.compile("Queues of orders|Moves"))
+    ends = queues.locator("td").evaluate_all(
+        "all => all.map((e) => e.getBoundingClientRect().right)"
+    )
+    assert len(ends) >= 10
+    assert max(ends) <= 360
+
+
 _CUT_OR_SMALL = """
 [...document.querySelectorAll("table.cards td, main td a, main td button, main .button")]
 .filter((each) => {
