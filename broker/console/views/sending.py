@@ -97,7 +97,12 @@ async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:
 def _message(topic: str, form: Mapping[str, str]) -> Message:
     """Raises WrongInput, ValueError."""
     body = form.get("body", "").replace("\r\n", "\n")
-    if form.get("form") == "hex":
+    kind, when = form.get("form", "text"), form.get("when", "now")
+    if kind not in ("text", "hex"):
+        raise WrongInput(f"{kind[:60]!r} is no form of a body: text or hex is expected")
+    if when not in ("now", "after", "at"):
+        raise WrongInput(f"{when[:60]!r} is no delivery: now, after or at is expected")
+    if kind == "hex":
         try:
             content = bytes.fromhex(body)
         except ValueError as error:
@@ -105,15 +110,14 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
     else:
         content = body.encode("utf-8", "surrogatepass")
     later = form.get("later", "").strip()
-    kind = form.get("when", "now")
     deliver_at: datetime | None = None
     delay_s: int | None = None
-    if kind == "at":
+    if when == "at":
         time_ms = time_of(later)
         if time_ms <= time.time_ns() // 1_000_000:
             raise WrongInput(f"{later[:60]} is past: say a time to come, or deliver it now")
         deliver_at = datetime.fromtimestamp(time_ms / 1000).astimezone()
-    elif kind == "after":
+    elif when == "after":
         delay_s = whole(later, "number of seconds")
         if delay_s > DELAY_MAX_S:
             raise WrongInput(f"{later[:60]} seconds are more than brokers take: {DELAY_MAX_S:,}")
@@ -136,5 +140,7 @@ def _properties(text: str) -> dict[str, str]:
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
             raise WrongInput(f"{line[:60]!r} is no property: name=value, one on each line")
+        if name.strip() in found:
+            raise WrongInput(f"the property {name.strip()[:60]!r} is given twice")
         found[name.strip()] = value.strip()
     return found

@@ -73,6 +73,9 @@ async def test_what_is_wrong_is_shown_beside_what_was_typed(browser: Browser) ->
     for wrong, why in (
         ({"topic": ""}, "say to which topic"),
         ({"topic": "not a topic!"}, "topic"),
+        ({"form": "zzz"}, "'zzz' is no form of a body"),
+        ({"when": "zz"}, "'zz' is no delivery"),
+        ({"properties": "a=1\na=2"}, "'a' is given twice"),
         ({"form": "hex", "body": "xyz"}, "the body is no hex"),
         ({"properties": "no equals sign"}, "is no property"),
         ({"properties": "UNIQ_KEY=1"}, "UNIQ_KEY"),
