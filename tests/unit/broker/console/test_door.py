@@ -1,5 +1,6 @@
 """The door: who comes in, by which name, and which forms are taken."""
 
+import re
 import subprocess
 import sys
 
@@ -159,13 +160,16 @@ async def test_from_elsewhere_nothing_changes_without_remote_admin() -> None:
     for is_allowed in (False, True):
         async with Broker.temporary({**settings, "remoteAdmin": is_allowed}) as broker:
             browser = Browser(broker.http_address)
-            browser.first = "PROXY TCP4 192.0.2.7 198.51.100.1 56324 9464\r\n"
+            token = await browser.token()
+            browser.first = FROM_AFAR
             page = await browser.get("send")
             assert "You are at 192.0.2.7" in page.text
             assert ("set remoteAdmin=true" in page.text) is not is_allowed
             shown = (await browser.get("settings")).text
             assert ("Settings are shown to this host alone" in shown) is not is_allowed
-            sent = await browser.post("send", topic="orders", body="x", new=1)
+            assert ("<form" in page.source) is is_allowed
+            assert re.search(r"\STimes are of", page.text) is None
+            sent = await browser.post("send", token=token, topic="orders", body="x", new=1)
             assert sent.status == (303 if is_allowed else 403)
             assert (await browser.get("settings")).status == (200 if is_allowed else 403)
 

@@ -30,6 +30,7 @@ async def test_a_broker_of_another_process_is_as_closed_as_it_says(*, is_allowed
             move = {"group": "billing", "topic": "orders", "to": "latest"}
             change = {"broker": "broker-a", "key": "brokerPermission", "value": "6"}
             visitor = Browser(console.http_address)
+            token = await visitor.token()
             visitor.first = "PROXY TCP4 192.0.2.7 198.51.100.1 56324 9464\r\n"
             assert "192.0.2.7" in (await visitor.get("topics")).text
             assert ("disabled" in (await visitor.get("group/reset", **move)).source) != is_allowed
@@ -38,7 +39,7 @@ async def test_a_broker_of_another_process_is_as_closed_as_it_says(*, is_allowed
                 ("group/reset", move),
                 ("settings", change),
             ):
-                answer = await visitor.post(form, **fields)
+                answer = await visitor.post(form, token=token, **fields)
                 assert answer.status == (303 if is_allowed else 403), answer.text
                 told = "Changes to broker-a come from this host alone, and you are at 192.0.2.7"
                 assert (told in answer.text) != is_allowed
