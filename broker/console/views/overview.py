@@ -1,6 +1,7 @@
 """The first page, the brokers, and the numbers that their live view asks for."""
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import astuple
@@ -18,6 +19,7 @@ from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
 
 DISK_WARNING, DISK_FULL = 0.75, 0.90
 BEHIND_SHOWN_MAX = 5
+_CAPACITY = re.compile(r"Total : (.+), Free : (.+)\.")
 
 
 class BrokerState(NamedTuple):
@@ -47,6 +49,12 @@ class BrokerState(NamedTuple):
         """The fuller of the disks."""
         ratios = [self.number(key) for key in ("commitLogDiskRatio", "consumeQueueDiskRatio")]
         return max((each for each in ratios if each is not None and each >= 0), default=None)
+
+    @property
+    def room(self) -> tuple[str, str] | None:
+        """The size of the commit log's disk and what is free there, as RocketMQ's text has them."""
+        found = _CAPACITY.fullmatch(self.facts.get("commitLogDirCapacity", ""))
+        return found and (found[1], found[2])
 
     @property
     def log_bytes(self) -> float | None:

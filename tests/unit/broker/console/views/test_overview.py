@@ -1,6 +1,7 @@
 """The first page, the brokers and their counters."""
 
 import json
+import re
 
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.console.views.overview import BrokerState
@@ -42,6 +43,14 @@ async def test_brokers_tell_everything(served: Broker, browser: Browser) -> None
     text = (await browser.get("brokers")).text
     assert served.address in text
     assert "putMessageDistributeTime" in text
+
+
+async def test_figures_of_a_broker_say_of_what(browser: Browser) -> None:
+    text = (await browser.get("brokers")).text
+    assert "Send latency 99 % in under 0.01 ms, 99.9 % in under 0.01 ms" in text
+    assert re.search(
+        r"% used of what the broker may fill; [\d.]+ \w+ are free, on a disk of [\d.]+ \w+", text
+    )
 
 
 async def test_counters_grow(browser: Browser, producer: Producer) -> None:
