@@ -101,6 +101,16 @@ def test_files_have_types_and_a_mark() -> None:
     assert b"://" not in files["console.css"][0] + files["console.js"][0]
 
 
+def test_long_lists_have_a_last_page_and_a_way_to_any() -> None:
+    pager = rendering.environment().get_template("parts.html").module.pager  # type: ignore[attr-defined]
+    made = str(pager(7, 200, {"search": "a&b", "page": "7"}, "topics"))
+    for page in (1, 6, 8, 200):
+        assert f'/console/topics?search=a%26b&amp;page={page}"' in made
+    assert '<input type="hidden" name="search" value="a&amp;b">' in made
+    assert 'max="200"' in made
+    assert "<form" not in str(pager(1, 2, {}, "topics"))
+
+
 def test_nothing_is_missing_by_a_replica_that_does_not_answer() -> None:
     missing = rendering.environment().get_template("parts.html").module.missing  # type: ignore[attr-defined]
     master, replica = (
