@@ -30,6 +30,7 @@ class Checked:
     record_count: int
     unit_count: int
     entry_count: int
+    key_count: int
     table_count: int
     took_s: float
 
@@ -76,6 +77,7 @@ def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) 
         count,
         queues.unit_count,
         index.entry_count,
+        index.key_count,
         table_count,
         time.monotonic() - began,
     )

@@ -46,6 +46,53 @@ class Entry(NamedTuple):
     seconds: int
 
 
+class _Run(NamedTuple):
+    path: Path
+    position: int
+    what: str
+    length: int
+
+
+class Runs:
+    """Damage of one kind that is side by side is named as one, when it has ended."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._runs: dict[str, _Run] = {}
+
+    def add(
+        self, kind: str, path: Path, position: int, step_bytes: int, what: str, length: int = 1
+    ) -> None:
+        """Take a damage; the next of its kind would be *step_bytes* behind it.
+
+        *length* is given where several are known already.
+        """
+        run = self._runs.get(kind)
+        if run is not None and (run.path, run.position + run.length * step_bytes) == (
+            path,
+            position,
+        ):
+            self._runs[kind] = run._replace(length=run.length + 1)
+            return
+        self._end(kind)
+        self._runs[kind] = _Run(path, position, what, length)
+
+    def end(self) -> None:
+        """Name what has not been named yet."""
+        for kind in list(self._runs):
+            self._end(kind)
+
+    def _end(self, kind: str) -> None:
+        run = self._runs.pop(kind, None)
+        if run is not None:
+            place = {"file_position": run.position}
+            what = run.what
+            if run.length > 1:
+                place["count"] = run.length
+                what = f"{what}, and so on"
+            self._findings.add("index", run.path, what, REBUILD, **place)
+
+
 class CheckedFile:
     """One file of the index: its entries in their order, and then its slots and header."""
 
@@ -66,7 +113,7 @@ class CheckedFile:
         self.next_number = 1
         self.first_offset = self.last_offset = 0
 
-    def entries(self, findings: Findings) -> Iterator[Entry]:
+    def entries(self, runs: Runs) -> Iterator[Entry]:
         """Every entry; a wrong link is named."""
         end = min(max(self.header[5], 1), self._entry_count_max)
         newest, slot_count = self._newest, self.slot_count
@@ -83,7 +130,7 @@ class CheckedFile:
                 slot = key_hash % slot_count
                 if link != newest[slot]:
                     self.name(
-                        findings, f"entry {number} links to {link}, not {newest[slot]}", number
+                        runs, "link", number, f"entry {number} links to {link}, not {newest[slot]}"
                     )
                 newest[slot] = number
                 if number == 1:
@@ -102,7 +149,7 @@ class CheckedFile:
         """Where an entry stands."""
         return self.entries_at + number * INDEX_ENTRY_SIZE_BYTES
 
-    def finish(self, findings: Findings, view: StoreView) -> None:
+    def finish(self, runs: Runs, view: StoreView) -> None:
         """Compare slots and header with the entries, all of which have been read."""
         wanted = self._newest
         used = self.slot_count - wanted.count(0)
@@ -112,10 +159,15 @@ class CheckedFile:
             found = array("i", held)
             found.byteswap()
             wanted.byteswap()
-            for slot, (want, have) in enumerate(zip(wanted, found, strict=True)):
-                if want != have and (self._is_settled or have < self.next_number):
-                    at = INDEX_HEADER_SIZE_BYTES + 4 * slot
-                    self.name(findings, f"slot {slot} holds {have}, not {want}", position=at)
+            wrong = [
+                slot
+                for slot, (want, have) in enumerate(zip(wanted, found, strict=True))
+                if want != have and (self._is_settled or have < self.next_number)
+            ]
+            for slot in wrong[:1]:
+                what = f"slot {slot} holds {found[slot]}, not {wanted[slot]}"
+                at = INDEX_HEADER_SIZE_BYTES + 4 * slot
+                runs.add("slot", self.path, at, 4, what, len(wrong))
         if not self._is_settled or self.next_number == 1:
             return
         begin_ms, end_ms, first_offset, last_offset, used_count, number = self.header
@@ -128,14 +180,12 @@ class CheckedFile:
             ("number of entries", number, self.next_number),
         ):
             if have != want:
-                self.name(findings, f"its header's {name} is {have}, not {want}", position=0)
+                what = f"its header's {name} is {have}, not {want}"
+                runs.add(name, self.path, 0, INDEX_HEADER_SIZE_BYTES, what)
 
-    def name(
-        self, findings: Findings, what: str, number: int = 0, position: int | None = None
-    ) -> None:
-        """Name a damage."""
-        at = self.position_of(number) if position is None else position
-        findings.add("index", self.path, what, REBUILD, file_position=at)
+    def name(self, runs: Runs, kind: str, number: int, what: str) -> None:
+        """Name a damage of an entry."""
+        runs.add(kind, self.path, self.position_of(number), INDEX_ENTRY_SIZE_BYTES, what)
 
 
 class IndexCheck:
@@ -145,11 +195,13 @@ class IndexCheck:
         self._view = view
         self._findings = findings
         self._keys: deque[tuple[int, int, int]] = deque()
-        self._files: list[CheckedFile] = []
+        self._runs = Runs(findings)
         self._entries = self._all_entries()
         self._ahead: deque[Entry] = deque()
         self._missing: tuple[Path, int, int] | None = None
         self.entry_count = 0
+        self.key_count = 0
+        """What the records have, entry or not."""
         paths = view.index_files()
         self._is_on = bool(paths) and view.geometry is not None
         if paths and not self._is_on:
@@ -170,22 +222,25 @@ class IndexCheck:
                 file = CheckedFile(path, shape, is_settled=is_settled)
             except FileNotFoundError:
                 continue
-            yield from file.entries(findings)
-            file.finish(findings, view)
+            yield from file.entries(self._runs)
+            file.finish(self._runs, view)
 
     # What the log says.
 
     def take_keys(self, packed_keys: bytes) -> None:
         """Ask for the entries of plain records."""
+        self.key_count += len(packed_keys) // TIMED_KEY.size
         if self._is_on:
             self._keys.extend(TIMED_KEY.iter_unpack(packed_keys))
             self._compare(_AHEAD)
 
     def take_record(self, record: Record) -> None:
         """Ask for the entries of one record."""
+        hashes = key_hashes(record)
+        self.key_count += len(hashes)
         if self._is_on:
             offset, time_ms = record.offset, record.store_time_ms
-            self._keys.extend((key, offset, time_ms) for key in key_hashes(record))
+            self._keys.extend((key, offset, time_ms) for key in hashes)
             self._compare(_AHEAD)
 
     # Comparing.
@@ -248,7 +303,7 @@ class IndexCheck:
 
     def _name_wrong(self, entry: Entry) -> None:
         what = f"entry {entry.number} leads to no record of its key, at {entry.offset} of the log"
-        entry.file.name(self._findings, what, entry.number)
+        entry.file.name(self._runs, "key", entry.number, what)
 
     def _miss(self, path: Path, key: tuple[int, int, int]) -> None:
         offset = key[1]
@@ -283,7 +338,7 @@ class IndexCheck:
             what = (
                 f"entry {entry.number} says {entry.seconds} s after the file's begin, not {wanted}"
             )
-            entry.file.name(self._findings, what, entry.number)
+            entry.file.name(self._runs, "time", entry.number, what)
 
     def finish(self) -> None:
         """Compare the rest, and look at the entries that no record asked for."""
@@ -296,6 +351,7 @@ class IndexCheck:
             if not is_expired and not self._is_entry_of_its_record(entry):
                 self._name_wrong(entry)
             self._ahead.popleft()
+        self._runs.end()
 
 
 def _time_ms(view: StoreView, offset: int, held_ms: int, slack_ms: int = 0) -> int:
