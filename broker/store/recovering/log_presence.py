@@ -17,6 +17,8 @@ durable before a message is taken, so a log without files is never that.
 when it is elsewhere: one line, an absolute path.
 """
 
+from collections.abc import Iterable
+
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
@@ -24,7 +26,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_start import has_log
 from rockhopper.broker.store.log.log_tail import is_all_zeros
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.protocol.store.store_paths import (
@@ -82,7 +84,7 @@ def check_place(layout: StoreLayout) -> None:
 def check_is_there(
     layout: StoreLayout,
     files: MappedFileQueue,
-    queues: ConsumeQueueTable,
+    queues: Iterable[UnitQueue],
     noted: Inventory | None,
     checkpoint: StoreCheckpoint,
 ) -> None:

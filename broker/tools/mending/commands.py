@@ -32,7 +32,7 @@ from rockhopper.broker.tools.mending.choosing import (
     segments_of,
 )
 from rockhopper.broker.tools.mending.copying import check_empty
-from rockhopper.broker.tools.mending.rebuilding import rebuild
+from rockhopper.broker.tools.mending.rebuilding import rebuild, refuse_unfit_log
 from rockhopper.broker.tools.mending.repairing import Repair, check_target, repair, survey
 from rockhopper.broker.tools.mending.repairing import needed_bytes as repaired_bytes
 from rockhopper.broker.tools.mending.restoring import needed_bytes as restored_bytes
@@ -76,6 +76,7 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
     if view.holder is not None:
         holder = f"process {view.holder}" if view.holder else "another process"
         raise StoreError(f"the store in {root} is in use by {holder}: stop that broker first")
+    refuse_unfit_log(view)
     if not as_json:
         say_state(view)
     findings = Findings(root)
@@ -87,8 +88,8 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
             write_json({"written": False, "records": checked.record_count, "wrong": wrong})
             return
         write_line(
-            f"Would make {counted(checked.unit_count, 'queue unit')} and "
-            f"{counted(checked.entry_count, 'index entry')} anew from "
+            f"Would make at most {counted(checked.unit_count, 'queue unit')} and "
+            f"{counted(checked.key_count, 'index entry')} anew from "
             f"{counted(checked.record_count, 'record')}; of those there are, "
             f"{wrong['queue']:,} places in queues and {wrong['index']:,} in the index are wrong"
         )

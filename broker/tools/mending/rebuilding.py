@@ -12,7 +12,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.files.lock_file import StoreLock
-from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering import inventory, log_presence
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.tools.mending import recovered
@@ -32,11 +32,7 @@ def rebuild(view: StoreView) -> RecoveryReport:
         OSError: the disk is failing; the next try goes on.
     """
     layout = view.layout
-    if len(view.log_directories) > 1:
-        raise StoreError(
-            "a log that is divided over directories is not opened for writing: move its files "
-            "together, or make a store with one directory by 'store repair'"
-        )
+    refuse_unfit_log(view)
     config = recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry)
     with room(layout.root, _needed_bytes(view), _GOES_ON, freed=layout.own / _ASIDE):
         with StoreLock(layout.root, layout.lock, layout.abort):
@@ -45,6 +41,23 @@ def rebuild(view: StoreView) -> RecoveryReport:
         report = recovered.recover(config)
     shutil.rmtree(layout.own / _ASIDE, ignore_errors=True)
     return report
+
+
+def refuse_unfit_log(view: StoreView) -> None:
+    """See that a broker opens the log as it is, before anything is moved. Raises StoreError."""
+    if len(view.log_directories) > 1:
+        raise StoreError(
+            "a log that is divided over directories is not opened for writing: move its files "
+            "together, or make a store with one directory by 'store repair'"
+        )
+    if odd := [each for each in view.problems if each.is_refused]:
+        raise StoreError(
+            f"{odd[0].path}: {odd[0].reason}, and no broker opens the log as long as it is there: "
+            "restore it or move it away, or make a store without it by 'store repair'"
+        )
+    log_presence.check_is_there(view.layout, view.log, (), view.noted, view.checkpoint)
+    if not view.log.files:
+        raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to read")
 
 
 def _needed_bytes(view: StoreView) -> int:

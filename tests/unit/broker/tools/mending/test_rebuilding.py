@@ -113,3 +113,27 @@ def test_a_kill_costs_nothing(root: Path, step: int, monkeypatch: pytest.MonkeyP
     rebuild(StoreView(root))
     assert _derived(root) == before
     assert checked(root).is_sound
+
+
+@pytest.mark.parametrize("kind", ["stray", "short", "none", "zeros"])
+def test_a_log_that_no_broker_opens_is_refused_and_nothing_moved(root: Path, kind: str) -> None:
+    (root / "config").mkdir()
+    first, *others = sorted((root / "commitlog").iterdir())
+    if kind == "stray":
+        first.with_name(f"{777:020d}").write_bytes(first.read_bytes())
+    elif kind == "short":
+        first.write_bytes(first.read_bytes()[:1000])
+    else:
+        for other in others:
+            other.unlink()
+        first.unlink() if kind == "none" else first.write_bytes(bytes(4096))
+    before = {path: path.stat().st_ino for path in root.rglob("*")}
+    for options in ((), ("--write",)):
+        ended = run("rebuild", root, *options)
+        assert (ended.code, "commitlog" in ended.err) == (1, True)
+    assert {path: path.stat().st_ino for path in root.rglob("*")} == before
+
+
+def test_what_would_be_made_does_not_hang_on_what_is_there(root: Path) -> None:
+    shutil.rmtree(root / "index")
+    assert "at most 60 queue units and 180 index entries" in run("rebuild", root).out
