@@ -209,3 +209,26 @@ async def lag_seconds(
 
     await together(look(each) for each in behind)
     return found
+
+
+async def oldest_s(admin: Admin, lags: Iterable[QueueLag]) -> float | None:
+    """For how long the oldest message that a group has not consumed lies there, over its queues.
+
+    None if that is not known.
+    """
+    puller = Puller(admin.session, None, is_browsing=True)
+    return max((await lag_seconds(puller, lags)).values(), default=None)
+
+
+async def oldest_of_groups(admin: Admin, names: Iterable[str]) -> dict[str, float]:
+    """The same of several groups, as far as it is known."""
+
+    async def one(name: str) -> float | None:
+        try:
+            return await oldest_s(admin, (await admin.groups.progress(name)).queues)
+        except ClientError:
+            return None
+
+    names = list(names)
+    found = await together(map(one, names))
+    return {name: age for name, age in zip(names, found, strict=True) if age is not None}

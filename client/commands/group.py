@@ -11,6 +11,7 @@ import click
 from rockhopper.client.commands.output import (
     counted,
     print_table,
+    seconds_text,
     time_text,
     write_json,
     write_line,
@@ -27,12 +28,16 @@ from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 
 if TYPE_CHECKING:
+    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.admin.admin_groups import OffsetMove, Target
     from rockhopper.client.admin.group_states import GroupState, QueueLag
+    from rockhopper.client.queues import MessageQueue
+
+    _Seconds = Mapping[MessageQueue, float]
 
 _MODELS = {"CLUSTERING": "shared", "BROADCASTING": "broadcast"}
 _WIDE = 132
-_LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED")
+_LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "OLDEST", "LAST CONSUMED")
 
 
 @click.group(cls=Family)
@@ -83,13 +88,16 @@ def list_groups(is_all: bool, by_lag: bool, as_json: bool) -> None:
 
 async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.admin.topic_figures import oldest_s, together
 
     async with Admin(nameserver) as admin:
         states = await admin.groups.states(with_system=is_all)
-    if by_lag:
-        states = sorted(states, key=lambda state: -(_lag(state) or 0))
+        if by_lag:
+            states = sorted(states, key=lambda state: -(_lag(state) or 0))
+        asked = [() if _lag(state) is None else state.queues for state in states]
+        ages = await together(oldest_s(admin, queues) for queues in asked)
     if as_json:
-        for state in states:
+        for state, age_s in zip(states, ages, strict=True):
             write_json(
                 {
                     "group": state.name,
@@ -97,6 +105,7 @@ async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | Non
                     "model": state.model,
                     "topics": _topics(state),
                     "lag": _lag(state),
+                    "lagSeconds": age_s,
                 }
             )
         return
@@ -106,12 +115,13 @@ async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | Non
             len(state.members),
             _model(state),
             "-" if _lag(state) is None else _lag(state),
+            seconds_text(age_s),
             ", ".join(_topics(state)) or "-",
         )
-        for state in states
+        for state, age_s in zip(states, ages, strict=True)
     ]
     if rows:
-        print_table(("GROUP", "MEMBERS", "MODEL", "LAG", "TOPICS"), rows)
+        print_table(("GROUP", "MEMBERS", "MODEL", "LAG", "OLDEST", "TOPICS"), rows)
     else:
         click.echo("no groups yet (those of tools and brokers: --all)", err=True)
 
@@ -148,8 +158,9 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
 
     async with Admin(nameserver) as admin:
         state = await admin.groups.state(name)
+        seconds = await _seconds(admin, state.queues)
     if as_json:
-        write_json(_state_json(state))
+        write_json(_state_json(state, seconds))
         return
     _print_head(state)
     numbers = _numbers(state) if _is_narrow() else {}
@@ -184,7 +195,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
     if state.queues:
         write_line("")
         owners = {queue: numbers.get(who, who) for queue, who in state.owners.items()}
-        _print_lag(state.queues, owners)
+        _print_lag(state.queues, seconds, owners)
 
 
 def _is_narrow() -> bool:
@@ -224,7 +235,14 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _state_json(state: "GroupState") -> dict[str, Any]:
+async def _seconds(admin: "Admin", queues: "Sequence[QueueLag]") -> "_Seconds":
+    from rockhopper.client.admin.topic_figures import lag_seconds
+    from rockhopper.client.consuming.pulling import Puller
+
+    return await lag_seconds(Puller(admin.session, None, is_browsing=True), queues)
+
+
+def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
     return {
         "group": state.name,
         "model": state.model,
@@ -245,9 +263,11 @@ def _state_json(state: "GroupState") -> dict[str, Any]:
         "filters": {who: dict(topics) for who, topics in state.filters.items()},
         "silent": list(state.silent),
         "queues": [
-            {**_lag_json(each), "owner": state.owners.get(each.queue)} for each in state.queues
+            {**_lag_json(each, seconds), "owner": state.owners.get(each.queue)}
+            for each in state.queues
         ],
         "lag": _lag(state),
+        "lagSeconds": None if _lag(state) is None else max(seconds.values(), default=None),
     }
 
 
@@ -267,11 +287,12 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
 
     async with Admin(nameserver) as admin:
         queues, online = await asyncio.gather(admin.groups.lag(name), admin.groups.online(name))
+        seconds = await _seconds(admin, queues)
     if as_json:
         for each in queues:
-            write_json(_lag_json(each))
+            write_json(_lag_json(each, seconds))
     elif queues:
-        _print_lag(queues, {})
+        _print_lag(queues, seconds, {})
         if online.members:
             who = counted(len(online.members), "member")
             write_line(f"{who} online; who reads what: rockhopper group show {name}")
@@ -281,7 +302,7 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
         click.echo(f"the group {name} has consumed nothing yet", err=True)
 
 
-def _lag_json(each: "QueueLag") -> dict[str, Any]:
+def _lag_json(each: "QueueLag", seconds: "_Seconds") -> dict[str, Any]:
     return {
         "topic": each.queue.topic,
         "broker": each.queue.broker_name,
@@ -289,11 +310,14 @@ def _lag_json(each: "QueueLag") -> dict[str, Any]:
         "brokerOffset": each.broker_offset,
         "consumerOffset": each.consumer_offset,
         "lag": each.lag,
+        "lagSeconds": seconds.get(each.queue),
         "lastTimestamp": each.consumed_time_ms,
     }
 
 
-def _print_lag(queues: "Sequence[QueueLag]", owners: Mapping[Any, str]) -> None:
+def _print_lag(
+    queues: "Sequence[QueueLag]", seconds: "_Seconds", owners: Mapping[Any, str]
+) -> None:
     columns = (*_LAG_COLUMNS, "OWNER") if owners else _LAG_COLUMNS
     rows: list[tuple[object, ...]] = []
     for each in queues:
@@ -304,7 +328,9 @@ def _print_lag(queues: "Sequence[QueueLag]", owners: Mapping[Any, str]) -> None:
             each.broker_offset,
             each.consumer_offset,
             each.lag,
-            time_text(each.consumed_time_ms),
+            seconds_text(seconds.get(each.queue)),
+            # To the second: so it shares a line of 80 columns with the rest.
+            time_text(each.consumed_time_ms).partition(".")[0],
         )
         rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
     print_table(columns, rows)

@@ -120,6 +120,13 @@ def time_text(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
+def seconds_text(seconds: float | None) -> str:
+    """Return how long something took or waits, "-" if that is not known."""
+    if seconds is None:
+        return "-"
+    return f"{seconds:,.1f} s" if 0 < seconds < 10 else f"{seconds:,.0f} s"
+
+
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, ends_in_text: bool = False
 ) -> None:

@@ -1,6 +1,6 @@
 """Rates: what went in and out between two samples of what brokers have counted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -49,6 +49,8 @@ class GroupFlow:
     out_per_s: float
     members: int
     topics: Sequence[str]
+    oldest_s: float | None = None
+    """For how long the oldest message that it has not consumed lies there; None if not known."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Sample:
     broker_count: int
     topics: dict[str, TopicFigures] = field(default_factory=dict)
     groups: dict[str, GroupFigures] = field(default_factory=dict)
+    ages_s: Mapping[str, float] = field(default_factory=dict)
+    """Group -> age of the oldest message that it has not consumed, where it was asked for."""
 
     @classmethod
     def of(
@@ -146,6 +150,7 @@ class Sample:
                     per_s(group.handed_out, None if was is None else was.handed_out),
                     group.members,
                     [topic for topic in group.topics if not is_retry_topic(topic)],
+                    self.ages_s.get(group.name, 0.0 if group.lag == 0 else None),
                 )
             )
         return Flow(seconds, self.broker_count, topics, groups)

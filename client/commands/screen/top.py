@@ -5,13 +5,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.output import counted, write_json
+from rockhopper.client.commands.output import counted, seconds_text, write_json
 from rockhopper.client.commands.running import (
     context_in_use,
     nameserver,
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 SORTS = ("in", "out", "lag", "name")
 _KEYS = {"i": "in", "o": "out", "l": "lag", "n": "name"}
 _TOPIC_COLUMNS = ("TOPIC", "IN/S", "OUT/S", "SENT", "GROUPS")
-_GROUP_COLUMNS = ("GROUP", "LAG", "GROWS/S", "OUT/S", "MEMBERS", "TOPICS")
+_GROUP_COLUMNS = ("GROUP", "LAG", "OLDEST", "GROWS/S", "OUT/S", "MEMBERS", "TOPICS")
 _HELP = "i in  o out  l lag  n name  ↑↓ scroll  space pause  q quit"
 _ROWS_WITHOUT_TERMINAL = 20
 # What a broker spends on being watched: a tenth of its time at most.
 _REST_TIMES = 10
+# Of so many groups, those furthest behind, it is asked how old their oldest message is.
+_AGES_MAX = 32
 _ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
 
 
@@ -152,10 +154,12 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
 
 
 async def _sample(admin: "Admin", view: _View) -> Sample:
+    from rockhopper.client.admin.topic_figures import oldest_of_groups
+
     begun_s = time.monotonic()
     figures, brokers = await asyncio.gather(admin.figures.read(), admin.brokers())
     now_s = time.monotonic()
-    return Sample.of(
+    sample = Sample.of(
         figures,
         brokers,
         # In the midst of the asking: that is when brokers counted.
@@ -163,6 +167,10 @@ async def _sample(admin: "Admin", view: _View) -> Sample:
         took_s=now_s - begun_s,
         with_system=view.with_system,
     )
+    behind = [each for each in sample.groups.values() if each.lag > 0]
+    furthest = sorted(behind, key=lambda each: -each.lag)[:_AGES_MAX]
+    ages_s = await oldest_of_groups(admin, [each.name for each in furthest])
+    return replace(sample, ages_s=ages_s, took_s=time.monotonic() - begun_s)
 
 
 def _rest_s(sample: Sample, interval_s: float) -> float:
@@ -256,6 +264,7 @@ def _groups(flow: Flow, view: _View, count: int, width: int | None) -> list[str]
         (
             printable(each.name),
             "-" if each.lag is None else f"{each.lag:,}",
+            seconds_text(each.oldest_s),
             "-" if each.grows_per_s is None else f"{each.grows_per_s:+,.0f}",
             _rate(each.out_per_s),
             f"{each.members:,}",
@@ -302,6 +311,7 @@ def _json(flow: Flow) -> dict[str, Any]:
             {
                 "group": each.name,
                 "lag": each.lag,
+                "lagSeconds": each.oldest_s,
                 "lagPerSecond": None if each.grows_per_s is None else round(each.grows_per_s, 3),
                 "outPerSecond": round(each.out_per_s, 3),
                 "members": each.members,

@@ -58,6 +58,7 @@ async def test_groups_are_listed_with_members_and_lag(broker: Broker, shell: Com
     await consume(broker, 2)
     async with Consumer("reporting", "orders", nameserver=broker.nameserver, broadcast=True):
         listed = (await shell.run("group", "list", "--json")).objects
+        assert listed[0].pop("lagSeconds") > 0
         assert listed == [
             {"group": "billing", "members": 0, "model": None, "topics": ["orders"], "lag": 3},
             {
@@ -66,14 +67,13 @@ async def test_groups_are_listed_with_members_and_lag(broker: Broker, shell: Com
                 "model": "BROADCASTING",
                 "topics": ["orders"],
                 "lag": None,
+                "lagSeconds": None,
             },
         ]
         header, *rows = (await shell.run("group", "list")).rows
-        assert header == ["GROUP", "MEMBERS", "MODEL", "LAG", "TOPICS"]
-        assert rows == [
-            ["billing", "0", "-", "3", "orders"],
-            ["reporting", "1", "broadcast", "-", "orders"],
-        ]
+        assert header == ["GROUP", "MEMBERS", "MODEL", "LAG", "OLDEST", "TOPICS"]
+        assert (rows[0][:4], rows[0][5:]) == (["billing", "0", "-", "3"], ["s", "orders"])
+        assert rows[1] == ["reporting", "1", "broadcast", "-", "-", "orders"]
 
 
 async def test_a_group_is_shown_with_everything_about_it(
@@ -143,6 +143,10 @@ async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: Comm
     lag = await shell.run("group", "lag", "billing", "--json")
     first = next(each for each in lag.objects if each["topic"] == "orders" and each["queue"] == 0)
     assert (first["brokerOffset"], first["consumerOffset"], first["lag"]) == (5, 2, 3)
+    assert first["lagSeconds"] > 0
+    assert sorted(each["lagSeconds"] for each in lag.objects)[:-1] == [0, 0, 0, 0]
+    (state,) = (await shell.run("group", "show", "billing", "--json")).objects
+    assert state["lagSeconds"] >= first["lagSeconds"]
     assert first["lastTimestamp"] == broker.store.store_time("orders", 0, 1)
     shown = await shell.run("group", "lag", "billing")
     assert shown.out.endswith("\n3 messages behind in 1 queue\nnobody is online\n")
