@@ -1,15 +1,21 @@
 """A group that fails on messages until they are dead, and takes them back."""
 
 import asyncio
+from collections.abc import Mapping
+from uuid import uuid4
 
 from rockhopper.broker import Broker
 from rockhopper.client import (
+    Admin,
     Consumer,
     Message,
     Producer,
     RetryLater,
 )
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.sending.group_sender import GroupSender
+from rockhopper.client.sending.outgoing import OutgoingMessage
+from rockhopper.protocol.properties import encode_properties
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 
@@ -50,3 +56,13 @@ async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
         messages = aiter(consumer)
         async with asyncio.timeout(HANG_S):
             return [await anext(messages) for _ in range(count)]
+
+
+async def forge(broker: Broker, properties: Mapping[str, str]) -> None:
+    """A dead letter that no group gave up."""
+    told = encode_properties({"UNIQ_KEY": uuid4().hex.upper(), **properties})
+    letter = OutgoingMessage("%DLQ%billing", b"forged", told, "", 0, 0, 0, None)
+    async with Admin(broker.nameserver) as admin:
+        await GroupSender(admin.session, "anybody", timeout_s=HANG_S, retries=0).send(
+            letter, [letter]
+        )

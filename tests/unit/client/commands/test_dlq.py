@@ -12,7 +12,7 @@ from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from rockhopper.client.admin.message_forms import PROPERTY_REQUEUED
 from tests.support.billing import AT_ONCE
 from tests.support.command_line import CommandLine
-from tests.support.dead_letters import fail_on_all, send, take_all
+from tests.support.dead_letters import fail_on_all, forge, send, take_all
 
 
 @pytest.fixture
@@ -145,6 +145,18 @@ async def test_what_cannot_be_sent_stays(broker: Broker, admin: Admin) -> None:
     sent = await shell.run("dlq", "requeue", "billing", "--yes")
     assert sent.out == "3 dead letters of billing were sent to orders\n"
     assert len(await take_all(broker, 3)) == 3
+
+
+async def test_what_went_before_a_failure_is_told(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, 2)
+    await fail_on_all(broker, 2)
+    await forge(broker, {})
+    half = await shell.run("dlq", "requeue", "billing", "--yes")
+    assert (half.code, half.out) == (1, "")
+    assert "2 dead letters were sent back before that" in half.err
+    assert "offset 2 does not say where it came from; name a topic" in half.err
+    rest = await shell.run("dlq", "requeue", "billing", "--yes", "--to", "others")
+    assert rest.out == "1 dead letter of billing was sent to others\n"
 
 
 async def test_a_group_without_dead_letters_is_one_sentence(shell: CommandLine) -> None:
