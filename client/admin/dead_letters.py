@@ -9,7 +9,8 @@ index lags at most those since the last mark.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
@@ -108,6 +109,29 @@ class Requeued:
     target: str
     receipt: SendReceipt | None
     """None if it was not sent now: a copy was there already, or it was a dry run."""
+    problem: ClientError | None = None
+    """Why it cannot go; only if the others were to go on without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a requeue is asked for."""
+
+    to: str | None
+    message_id: str | None
+    only: Collection[str] | None
+    go_on: bool
+    dry_run: bool
+
+    def has(self, message: ReceivedMessage) -> bool:
+        """Whether it is to go."""
+        if self.message_id is not None:
+            return self.message_id in (message.message_id, message.offset_message_id)
+        return self.only is None or message.offset_message_id in self.only
+
+
+class _NoOriginError(ClientStateError):
+    """A dead letter does not say where it came from."""
 
 
 class DeadLetters:
@@ -165,13 +189,17 @@ class DeadLetters:
         max_count: int | None = None,
         to: str | None = None,
         message_id: str | None = None,
+        only: Collection[str] | None = None,
+        go_on: bool = False,
         dry_run: bool = False,
     ) -> AsyncGenerator[Requeued]:
         """Send dead letters back to the topics that they came from, and yield each that is stored.
 
         Those that were sent back before are left out. They begin anew: as if they had never failed.
         `to` names another topic; the group's own retry topic (`%RETRY%<group>`) brings them to this
-        group alone. With `message_id` it is that one alone.
+        group alone. With `message_id` it is that one alone, with `only` those that wait with one of
+        these ids (`offset_message_id`). With `go_on` one that does not say where it came from,
+        or that a broker refuses there, is yielded with its problem and stays; the others go.
 
         Raises:
             RouteNotFoundError: the group has no dead letters.
@@ -181,13 +209,14 @@ class DeadLetters:
             ClientError: a message could not be sent; what was yielded is sent.
         """
         queues = await self._queues(group)
-        left = max_count
+        asked = _Asked(to, message_id, only, go_on, dry_run)
+        left = 1 if message_id is not None else max_count if only is None else len(only)
         found = False
         for queue in queues:
             if not dry_run:
                 await self._begin(queue)
             try:
-                async for requeued in self._requeue(queue, to, message_id, left, dry_run=dry_run):
+                async for requeued in self._requeue(queue, asked, left):
                     found = True
                     yield requeued
                     if left is not None:
@@ -195,7 +224,7 @@ class DeadLetters:
             finally:
                 if not dry_run:
                     await self._end(queue)
-            if left == 0 or (found and message_id is not None):
+            if left == 0:
                 return
         if message_id is not None and not found:
             raise MessageNotFoundError(
@@ -204,42 +233,46 @@ class DeadLetters:
             )
 
     async def _requeue(
-        self,
-        queue: MessageQueue,
-        to: str | None,
-        message_id: str | None,
-        left: int | None,
-        *,
-        dry_run: bool,
+        self, queue: MessageQueue, asked: _Asked, left: int | None
     ) -> AsyncGenerator[Requeued]:
         low, mark, high = await self._range(queue)
         noted = mark
+        stays = False  # whether one behind the mark did, in front of which it stands then
+        start = mark if asked.message_id is None else low
         try:
-            async for message in self._messages(queue, mark if message_id is None else low, high):
+            async for message in self._messages(queue, start, high):
                 if left == 0:
                     return
-                if message_id is not None and message_id not in _ids(message):
+                if not asked.has(message):
+                    stays |= message.queue_offset >= mark
                     continue
-                requeued = await self._send_back(_letter(message, mark), to, dry_run=dry_run)
-                if message_id is None or message.queue_offset == mark:
-                    mark = message.queue_offset + 1
+                requeued = await self._tried(_letter(message, mark), asked)
+                stays |= requeued.problem is not None
+                if not stays:
+                    mark = max(mark, message.queue_offset + 1)
                 yield requeued
-                if message_id is not None:
-                    return
                 left = None if left is None else left - 1
-                if mark - noted >= _BATCH and not dry_run:
+                if mark - noted >= _BATCH and not asked.dry_run:
                     await self._lock(queue)
                     await self._note(queue, mark)
                     noted = mark
         finally:
-            if mark > noted and not dry_run:
+            if mark > noted and not asked.dry_run:
                 await self._note(queue, mark)
+
+    async def _tried(self, letter: DeadLetter, asked: _Asked) -> Requeued:
+        try:
+            return await self._send_back(letter, asked.to, dry_run=asked.dry_run)
+        except (_NoOriginError, RequestRefusedError, RouteNotFoundError) as error:
+            if not asked.go_on:
+                raise
+            return Requeued(letter, asked.to or letter.topic or "", None, error)
 
     async def _send_back(self, letter: DeadLetter, to: str | None, *, dry_run: bool) -> Requeued:
         message = letter.message
         target = to or letter.topic
         if target is None:
-            raise ClientStateError(
+            raise _NoOriginError(
                 f"the dead letter at {message.queue} offset {message.queue_offset} does not say "
                 "where it came from; name a topic to send it to"
             )
@@ -258,20 +291,22 @@ class DeadLetters:
         Anybody can write the mark; so the message itself has to be there.
         """
         message = letter.message
-        if (outgoing.topic, _place(message)) in self._sent:
-            return True
-        key = message.properties.get(PROPERTY_UNIQUE_KEY)
-        if key is None:
-            return False
-        try:
-            found = await self._search.by_unique_key(outgoing.topic, key, message.store_time_ms)
-        except RouteNotFoundError:
-            return False
         place = _place(message)
-        return any(
-            each.properties.get(PROPERTY_REQUEUED) == place and each.body == message.body
-            for each in found
-        )
+        key = message.properties.get(PROPERTY_UNIQUE_KEY)
+        # One behind a letter that stayed may have gone where it came from.
+        for topic in {outgoing.topic, outgoing.topic if letter.is_requeued else letter.topic}:
+            if (topic, place) in self._sent:
+                return True
+            if topic is None or key is None:
+                continue
+            with contextlib.suppress(RouteNotFoundError):
+                found = await self._search.by_unique_key(topic, key, message.store_time_ms)
+                if any(
+                    each.properties.get(PROPERTY_REQUEUED) == place and each.body == message.body
+                    for each in found
+                ):
+                    return True
+        return False
 
     async def _queues(self, group: str, *, or_none: bool = False) -> list[MessageQueue]:
         topic = dlq_topic(group)
@@ -378,10 +413,6 @@ def _letter(message: ReceivedMessage, mark: int) -> DeadLetter:
     properties = message.properties
     topic = properties.get(PROPERTY_RETRY_TOPIC) or properties.get(PROPERTY_DLQ_ORIGIN_TOPIC)
     return DeadLetter(message, topic, message.queue_offset < mark)
-
-
-def _ids(message: ReceivedMessage) -> tuple[str, str]:
-    return message.message_id, message.offset_message_id
 
 
 def _place(message: ReceivedMessage) -> str:

@@ -2,11 +2,17 @@
 
 import asyncio
 import re
+from typing import Any
+
+import pytest
 
 from rockhopper.broker.broker import Broker
 from rockhopper.client.admin.admin import Admin
+from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.client.sending.group_sender import GroupSender
+from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
 from tests.support.console import Answered, Browser
-from tests.support.dead_letters import fail_on_all, send, take_all
+from tests.support.dead_letters import fail_on_all, forge, send, take_all
 
 
 async def test_there_may_be_none(browser: Browser, admin: Admin) -> None:
@@ -31,8 +37,8 @@ async def test_they_are_seen_and_go_back(served: Broker, browser: Browser) -> No
     assert (sent(served), letters(page)[1] in one.source) == (3, True)
     moved = await browser.post("dead-letters/of", group="billing", id=ids[1])
     assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
-    moved = await browser.post("dead-letters/of", group="billing", count=1000)
-    page = await browser.follow(moved)
+    page = await browser.get("dead-letters/back", group="billing", count=1000)
+    page = await browser.follow(await browser.post("dead-letters/of", **form(page)))
     assert "2 of the dead letters of billing went back" in page.text
     assert "There are none." in page.text
     assert sorted(each.message_id for each in await take_all(served, 3)) == sorted(ids)
@@ -49,7 +55,7 @@ async def test_it_is_shown_what_goes_where_first(served: Broker, browser: Browse
     alone = await browser.get("dead-letters/back", group="billing", count=9, to="group")
     assert "%RETRY%billing 3" in alone.text
     assert sent(served) == 3
-    moved = await browser.post("dead-letters/of", group="billing", count=9, to="group")
+    moved = await browser.post("dead-letters/of", **form(alone))
     assert (
         "3 of the dead letters of billing went back to billing alone"
         in (await browser.follow(moved)).text
@@ -59,23 +65,24 @@ async def test_it_is_shown_what_goes_where_first(served: Broker, browser: Browse
 
 
 async def test_a_form_without_a_group_is_refused(browser: Browser) -> None:
-    assert (await browser.post("dead-letters/of", count=1)).status == 400
-    assert (await browser.post("dead-letters/of", group="nobody", count=1)).status == 404
+    assert (await browser.post("dead-letters/of", letters="x")).status == 400
+    assert (await browser.post("dead-letters/of", group="nobody", letters="x")).status == 404
 
 
 async def test_what_several_send_back_at_once_goes_once(served: Broker, browser: Browser) -> None:
     ids = await send(served, 4)
     await fail_on_all(served, 4)
     page = await browser.get("dead-letters/of", group="billing")
-    forms = letters(page)
+    here = letters(page)
     token = await browser.token()
     at_once = [
-        browser.post("dead-letters/of", token=token, group="billing", id=forms[2]) for _ in range(4)
+        browser.post("dead-letters/of", token=token, group="billing", id=here[2]) for _ in range(4)
     ]
     assert [each.status for each in await asyncio.gather(*at_once)] == [303] * 4
     assert sent(served) == 4 + 1
     in_bulk = [
-        browser.post("dead-letters/of", token=token, group="billing", count=1000) for _ in range(3)
+        browser.post("dead-letters/of", token=token, group="billing", letters=" ".join(here))
+        for _ in range(3)
     ]
     assert [each.status for each in await asyncio.gather(*in_bulk)] == [303] * 3
     assert sent(served) == 4 + 4
@@ -91,6 +98,85 @@ async def test_a_message_that_died_twice_goes_back_twice(served: Broker, browser
         moved = await browser.post("dead-letters/of", group="billing", id=letter)
         assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
     assert sent(served) == 3
+
+
+async def test_what_goes_is_what_the_preview_showed(served: Broker, browser: Browser) -> None:
+    """And nothing in its place, where somebody goes back and presses once more."""
+    await send(served, 4)
+    await fail_on_all(served, 4)
+    asked = form(await browser.get("dead-letters/back", group="billing", count=2))
+    first = await browser.follow(await browser.post("dead-letters/of", **asked))
+    assert "2 of the dead letters of billing went back" in first.text
+    again = await browser.follow(await browser.post("dead-letters/of", **asked))
+    assert "0 of the dead letters of billing went back" in again.text
+    assert "2 of those shown had been sent back before, or are gone." in again.text
+    assert sent(served) == 4 + 2
+    unnamed = await browser.post("dead-letters/of", group="billing", count=2)
+    assert (unnamed.status, "the preview names them" in unnamed.text) == (400, True)
+
+
+async def test_what_cannot_go_back_stays_and_the_others_go(
+    served: Broker, browser: Browser
+) -> None:
+    await send(served, 2)
+    await fail_on_all(served, 2)
+    refused = {"RETRY_TOPIC": TRANSACTION_HALF_TOPIC}
+    for properties in ({}, refused, {"RETRY_TOPIC": "orders"}):
+        await forge(served, properties)
+    page = await browser.get("dead-letters/back", group="billing", count=9)
+    assert (page.status, "4 would go back" in page.text) == (200, True)
+    assert "1 would stay:" in page.text
+    assert "offset 2 does not say where it came from" in page.text
+    moved = await browser.follow(await browser.post("dead-letters/of", **form(page)))
+    assert "3 of the dead letters of billing went back" in moved.text
+    assert "1 stayed: " in moved.text
+    assert TRANSACTION_HALF_TOPIC in moved.text
+    assert sent(served) == 2 + 3
+
+    alone = await browser.get("dead-letters/back", group="billing", count=9, to="group")
+    assert "%RETRY%billing 3" in alone.text
+    moved = await browser.follow(await browser.post("dead-letters/of", **form(alone)))
+    assert "2 of the dead letters of billing went back to billing alone" in moved.text
+    assert "1 had been sent back before." in moved.text
+    assert "There are none." in moved.text
+
+
+async def test_one_that_is_refused_by_itself_is_told_as_that(
+    served: Broker, browser: Browser
+) -> None:
+    await send(served, 1)
+    await fail_on_all(served, 1)
+    await forge(served, {"RETRY_TOPIC": TRANSACTION_HALF_TOPIC})
+    page = await browser.get("dead-letters/of", group="billing")
+    refused = await browser.post("dead-letters/of", group="billing", id=letters(page)[1])
+    assert (refused.status, TRANSACTION_HALF_TOPIC in refused.text) == (403, True)
+
+
+async def test_what_went_before_a_failure_is_told(
+    served: Broker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(served, 3)
+    await fail_on_all(served, 3)
+    count = 0
+
+    async def once(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise BrokerUnreachableError("it went away", address=served.address)
+        return await as_it_is(*arguments)
+
+    as_it_is = GroupSender.send
+    page = await browser.get("dead-letters/back", group="billing", count=9)
+    monkeypatch.setattr(GroupSender, "send", once)
+    moved = await browser.follow(await browser.post("dead-letters/of", **form(page)))
+    assert "1 of the dead letters of billing went back" in moved.text
+    assert "Then it ended, and 2 stayed: it went away." in moved.text
+
+
+def form(page: Answered) -> dict[str, str]:
+    """What the button of a preview sends."""
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.source))
 
 
 def letters(page: Answered) -> list[str]:
