@@ -36,6 +36,7 @@ from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
 from rockhopper.client.errors import ClientError, ClientStateError, is_away
 from rockhopper.client.middleware.hooks import (
+    ConsumptionModel,
     Hooks,
     Middleware,
     Processing,
@@ -176,6 +177,7 @@ class Consumer:
             topic = trace if isinstance(trace, str) else TRACE_TOPIC
             self._handout.trace = MessageTrace(self.engine.session, topic=topic)
         self._hooks = Hooks(middleware)
+        self._model: ConsumptionModel = "broadcasting" if broadcast else "clustering"
         self._handler = handler
         self._concurrency = concurrency
         self._running: asyncio.Task[None] | None = None
@@ -408,7 +410,7 @@ class Consumer:
                 return ()
 
         receive = around(self._hooks.receive, last)
-        receiving = Receiving(self.group, self.client_id)
+        receiving = Receiving(self.group, self.client_id, self._model)
         while True:
             messages = await receive(receiving)
             if messages:
@@ -449,7 +451,7 @@ class Consumer:
             return await handler(processing.message)
 
         process = around(self._hooks.process, last)
-        return lambda message: process(Processing(message, self.group, self.client_id))
+        return lambda message: process(Processing(message, self.group, self.client_id, self._model))
 
     async def _work(self, handler: Handler) -> None:
         handout = self._handout

@@ -18,6 +18,8 @@ from rockhopper.protocol.message import Message
 
 SendOperation = Literal["send", "send_batch", "send_oneway", "request", "reply", "transaction"]
 
+ConsumptionModel = Literal["clustering", "broadcasting"]
+
 
 @dataclass(slots=True)
 class Sending:
@@ -36,6 +38,8 @@ class Receiving:
 
     group: str | None
     client_id: str
+    consumption_model: ConsumptionModel | None = None
+    """None of a PullConsumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Processing:
     message: ReceivedMessage
     group: str
     client_id: str
+    consumption_model: ConsumptionModel = "clustering"
 
 
 SendNext = Callable[[Sending], Awaitable[Sequence[SendReceipt]]]

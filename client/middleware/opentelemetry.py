@@ -12,6 +12,7 @@ context of a span travels in the properties of its messages, as W3C says: tracep
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from typing import Any
 
 from rockhopper.client.middleware.hooks import (
@@ -25,7 +26,19 @@ from rockhopper.client.middleware.hooks import (
 )
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TRANSACTION_PREPARED,
+    whole_number,
+)
 
 try:
     from opentelemetry import propagate, trace
@@ -39,7 +52,9 @@ except ImportError as error:
     ) from error
 
 INSTRUMENTATION = "rockhopper.client"
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 SYSTEM = "rocketmq"
+_ROCKETMQ = "messaging.rocketmq"
 
 
 class OpenTelemetry(Middleware):
@@ -53,7 +68,7 @@ class OpenTelemetry(Middleware):
         tracer_provider: TracerProvider | None = None,
         propagator: TextMapPropagator | None = None,
     ) -> None:
-        self._tracer = trace.get_tracer(INSTRUMENTATION, tracer_provider=tracer_provider)
+        self._tracer = trace.get_tracer(INSTRUMENTATION, _version(), tracer_provider, SCHEMA_URL)
         self._propagator = propagator or propagate.get_global_textmap()
 
     async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
@@ -70,6 +85,8 @@ class OpenTelemetry(Middleware):
             receipts = await call_next(sending)
             if len(receipts) == 1:
                 span.set_attribute("messaging.message.id", receipts[0].message_id)
+            if receipts:
+                span.set_attributes(_of_broker(receipts[0]))
             return receipts
 
     async def on_receive(
@@ -87,7 +104,7 @@ class OpenTelemetry(Middleware):
             links = [link for each in messages if (link := self._link(each.properties))]
             topics = {message.topic for message in messages}
             topic = topics.pop() if len(topics) == 1 else None
-            attributes = _of_client(receiving.client_id, receiving.group)
+            attributes = _of_consumer(receiving)
             if len(messages) == 1:
                 attributes["messaging.message.id"] = messages[0].message_id
             else:
@@ -98,8 +115,7 @@ class OpenTelemetry(Middleware):
 
     async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
         """See Middleware."""
-        attributes = _of_client(processing.client_id, processing.group)
-        with self._process(processing.message, attributes):
+        with self._process(processing.message, _of_consumer(processing)):
             return await call_next(processing)
 
     @contextmanager
@@ -161,6 +177,13 @@ class OpenTelemetry(Middleware):
         return Link(context) if context.is_valid else None
 
 
+def _version() -> str | None:
+    try:
+        return metadata.version("rockhopper-mq")
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _fail(span: Span, error: Exception) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
     span.record_exception(error)
@@ -172,6 +195,21 @@ def _of_client(client_id: str | None, group: str | None) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
+def _of_consumer(event: Receiving | Processing) -> dict[str, Any]:
+    attributes = _of_client(event.client_id, event.group)
+    if event.consumption_model is not None:
+        attributes[f"{_ROCKETMQ}.consumption_model"] = event.consumption_model
+    return attributes
+
+
+def _of_broker(receipt: SendReceipt) -> dict[str, Any]:
+    try:
+        address, port, _ = decode_offset_message_id(receipt.offset_message_id)
+    except FieldError:
+        return {}
+    return {"server.address": address, "server.port": port}
+
+
 def _of_send(sending: Sending) -> dict[str, Any]:
     attributes = _of_client(sending.client_id, None)
     messages = sending.messages
@@ -179,29 +217,44 @@ def _of_send(sending: Sending) -> dict[str, Any]:
         attributes["messaging.batch.message_count"] = len(messages)
     if len(messages) == 1:
         attributes |= _of_message(messages[0])
-        attributes["messaging.rocketmq.message.type"] = _type_of(messages[0], sending.operation)
+        if sending.operation == "transaction":
+            attributes[f"{_ROCKETMQ}.message.type"] = "transaction"
     return attributes
 
 
 def _of_message(message: Message | ReceivedMessage) -> dict[str, Any]:
     attributes: dict[str, Any] = {"messaging.message.body.size": len(message.body)}
     if message.tags:
-        attributes["messaging.rocketmq.message.tag"] = message.tags
+        attributes[f"{_ROCKETMQ}.message.tag"] = message.tags
     if message.keys:
-        attributes["messaging.rocketmq.message.keys"] = list(message.keys)
+        attributes[f"{_ROCKETMQ}.message.keys"] = list(message.keys)
     if isinstance(message, Message):
-        if message.sharding_key is not None:
-            attributes["messaging.rocketmq.message.group"] = message.sharding_key
-        if message.delay_level is not None:
-            attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_level
-        if message.deliver_at_ms is not None:
-            attributes["messaging.rocketmq.message.delivery_timestamp"] = message.deliver_at_ms
+        properties: Mapping[str, str] = message.wire_properties()
+        sent_ms = time.time_ns() // 1_000_000
+    else:
+        properties, sent_ms = message.properties, message.born_time_ms
+    group = properties.get(PROPERTY_SHARDING_KEY)
+    if group is not None:
+        attributes[f"{_ROCKETMQ}.message.group"] = group
+    delay = _delay(properties, sent_ms)
+    attributes |= delay
+    if PROPERTY_TRANSACTION_PREPARED in properties:
+        kind = "transaction"
+    else:
+        kind = "delay" if delay else "normal" if group is None else "fifo"
+    attributes[f"{_ROCKETMQ}.message.type"] = kind
     return attributes
 
 
-def _type_of(message: Message, operation: str) -> str:
-    if operation == "transaction":
-        return "transaction"
-    if message.is_delayed:
-        return "delay"
-    return "normal" if message.sharding_key is None else "fifo"
+def _delay(properties: Mapping[str, str], sent_ms: int) -> dict[str, int]:
+    for name, since_ms in (
+        (PROPERTY_TIMER_OUT_MS, 0),
+        (PROPERTY_TIMER_DELIVER_MS, 0),
+        (PROPERTY_TIMER_DELAY_MS, sent_ms),
+    ):
+        if (time_ms := whole_number(properties.get(name))) >= 0:
+            return {f"{_ROCKETMQ}.message.delivery_timestamp": since_ms + time_ms}
+    level = whole_number(properties.get(PROPERTY_DELAY_LEVEL))
+    if level > 0 and PROPERTY_RETRY_TOPIC not in properties:  # else it is that of the redelivery
+        return {f"{_ROCKETMQ}.message.delay_time_level": level}
+    return {}

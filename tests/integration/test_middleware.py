@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,7 @@ class Stamp(Middleware):
         self.sent: list[str] = []
         self.received: list[list[bytes]] = []
         self.processed: list[tuple[bytes, str]] = []
+        self.models: set[str | None] = set()
 
     async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
         self.sent.append(sending.operation)
@@ -42,11 +44,13 @@ class Stamp(Middleware):
     async def on_receive(
         self, receiving: Receiving, call_next: ReceiveNext
     ) -> Sequence[ReceivedMessage]:
+        self.models.add(receiving.consumption_model)
         messages = await call_next(receiving)
         self.received.append([message.body for message in messages])
         return [message for message in messages if message.body != b"unwanted"]
 
     async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
+        self.models.add(processing.consumption_model)
         self.processed.append((processing.message.body, processing.group))
         return await call_next(processing)
 
@@ -127,9 +131,10 @@ async def test_loops_batches_and_pulls_go_through_the_hook(broker: Broker) -> No
     assert first.body == b"1"
     assert [message.body for message in result.messages] == [b"1", b"2", b"3"]
     assert result.next_offset == 4
+    assert (looped.models, pulled.models) == ({"clustering"}, {None})
 
 
-async def test_handlers_run_within_the_hook(broker: Broker) -> None:
+async def test_handlers_run_within_the_hook(broker: Broker, tmp_path: Path) -> None:
     stamp = Stamp()
     async with Producer(broker.nameserver) as producer:
         await producer.send("orders", b"1")
@@ -141,12 +146,19 @@ async def test_handlers_run_within_the_hook(broker: Broker) -> None:
     async with (
         asyncio.timeout(HANG_S),
         Consumer(
-            "billing", "orders", nameserver=broker.nameserver, handler=handle, middleware=[stamp]
+            "billing",
+            "orders",
+            nameserver=broker.nameserver,
+            handler=handle,
+            middleware=[stamp],
+            broadcast=True,
+            offsets_directory=tmp_path,
         ),
     ):
         await done.wait()
     assert stamp.processed == [(b"1", "billing")]
     assert stamp.received == []
+    assert stamp.models == {"broadcasting"}
 
 
 class Forgetful(Middleware):

@@ -2,21 +2,26 @@
 
 import importlib
 import sys
+import time
 from collections.abc import Sequence
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 
+import rockhopper
 from rockhopper.client import Message, MessageQueue, Processing, ReceivedMessage, Receiving, Sending
 from rockhopper.client.middleware.opentelemetry import OpenTelemetry
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_ids import offset_message_id
 
+BORN_MS = 1000
 QUEUE = MessageQueue("orders", "broker-a", 0)
-RECEIPT = SendReceipt("id-1", "offset-id", QUEUE, 7)
+RECEIPT = SendReceipt("id-1", offset_message_id(b"\x7f\x00\x00\x01", 10911, 0), QUEUE, 7)
 
 
 class Traced:
@@ -47,7 +52,10 @@ class Traced:
 def received(message: Message) -> ReceivedMessage:
     properties = message.wire_properties("id-1")
     return ReceivedMessage(
-        QUEUE, StoredMessage("orders", 0, 7, 100, message.body, properties=properties)
+        QUEUE,
+        StoredMessage(
+            "orders", 0, 7, 100, message.body, born_time_ms=BORN_MS, properties=properties
+        ),
     )
 
 
@@ -69,7 +77,13 @@ async def test_a_send_is_a_span_whose_context_travels_with_the_message() -> None
         "messaging.rocketmq.message.keys": ("o-1",),
         "messaging.rocketmq.message.group": "c-1",
         "messaging.rocketmq.message.type": "fifo",
+        "server.address": "127.0.0.1",
+        "server.port": 10911,
     }
+    scope = span.instrumentation_scope
+    assert scope is not None
+    assert scope.version == rockhopper.__version__
+    assert scope.schema_url in {schema.value for schema in Schemas}
     assert span.context is not None
     trace_id, span_id = f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"
     assert sent.properties["traceparent"].startswith(f"00-{trace_id}-{span_id}-")
@@ -89,6 +103,72 @@ async def test_the_type_of_a_message_is_rocketmqs(
     traced = Traced()
     await traced.send(message, operation=operation)
     assert (traced.spans[0].attributes or {})["messaging.rocketmq.message.type"] == expected
+
+
+async def handled(traced: Traced, message: Message | ReceivedMessage) -> dict[str, object]:
+    """The attributes of the span of a handler, by the part of their names that is RocketMQ's."""
+    come = received(message) if isinstance(message, Message) else message
+
+    async def last(_processing: Processing) -> object:
+        return None
+
+    processing = Processing(come, "billing", "me", "broadcasting")
+    await traced.middleware.on_process(processing, last)
+    start = "messaging.rocketmq."
+    attributes = traced.spans[-1].attributes or {}
+    return {
+        name.removeprefix(start): value
+        for name, value in attributes.items()
+        if name.startswith(start)
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (Message("orders"), {"message.type": "normal"}),
+        (Message("orders", sharding_key="c-1"), {"message.type": "fifo", "message.group": "c-1"}),
+        (
+            Message("orders", delay_level=3),
+            {"message.type": "delay", "message.delay_time_level": 3},
+        ),
+        (
+            Message("orders", delay_s=0.05),
+            {"message.type": "delay", "message.delivery_timestamp": BORN_MS + 50},
+        ),
+        (
+            Message("orders", deliver_at_ms=5000),
+            {"message.type": "delay", "message.delivery_timestamp": 5000},
+        ),
+    ],
+)
+async def test_a_handlers_span_has_what_the_senders_had(
+    message: Message, expected: dict[str, object]
+) -> None:
+    assert await handled(Traced(), message) == {"consumption_model": "broadcasting", **expected}
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"TRAN_MSG": "true"}, {"message.type": "transaction"}),
+        ({"DELAY": "3", "RETRY_TOPIC": "orders"}, {"message.type": "normal"}),
+        ({"DELAY": "soon", "TIMER_DELAY_MS": "-1"}, {"message.type": "normal"}),
+    ],
+)
+async def test_what_brokers_wrote_is_no_delay_of_the_sender(
+    properties: dict[str, str], expected: dict[str, object]
+) -> None:
+    come = ReceivedMessage(QUEUE, StoredMessage("orders", 0, 0, 0, b"", properties=properties))
+    assert await handled(Traced(), come) == {"consumption_model": "broadcasting", **expected}
+
+
+async def test_a_delay_is_told_as_the_time_of_delivery() -> None:
+    traced = Traced()
+    before_ms = time.time_ns() // 1_000_000
+    await traced.send(Message("orders", delay_s=60))
+    told_ms = (traced.spans[0].attributes or {})["messaging.rocketmq.message.delivery_timestamp"]
+    assert before_ms <= told_ms - 60_000 <= time.time_ns() // 1_000_000  # type: ignore[operator]
 
 
 async def test_messages_of_a_batch_that_have_a_context_keep_it_and_are_linked() -> None:
