@@ -89,11 +89,6 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
         findings.add("table", path, "the table is not as it was saved", _EDITED)
 
 
-def sound_copy(path: Path) -> bytes | None:
-    """What the copy of a table says that cannot be read itself; None if it can, or both cannot."""
-    return None if _is_readable(_read(path)) else _sound_content(_read(backup_path(path)))
-
-
 def unreadable_tables(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
     """Those of the tables among *files*, by path in the store, that cannot be read themselves.
 

@@ -190,6 +190,7 @@ def _write_repair(found: Repair, report: Path | None) -> None:
         f"{counted(found.record_count, 'sound record')}; lost: "
         f"{counted(len(found.lost), 'place')} with {size_text(lost_bytes)}"
     )
+    _warn_of_left_out(found.left_out)
 
 
 @store.command("backup")
@@ -366,9 +367,13 @@ def restore_command(
     _warn_of_damage(restored.hole_count, root)
     _warn_of_the_end(backup, choice)
     _warn_of_missing(missing)
-    for name in restored.left_out:
-        write_line(f"Left out is {name}, which cannot be read, nor can its copy")
+    _warn_of_left_out(restored.left_out)
     _end_incomplete([*missing, *restored.left_out])
+
+
+def _warn_of_left_out(tables: list[str]) -> None:
+    for name in tables:
+        write_line(f"Left out is {name}, which cannot be read, nor can its copy")
 
 
 def _warn_of_missing(missing: list[tuple[int, int]]) -> None:

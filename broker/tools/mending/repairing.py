@@ -28,7 +28,7 @@ from rockhopper.broker.tools.mending.copying import (
 )
 from rockhopper.broker.tools.mending.room import allocated_bytes
 from rockhopper.broker.tools.store_view import StoreView
-from rockhopper.broker.tools.table_checking import sound_copy
+from rockhopper.broker.tools.table_checking import unreadable_tables
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_ROLLBACK,
     encode_message,
@@ -81,6 +81,8 @@ class Repair(NamedTuple):
     log_start: int
     log_end: int
     lost: list[Lost]
+    left_out: list[str]
+    """Tables that cannot be read, nor their copies."""
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -88,6 +90,7 @@ class Repair(NamedTuple):
             "records": self.record_count,
             "logStart": self.log_start,
             "logEnd": self.log_end,
+            "tablesLeftOut": self.left_out,
             "lost": [
                 {
                     "logOffset": lost.log_offset,
@@ -136,7 +139,8 @@ def survey(view: StoreView, progress: Callable[[int], None]) -> Repair:
         )
         for hole in holes
     ]
-    return Repair(count, view.log.min_offset, view.end, lost)
+    left_out = [name for name, copy in _unreadable(view).items() if copy is None]
+    return Repair(count, view.log.min_offset, view.end, lost, left_out)
 
 
 def _messages_in(view: StoreView, holes: list[Hole]) -> dict[int, list[Message]]:
@@ -179,11 +183,17 @@ def needed_bytes(view: StoreView) -> int:
 def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int], None]) -> None:
     layout = StoreLayout.of(StoreConfig(root=target))
     disk.make_directories_durably(target / "commitlog.new")
+    unreadable = _unreadable(view)
     for path in companions(view.layout):
-        copy = target / path.relative_to(view.layout.root)
+        name = path.relative_to(view.layout.root).as_posix()
+        if name.removesuffix(".bak") in found.left_out:
+            continue
+        copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    _mend_tables(target)
+    for name, content in unreadable.items():
+        if content is not None:
+            disk.write_atomically(target / name, content)
     _copy_log(view, found, target / "commitlog.new", progress)
     ends = recovered.ends_to_keep(view)
     sizes = recovered.file_sizes(view)
@@ -193,11 +203,12 @@ def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int]
     recovered.recover(config)
 
 
-def _mend_tables(target: Path) -> None:
-    for backup in target.rglob("*.json.bak"):
-        table = backup.with_suffix("")
-        if (content := sound_copy(table)) is not None:
-            disk.write_atomically(table, content)
+def _unreadable(view: StoreView) -> dict[str, bytes | None]:
+    root = view.layout.root
+    tables = [path for path in companions(view.layout) if path.suffix in (".json", ".bak")]
+    return unreadable_tables(
+        {path.relative_to(root).as_posix(): path.read_bytes() for path in tables}
+    )
 
 
 def check_target(source: Path, target: Path) -> None:

@@ -150,3 +150,14 @@ def test_newest_files_that_are_missing_are_lost(root: Path, tmp_path: Path) -> N
     assert _messages(tmp_path / "new") == kept
     assert StoreView(tmp_path / "new").queues.ends() == ends
     assert checked(tmp_path / "new").damages == []
+
+
+def test_a_table_that_nobody_can_read_is_left_out(root: Path, tmp_path: Path) -> None:
+    table, new = root / "config" / "consumerOffset.json", tmp_path / "new"
+    table.parent.mkdir()
+    table.write_bytes(b"{")
+    table.with_name("consumerOffset.json.bak").write_bytes(b"{")
+    ended = run("repair", root, "--into", new, "--write")
+    assert (ended.code, "Left out is config/consumerOffset.json" in ended.out) == (0, True)
+    assert _messages(new) == _messages(root)
+    assert checked(new).is_sound
