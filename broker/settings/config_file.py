@@ -156,6 +156,8 @@ def load_config(
     for layer in layers:
         texts.update(mistakes.attempt(_without_shorthand, layer.texts) or {})
 
+    layers.insert(0, _tls_layer(texts))
+
     def place(key: str) -> str | None:
         return place_of(key, layers, _SPELLINGS)
 
@@ -179,10 +181,19 @@ def load_config(
         warnings
         + [str(each.at(place(each.key))) for each in _expiring(config)]
         + _warnings(config, texts)
-        + _shown_secrets(path, layers[0]),
+        + _shown_secrets(path, layers[1]),
         sorted(key for key in texts if key in WITHOUT_EFFECT),
         config.replication.notes(),
     )
+
+
+def _tls_layer(texts: Mapping[str, str]) -> Layer:
+    """The file that they name, for the places; that it cannot be read is said where it counts."""
+    named = texts.get(TLS_FILE, "").strip()
+    try:
+        return file_layer(Path(named).expanduser()) if named else Layer()
+    except OSError:
+        return Layer()
 
 
 def _in_our_terms(texts: Mapping[str, str]) -> dict[str, str]:

@@ -243,6 +243,14 @@ def test_a_setting_that_comes_twice_is_said_and_refused_where_that_is_asked_for(
     assert [each.place for each in raised.value.errors] == [f"{path}:1", f"{path}:2"]
 
 
+def test_mistakes_in_the_file_of_tls_have_its_lines(tmp_path: Path) -> None:
+    of_tls = write(tmp_path / "tls.conf", "\ntls.server.mode=a\ntls.server.mode=b\n")
+    path = write(tmp_path / "broker.conf", f"tls.config.file={of_tls}\n")
+    with pytest.raises(SettingErrors) as raised:
+        load_config(path, strict=True)
+    assert [each.place for each in raised.value.errors] == [f"{of_tls}:2", f"{of_tls}:3"]
+
+
 def test_what_is_unknown_is_refused_where_that_is_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "broker.conf", "\n# a comment\nlistenPrt=1\n")
     (warning,) = load_config(path).warnings
