@@ -14,7 +14,7 @@ from rockhopper.client import (
 from rockhopper.client.admin.dead_letters import DeadLetters
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from tests.support.billing import AT_ONCE
-from tests.support.dead_letters import fail_on_all, send, take_all
+from tests.support.dead_letters import fail_on_all, forge, send, take_all
 
 
 @pytest.fixture
@@ -51,3 +51,15 @@ async def test_two_requeues_do_not_run_at_once(broker: Broker, admin: Admin) -> 
             with pytest.raises(ClientStateError, match="under way"):
                 await anext(other.dead_letters.requeue("billing"))
         assert [each async for each in other.dead_letters.requeue("billing")] != []
+
+
+async def test_the_mark_stays_in_front_of_one_that_cannot_go(broker: Broker, admin: Admin) -> None:
+    await send(broker, 1)
+    await fail_on_all(broker, 1)
+    await forge(broker, {})
+    await forge(broker, {"RETRY_TOPIC": "orders"})
+    for sent in ([True, False, True], [False, False]):
+        tried = [each async for each in admin.dead_letters.requeue("billing", go_on=True)]
+        assert [each.receipt is not None for each in tried] == sent
+        assert [each.problem is not None for each in tried][-2:] == [True, False]
+        assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 1
