@@ -290,7 +290,8 @@ class Consumer:
         """Hand out and fetch nothing of these topics and queues; without one, nothing at all.
 
         What was fetched stays here, what is in work goes on, and a queue that is given up and comes
-        back is paused still. Messages that come again count as those of their topic.
+        back is paused still. Messages that come again count as those of their topic. A name that
+        is not among its topics is kept, for a pattern may find it.
         """
         self._handout.pauses.pause(*what)
         self.engine.pauses_changed()

@@ -269,6 +269,7 @@ class PullConsumer(ClosedAtEnd):
         After `timeout_s` without one the list is empty; None waits for ever. Messages of one
         queue come in order. Cancelling loses none. Raises what made a queue unreadable.
         """
+        check_count("max_count", max_count)
         if not self._hooks.receive:
             return await self._pull(max_count, timeout_s)
         return await self._through_hooks(partial(self._pull, max_count, timeout_s))

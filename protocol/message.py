@@ -90,7 +90,8 @@ class Message:
                 without a time zone, a level below 0.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
-            raise TypeError(f"a body is bytes, not {type(body).__name__}: text.encode() makes some")
+            maker = "text.encode()" if isinstance(body, str) else "JSON().encode(value)"
+            raise TypeError(f"a body is bytes, not {type(body).__name__}: {maker} makes some")
         times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
             if delay_ms is not None:

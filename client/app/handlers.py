@@ -28,22 +28,26 @@ class HandlerCall:
         self._wants_message: list[bool] = []
         self.deserializer: Serializer | None = None
         self._takes_bytes = False
+        name = getattr(function, "__qualname__", repr(function))
         hints = get_type_hints(function)
+        left_alone = []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.default is not parameter.empty:
-                continue  # as FastAPI's Depends: not ours to fill in
-            self._take(parameter.name, hints.get(parameter.name, ReceivedMessage))
+                left_alone.append(parameter.name)  # as FastAPI's Depends: not ours to fill in
+            else:
+                self._take(name, parameter.name, hints.get(parameter.name, ReceivedMessage))
         if not 1 <= len(self._wants_message) <= 2:
             raise TypeError(
-                f"the subscriber {function!r} must take the body, the message (annotated "
+                f"the subscriber {name} must take the body, the message (annotated "
                 "ReceivedMessage), or both"
+                + "".join(f"; {each!r} has a default, and is left alone" for each in left_alone)
             )
 
-    def _take(self, name: str, wanted: Any) -> None:
+    def _take(self, function: str, name: str, wanted: Any) -> None:
         is_message = wanted is ReceivedMessage
         if is_message in self._wants_message:
             raise TypeError(
-                f"the subscriber {self.function!r} has two parameters for the same thing, the "
+                f"the subscriber {function} has two parameters for the same thing, the "
                 f"second is {name!r}: annotate one with the type of the body, one ReceivedMessage"
             )
         self._wants_message.append(is_message)

@@ -68,6 +68,11 @@ class ConsumerSettings:
         check_start(self.start_from)
         check_bad_body(self.bad_body)
         check_serializer("deserializer", self.deserializer, "decode")
+        if self.bad_body != "retry" and self.deserializer is None:
+            raise ValueError(
+                f"bad_body is {self.bad_body!r}, and nothing decodes: give a deserializer, as in "
+                "deserializer=JSON()"
+            )
         for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):
             check_count(name, getattr(self, name))
         for name in ("commit_interval_s", "request_timeout_s"):

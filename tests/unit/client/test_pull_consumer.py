@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,15 @@ async def test_a_message_that_arrives_while_the_broker_holds_the_request_is_read
     requests = broker.requests_of(11)
     assert {(request.ext or {})["sysFlag"] for request in requests} == {"6"}
     assert {(request.ext or {})["suspendTimeoutMillis"] for request in requests} == {"15000"}
+
+
+@pytest.mark.parametrize(("count", "wrong"), [(0, ValueError), (-1, ValueError), (0.5, TypeError)])
+async def test_a_pull_of_no_messages_is_refused(
+    broker: FakeBroker, count: Any, wrong: type[Exception]
+) -> None:
+    async with consumer(broker) as puller:
+        with pytest.raises(wrong, match="max_count is"):
+            await puller.pull(count, timeout_s=0)
 
 
 async def test_a_pull_that_finds_nothing_in_time_is_empty(broker: FakeBroker) -> None:

@@ -69,6 +69,8 @@ def test_a_key_that_is_no_string_is_explained(keys: object) -> None:
 def test_text_as_body_is_explained() -> None:
     with pytest.raises(TypeError, match=r"text\.encode\(\)"):
         Message("T", "text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not dict: JSON\(\)\.encode\(value\) makes some"):
+        Message("T", {"a": 1})  # type: ignore[arg-type]
 
 
 def test_bytearray_is_copied() -> None:

@@ -72,10 +72,18 @@ async def test_it_gets_what_it_names(function: Any, body: bytes, result: Any) ->
 
 
 def none() -> None: ...
+def filled(one: Order | None = None) -> None: ...
 def twice(one: Order, other: dict[str, int]) -> None: ...
 
 
-@pytest.mark.parametrize(("function", "says"), [(none, "must take"), (twice, "'other'")])
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (none, "subscriber none must take"),
+        (filled, "subscriber filled must take .*'one' has a default"),
+        (twice, "subscriber twice .*'other'"),
+    ],
+)
 def test_a_function_that_cannot_be_called_is_refused(function: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         HandlerCall(function)

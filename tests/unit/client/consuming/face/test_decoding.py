@@ -37,6 +37,11 @@ async def test_bad_bodies(
     assert "no JSON" in caplog.text
 
 
+def test_bad_bodies_of_nobody_who_decodes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"bad_body is 'skip', .* give a deserializer"):
+        ConsumerSettings("g", {}, bad_body="skip")
+
+
 def test_another_word_is_refused() -> None:
     bad: Any = "explode"
     with pytest.raises(ValueError, match="retry, dead-letter, skip"):
