@@ -21,10 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 UNSEARCHED = ("decisions/", "changelog.md", "readme.md")
 # How much more, or less, a page counts in a search than others.
 BOOSTS = {
+    "delay-and-timers.md": 4.0,
+    "security.md": 4.0,
     "settings.md": 4.0,
     "operations/backup.md": 8.0,
     # Words of a message stand in no title, which a search gives a thousand times the weight.
     "operations/troubleshooting.md": 400.0,
+    "operations/service.md": 8.0,
+    "operations/containers.md": 4.0,
     "operations/": 2.0,
     "consumer.md": 3.0,
     "producer.md": 2.0,

@@ -47,3 +47,8 @@ def test_a_search_finds_settings_before_others_and_no_decisions() -> None:
     pages = ("operations/troubleshooting.md", "settings.md", "tls.md", "architecture.md")
     boosts = [searched(each)["boost"] for each in pages]
     assert boosts == sorted(boosts, reverse=True)
+
+
+@pytest.mark.parametrize("page", ["delay-and-timers.md", "security.md", "operations/service.md"])
+def test_a_search_finds_a_page_before_those_that_mention_its_subject(page: str) -> None:
+    assert searched(page)["boost"] > searched("producer.md")["boost"]
