@@ -92,7 +92,7 @@ class Pydantic:
     def encode(self, value: Any) -> bytes:
         """See Serializer."""
         valid = self._adapter.validate_python(value)
-        body = self._adapter.dump_json(valid, warnings="error")
+        body = self._adapter.dump_json(valid, by_alias=True, warnings="error")
         if b"null" in body:
             _check_finite(self._adapter.dump_python(valid, mode="json"))
         return body
@@ -105,7 +105,7 @@ class Pydantic:
 def _fields_of_model(value: Any) -> Any:
     if not hasattr(value, "model_dump"):
         raise TypeError(f"JSON has nothing for objects of {type(value).__name__}")
-    return value.model_dump(mode="json")
+    return value.model_dump(mode="json", by_alias=True)
 
 
 def _check_finite(value: Any) -> None:

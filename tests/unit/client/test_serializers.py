@@ -34,6 +34,10 @@ class Model(pydantic.BaseModel):
     at: datetime
 
 
+class Named(pydantic.BaseModel):
+    number: int = pydantic.Field(alias="orderNumber")
+
+
 class Color(Enum):
     RED = "red"
 
@@ -50,6 +54,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
         (MsgPack(Order), Order(7, AT)),
         (Pydantic(Model), Model(number=7, at=AT)),
         (Pydantic(list[Model]), [Model(number=7, at=AT)]),
+        (Pydantic(Named), Named(orderNumber=7)),
     ],
 )
 def test_a_value_comes_back(serializer: Serializer, value: Any) -> None:
