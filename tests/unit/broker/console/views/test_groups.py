@@ -128,7 +128,7 @@ async def test_a_group_is_shown_without_the_topics_that_are_hidden(
             await producer.send(topic, b"x")
     page = await reader.get("group", name="billing")
     assert page.status == 200, page.text
-    assert "1 messages behind" in page.text
+    assert "1 message behind" in page.text
     assert "It reads topics that you may not see" in page.text
     assert "dead letters: not yours to see" in page.text
     listed = (await reader.get("groups")).text
