@@ -46,6 +46,8 @@ def follow(store: MessageStore, log: bytes) -> None:
         flush_derived_files(store)
 
 
+# The power may be gone in the thread that flushes.
+@pytest.mark.filterwarnings("ignore:Exception in thread store-flush")
 def test_a_power_cut_at_any_sync_leaves_what_can_be_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
