@@ -482,16 +482,25 @@ class SinkPublisher(Part):
             self._parts.sync(paths)
             self._journal.save_intent(intent)
 
-        await self._on_disk(intent.sink_id, intent.batch_id, sync_and_save)
+        try:
+            await self._on_disk(intent.sink_id, intent.batch_id, sync_and_save)
+        except SinkError:
+            self._journal.withdraw_intent()
+            raise
 
     async def _on_disk(self, sink_id: str, batch_id: int, work: Callable[[], None]) -> None:
         try:
             await asyncio.to_thread(work)
+        except FileNotFoundError as error:
+            # Those that came since, for the same batch once more, are none of them.
+            raise SinkError(
+                f"parts of batch {batch_id} of sink {sink_id} were forgotten while they were made "
+                "ready: run the batch again"
+            ) from error
         except OSError as error:
             if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
                 raise
             # What is on disk now is unknown, and a second fsync would not tell.
-            self._journal.withdraw_intent()
             self._discard(self._parts.keys(sink_key(sink_id), batch_id))
             raise SinkError(
                 f"the disk did not keep the staged parts of batch {batch_id} of sink {sink_id} "

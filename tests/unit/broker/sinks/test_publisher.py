@@ -24,9 +24,9 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, SinkRun, encode_sink_body
 from tests.support.open_stores import bodies, put
-from tests.support.sink_rig import SINK, WHOLE, Sinks
+from tests.support.sink_rig import PARTS, SINK, WHOLE, Sinks
 from tests.support.turns import until
 
 
@@ -378,3 +378,26 @@ async def test_a_large_part_is_put_on_disk_while_more_is_staged(
             with pytest.raises(SinkError, match=r"part 0.0 of batch 0 .* holds 0 messages"):
                 await sinks.publish(0)
         assert len(synced[0]) == 1
+
+
+async def test_parts_forgotten_while_they_are_made_ready_take_no_others_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        real = StagedParts.sync
+        body = encode_sink_body([SinkMessage("TopicA", 0, 0, 1, "", b"again")])
+
+        def sync(parts: StagedParts, paths: list[Path]) -> None:
+            sinks.publisher.abort(SINK, 0, list(PARTS))
+            sinks.publisher.stage(SINK, 0, "0.again", 0, body, 1, {"TopicA"})
+            real(parts, paths)
+
+        monkeypatch.setattr(StagedParts, "sync", sync)
+        wanted = [SinkPart(name, len(texts)) for name, texts in PARTS.items()]
+        with pytest.raises(SinkError, match="were forgotten while they were made ready"):
+            await sinks.publisher.prepare(SINK, 0, wanted)
+        monkeypatch.undo()
+        again = [SinkPart("0.again", 1)]
+        assert await sinks.publisher.publish(SINK, 0, again) == (1, False)
+        assert bodies(sinks.store) == [b"again"]
