@@ -68,7 +68,7 @@ async def test_every_page_shows_the_others_and_names_it(
         ("messages", {"topic": "orders", "by": "key", "q": "none"}, "has the key"),
         ("message", {"topic": "orders", "queue": "broker-a:0", "offset": 0}, "billing"),
         ("groups", {}, "billing "),
-        ("group", {"name": "billing"}, "1 messages behind"),
+        ("group", {"name": "billing"}, "1 message behind"),
         ("group/reset", reset, "broker-a"),
         ("dead-letters", {}, "billing 1 1 "),
         ("dead-letters/of", {"group": "billing"}, "of broker-a"),
