@@ -58,7 +58,7 @@ $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 run: $(VENV)/.installed  ## start a broker with embedded name service, store under ./data
 	@exec $(BIN)/rockhopper-broker --store ./data
 
-test: $(VENV)/.installed-test  ## run the tests (under 3 minutes)
+test: $(VENV)/.installed-test  ## run the tests (six or seven minutes)
 	$(PYTEST) -q $(PARALLEL)
 
 browser-test: $(VENV)/.installed-test  ## click through the console (needs Chromium)
