@@ -7,6 +7,8 @@ PYTEST := $(BIN)/python -m pytest
 # tests/conftest.py says which worker runs what.
 WORKERS ?= 2
 PARALLEL := --numprocesses $(WORKERS)
+# SHORT=1 leaves out those marked long, which take a minute and more each.
+NOT_LONG := $(if $(SHORT), and not long)
 
 # Each of the processes that tests start would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,7 +70,7 @@ test-thorough: $(VENV)/.installed-test  ## run the generated tests with ten time
 	$(PYTEST) -q $(PARALLEL) --hypothesis-profile=thorough tests/property
 
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
-	$(PYTEST) -q $(PARALLEL) -m "slow and not spark" --timeout 2400
+	$(PYTEST) -q $(PARALLEL) -m "slow and not spark$(NOT_LONG)" --timeout 2400
 
 chaos: $(VENV)/.installed-test  ## cut the power, kill, fill the disk, flip bits … for two minutes (root)
 	$(BIN)/python -m tests.chaos
@@ -103,7 +105,7 @@ spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark
 	@$(BIN)/python -m rockhopper.pipeline demo --output build/spark-demo
 
 spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
-	$(PYTEST) -q $(PARALLEL) -m "spark and slow" --timeout 2400
+	$(PYTEST) -q $(PARALLEL) -m "spark and slow$(NOT_LONG)" --timeout 2400
 
 SPARK_RESULTS ?= build/spark-kills.jsonl
 spark-kills: $(VENV)/.installed-test  ## kill drivers, workers and brokers of exactly-once queries 140 times; goes on where it was stopped
@@ -197,7 +199,7 @@ bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside nativ
 	$(BIN)/python -m benchmarks.spark_beside_kafka --save build/spark-beside-kafka.json
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
-	$(PYTEST) -q $(PARALLEL) -rs -m interop tests/interop
+	$(PYTEST) -q $(PARALLEL) -rs -m "interop$(NOT_LONG)" tests/interop
 
 compose-up: ## start one broker in a container, reachable from here and from other containers
 	DOCKER="$(DOCKER)" docker/compose.sh up

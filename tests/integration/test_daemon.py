@@ -290,7 +290,9 @@ async def test_a_killed_daemon_keeps_what_it_acknowledged(tmp_path: Path, flush:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize(
+    "flush", [pytest.param("ASYNC_FLUSH", marks=pytest.mark.long), "SYNC_FLUSH"]
+)
 async def test_a_daemon_killed_very_often_keeps_what_it_acknowledged(
     tmp_path: Path, flush: str
 ) -> None:

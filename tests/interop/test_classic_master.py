@@ -113,6 +113,7 @@ def assert_same_log(ours: Path, theirs: Path) -> None:
     assert not any(any(data) for name, data in copied.items() if name not in mine)
 
 
+@pytest.mark.long
 def test_a_slave_copies_all_and_serves_it_as_the_master(launch: Launcher, java: JavaClient) -> None:
     way = WayBack(launch, java, {"syncFromLastFile": "false"})
 
@@ -166,6 +167,7 @@ def test_a_send_waits_for_the_slave(launch: Launcher, java: JavaClient) -> None:
     way.ours.stop()
 
 
+@pytest.mark.long
 def test_what_waits_is_delivered_by_the_slave_that_leads(
     launch: Launcher, java: JavaClient
 ) -> None:

@@ -193,6 +193,7 @@ def test_kills_in_the_middle_cost_nothing(migration: Migration) -> None:
     migration.ours.stop()
 
 
+@pytest.mark.long
 def test_what_waits_is_delivered_by_the_one_that_took_over(migration: Migration) -> None:
     async def scenario() -> None:
         due_ms = int(time.time() * 1000) + 20_000

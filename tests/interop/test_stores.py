@@ -142,7 +142,7 @@ def _back_and_forth(
 
 APACHE_FIRST = ["apache", "rockhopper", "apache"]
 OURS_FIRST = ["rockhopper", "apache", "rockhopper"]
-CLEAN = pytest.param(_stop, id="clean-stop")
+CLEAN = pytest.param(_stop, id="clean-stop", marks=pytest.mark.long)
 KILLED = pytest.param(_kill, id="kill-9")
 
 
@@ -158,12 +158,14 @@ def test_a_store_goes_back_and_forth(
     _back_and_forth(java, launch, tmp_path / "store", order, end, FILES)
 
 
+@pytest.mark.long
 def test_a_store_with_files_of_default_size_goes_back_and_forth(
     java: JavaClient, launch: Launcher, tmp_path: Path
 ) -> None:
     _back_and_forth(java, launch, tmp_path / "store", APACHE_FIRST, _kill, {})
 
 
+@pytest.mark.long
 def test_extended_consume_queues_are_read_and_continued(
     java: JavaClient, launch: Launcher, tmp_path: Path
 ) -> None:

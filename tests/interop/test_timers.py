@@ -60,7 +60,11 @@ def _kill(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [pytest.param(_stop, id="clean-stop"), pytest.param(_kill, id="kill-9")]
+    "end",
+    [
+        pytest.param(_stop, id="clean-stop", marks=pytest.mark.long),
+        pytest.param(_kill, id="kill-9"),
+    ],
 )
 async def test_pending_timers_go_back_and_forth(
     jdk: None, launch: Launcher, tmp_path: Path, end: Callable[[Server], None]

@@ -105,6 +105,7 @@ def python_workers(cluster: Cluster) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_spark_submit_gives_the_same_after_an_executor_was_killed(
     cluster: Cluster, store: Path, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_topic_that_was_made_anew_is_refused(archived: Archived) -> None:
     assert archived.bodies() == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_driver_is_killed_around_the_commit(archived: Archived) -> None:
     """At a commit of the run (its branch, its rows, main), or a little later."""
     archived.send("0", "1")

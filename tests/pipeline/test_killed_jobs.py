@@ -43,7 +43,7 @@ def run_and_kill(arguments: list[str], is_time: Callable[[], bool]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("victim", ["java", "worker"])
+@pytest.mark.parametrize("victim", [pytest.param("java", marks=pytest.mark.long), "worker"])
 def test_an_archive_one_of_whose_processes_is_killed(tmp_path: Path, victim: str) -> None:
     store, root = tmp_path / "store", tmp_path / "history"
     write_store(store, MESSAGES)
@@ -106,6 +106,7 @@ def test_an_archive(tmp_path: Path) -> None:
     assert result.run <= 2
 
 
+@pytest.mark.long
 def test_a_replay(tmp_path: Path) -> None:
     store, root = tmp_path / "store", tmp_path / "history"
     write_store(store, 30_000, 50)
