@@ -1,6 +1,7 @@
 """`rockhopper dlq`: messages that groups gave up, and sending them back."""
 
 import sys
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import GROUP, TOPIC
 from rockhopper.client.commands.running import (
+    Failure,
     confirm,
     nameserver,
     nameserver_option,
@@ -31,6 +33,8 @@ from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.dead_letters import DeadLetter, Requeued
+
+_REASONS_MAX = 5
 
 
 @click.group(cls=Family)
@@ -174,7 +178,8 @@ def requeue(
     """Send the dead letters of GROUP back to the topics that they came from.
 
     They begin anew, as if they had never failed, and reach every group that reads the topic. What
-    was sent back before is left out; nothing counts as sent before a broker has stored it.
+    was sent back before is left out; nothing counts as sent before a broker has stored it. One that
+    cannot go stays, and is told; the others go.
     """
     run(_requeue(group, max_count, to, message_id, dry_run, yes, as_json, nameserver()))
 
@@ -191,7 +196,8 @@ async def _requeue(
 ) -> None:
     from rockhopper.client.admin.admin import Admin
 
-    sent: dict[str, int] = {}
+    sent: Counter[str] = Counter()
+    stayed: Counter[str] = Counter()
     repeated = 0
     async with Admin(nameserver) as admin:
         if not dry_run and not yes:
@@ -201,32 +207,48 @@ async def _requeue(
                 where = to or "where they came from"
                 confirm(f"Send {counted(how_many, 'dead letter')} of {group} to {where}?", yes)
         requeues = admin.dead_letters.requeue(
-            group, max_count=max_count, to=to, message_id=message_id, dry_run=dry_run
+            group, max_count=max_count, to=to, message_id=message_id, go_on=True, dry_run=dry_run
         )
         try:
             async with aclosing(requeues):
                 async for requeued in requeues:
-                    if requeued.receipt is None and not dry_run:
+                    if requeued.problem is not None:
+                        stayed[str(requeued.problem)] += 1
+                    elif requeued.receipt is None and not dry_run:
                         repeated += 1
                     else:
-                        sent[requeued.target] = sent.get(requeued.target, 0) + 1
+                        sent[requeued.target] += 1
                     if as_json:
                         write_json(_requeued_json(requeued, dry_run=dry_run))
                         flush()
         except BaseException:
             if sent and not dry_run:
-                report(f"{_counted(sum(sent.values()))} sent back before that")
+                report(f"{_counted(sent.total())} sent back before that")
             raise
-    if as_json:
-        return
+    if not as_json:
+        _print_requeued(group, sent, repeated, dry_run=dry_run)
+        if not sent and not repeated and not stayed:
+            print(f"no dead letters of {group} are left to send back", file=sys.stderr)
+    if stayed:
+        verb = "would stay" if dry_run else "stayed"
+        told = [f"{counted(count, 'dead letter')} {verb}: {why}" for why, count in _first(stayed)]
+        raise Failure("\n".join(told))
+
+
+def _first(stayed: Counter[str]) -> list[tuple[str, int]]:
+    """The most frequent reasons; each letter may have its own."""
+    told = stayed.most_common(_REASONS_MAX)
+    rest = stayed.total() - sum(count for _, count in told)
+    return [*told, ("--json names the reason of each", rest)] if rest else told
+
+
+def _print_requeued(group: str, sent: Counter[str], repeated: int, *, dry_run: bool) -> None:
     for topic, count in sorted(sent.items()):
         verb = "would be" if dry_run else "were" if count > 1 else "was"
         letters = counted(count, "dead letter")
         write_line(f"{letters} of {printable(group)} {verb} sent to {printable(topic)}")
     if repeated:
         write_line(f"{repeated:,} had been sent by a requeue that was cut off, or alone")
-    if not sent and not repeated:
-        print(f"no dead letters of {group} are left to send back", file=sys.stderr)
 
 
 def _counted(count: int) -> str:
@@ -244,6 +266,8 @@ def _requeued_json(requeued: "Requeued", *, dry_run: bool) -> dict[str, Any]:
         "sent": receipt is not None,
         "dryRun": dry_run,
     }
+    if requeued.problem is not None:
+        value["problem"] = str(requeued.problem)
     if receipt is not None:
         value["broker"] = receipt.queue.broker_name
         value["queue"] = receipt.queue.queue_id

@@ -147,16 +147,29 @@ async def test_what_cannot_be_sent_stays(broker: Broker, admin: Admin) -> None:
     assert len(await take_all(broker, 3)) == 3
 
 
-async def test_what_went_before_a_failure_is_told(broker: Broker, shell: CommandLine) -> None:
-    await send(broker, 2)
-    await fail_on_all(broker, 2)
+async def test_one_that_cannot_go_stays_and_the_others_go(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 1)
+    await fail_on_all(broker, 1)
     await forge(broker, {})
-    half = await shell.run("dlq", "requeue", "billing", "--yes")
-    assert (half.code, half.out) == (1, "")
-    assert "2 dead letters were sent back before that" in half.err
-    assert "offset 2 does not say where it came from; name a topic" in half.err
+    await send(broker, 1)
+    await fail_on_all(broker, 3)
+    foreseen = await shell.run("dlq", "requeue", "billing", "--dry-run")
+    assert foreseen.out == "2 dead letters of billing would be sent to orders\n"
+    most = await shell.run("dlq", "requeue", "billing", "--yes")
+    assert (most.code, most.out) == (1, "2 dead letters of billing were sent to orders\n")
+    assert "1 dead letter stayed: the dead letter at" in most.err
+    assert "does not say where it came from; name a topic" in most.err
+    (told,) = [
+        each
+        for each in (await shell.run("dlq", "requeue", "billing", "--yes", "--json")).objects
+        if not each["sent"] and "problem" in each
+    ]
+    assert "does not say where it came from" in told["problem"]
     rest = await shell.run("dlq", "requeue", "billing", "--yes", "--to", "others")
-    assert rest.out == "1 dead letter of billing was sent to others\n"
+    assert rest.out.startswith("1 dead letter of billing was sent to others\n")
+    assert len(await take_all(broker, 2)) == 2
 
 
 async def test_a_group_without_dead_letters_is_one_sentence(shell: CommandLine) -> None:
