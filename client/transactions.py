@@ -28,6 +28,7 @@ from rockhopper.client.middleware.hooks import Middleware
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.reachability import Reachability
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
@@ -146,10 +147,12 @@ class TransactionProducer(Producer):
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """`group` names all producers that can check each other's transactions.
 
-        Raises TypeError when `check` is no coroutine function.
+        Of those with one set of `connections` one may be of a group. Raises TypeError when `check`
+        is no coroutine function.
         """
         check_coroutine_function("check", check)
         super().__init__(
@@ -163,7 +166,9 @@ class TransactionProducer(Producer):
             middleware=middleware,
             tls=tls,
             credentials=credentials,
+            connections=connections,
         )
+        self.session.checked_group = group
         self._check = check
         self._reachability = Reachability(self.session)
         self._checks_at_once = asyncio.Semaphore(_CHECKS_AT_ONCE_MAX)
@@ -363,6 +368,8 @@ class TransactionProducer(Producer):
         message = ReceivedMessage(MessageQueue(stored.topic, broker_name, stored.queue_id), stored)
         group = message.properties.get(PROPERTY_PRODUCER_GROUP)
         if group != self._group:
+            if group is not None and self.session.has_checker(group):
+                return  # it is asked as well
             log.warning("%s asked %r about a transaction of %r", address, self._group, group)
             return
         half = HalfMessage(

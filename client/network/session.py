@@ -90,6 +90,10 @@ class Session(Sharer):
         self._forks = fork_count()
         self._state = "new"
 
+    def has_checker(self, group: str) -> bool:
+        """Whether a client with these connections is asked about the transactions of *group*."""
+        return self._connections.has_checker(group)
+
     async def start(self) -> Self:
         """Begin the upkeep. Opens no connection: the first request does."""
         if self._state != "new":

@@ -25,6 +25,8 @@ class Sharer:
     """What a client lets its connections do; `Session` is one."""
 
     producer_groups: set[str]
+    checked_group: str | None = None
+    """Whose transactions it is asked about."""
     consumers: dict[str, ConsumerData]
     handle_request: RequestHandler | None
 
@@ -85,14 +87,27 @@ class Connections(ClosedAtEnd):
         await self.pool.close()
 
     def join(self, sharer: Sharer) -> None:
-        """Let a client share. Raises ClientStateError for a second consumer of a group."""
+        """Let a client share.
+
+        Raises ClientStateError for a second consumer, or a second checker, of a group.
+        """
         for group in sharer.consumers:
             if any(group in other.consumers for other in self.sharers):
                 raise ClientStateError(
                     f"a consumer of the group {group!r} shares these connections already",
                     remedy="give the second member of a group connections of its own",
                 )
+        if sharer.checked_group is not None and self.has_checker(sharer.checked_group):
+            raise ClientStateError(
+                f"a TransactionProducer of the group {sharer.checked_group!r} shares these "
+                "connections already, and would be asked twice",
+                remedy="give the second one connections of its own",
+            )
         self.sharers.append(sharer)
+
+    def has_checker(self, group: str) -> bool:
+        """Whether a client that shares is asked about the transactions of *group*."""
+        return any(each.checked_group == group for each in self.sharers)
 
     def leave(self, sharer: Sharer) -> None:
         """Let a client go."""

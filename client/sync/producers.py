@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from rockhopper.client import producer, transactions
 from rockhopper.client.network.credentials import CredentialsChoice
+from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sync.face import Face, made_like, waits
@@ -59,6 +60,7 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
         timeout_s: float = 3.0,
         tls: Tls = None,
         credentials: CredentialsChoice = None,
+        connections: SharedConnections | None = None,
     ) -> None:
         """See rockhopper.TransactionProducer."""
 
@@ -73,6 +75,7 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
             timeout_s=timeout_s,
             tls=tls,
             credentials=credentials,
+            connections=connections,
         )
 
     @contextmanager

@@ -15,6 +15,8 @@ from rockhopper import (
     Producer,
     PullConsumer,
     ReceivedMessage,
+    TransactionProducer,
+    TransactionState,
 )
 from tests.support.hang import HANG_S
 from tests.support.turns import until
@@ -73,6 +75,34 @@ async def test_members_that_come_are_noticed_by_the_consumer_of_the_group(broker
                 await until(lambda: len(first.assigned) < count)
             await until(lambda: len(first.assigned) == count)
             assert len(other.assigned) >= 4
+
+
+async def test_each_group_is_asked_about_its_own_transactions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"transactionTimeOut": "1", "transactionCheckInterval": "1"}
+    asked: list[tuple[str, bytes]] = []
+
+    def checking(group: str, shared: Connections) -> TransactionProducer:
+        async def check(message: ReceivedMessage) -> TransactionState:
+            asked.append((group, message.body))
+            return TransactionState.COMMIT
+
+        return TransactionProducer(group, check=check, connections=shared, timeout_s=HANG_S)
+
+    async with Broker.temporary(settings) as broker, Connections(broker.nameserver) as shared:
+        async with checking("paying", shared) as paying, checking("sending", shared) as sending:
+            for producer, body in ((paying, b"p"), (sending, b"s")):
+                async with producer.transaction(Message("orders", body)) as transaction:
+                    transaction.leave_unknown()
+            async with Consumer("billing", "orders", connections=shared) as billing:
+                async with asyncio.timeout(HANG_S):
+                    messages = aiter(billing)
+                    assert {(await anext(messages)).body for _ in range(2)} == {b"p", b"s"}
+            assert set(asked) == {("paying", b"p"), ("sending", b"s")}
+            with pytest.raises(ClientStateError, match="would be asked twice"):
+                await checking("paying", shared).start()
+    assert "about a transaction of" not in caplog.text
 
 
 async def test_what_cannot_be_shared_is_refused(broker: Broker) -> None:
