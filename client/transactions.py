@@ -248,7 +248,7 @@ class TransactionProducer(Producer):
                     f"the local transaction {local!r} is not a coroutine function: write it with "
                     "`async def`; the message is rolled back"
                 )
-            transaction.state = _state(await outcome, "the local transaction")
+            transaction.state = state_of(await outcome, "the local transaction")
         return transaction
 
     async def _prepare(self, message: Message, timeout_s: float | None) -> Transaction:
@@ -392,7 +392,7 @@ class TransactionProducer(Producer):
             # Nothing is recorded yet, which `check` would take for a rollback.
             return TransactionState.UNKNOWN
         try:
-            return _state(await self._check(message), "the check")
+            return state_of(await self._check(message), "the check")
         except Exception:
             log.exception(
                 "the check of message %s raised; the broker will ask again", message.message_id
@@ -425,7 +425,8 @@ class TransactionProducer(Producer):
         return task
 
 
-def _state(answer: object, who: str) -> TransactionState:
+def state_of(answer: object, who: str) -> TransactionState:
+    """The state that an application's function returned; UNKNOWN, and logged, for what is none."""
     try:
         return TransactionState(answer)  # type: ignore[arg-type]
     except ValueError:

@@ -5,6 +5,7 @@ those of the asynchronous client, and stand in one place.
 """
 
 import functools
+import inspect
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
@@ -196,5 +197,20 @@ def made_like(
 
     def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, _P], None]:
         return functools.update_wrapper(init, model.__init__)
+
+    return decorate
+
+
+def shows_options_of(
+    model: Callable[..., Any],
+) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Let `inspect` show, in place of `**options`, what else the asynchronous client takes."""
+
+    def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
+        own = inspect.signature(init)
+        parameters = inspect.signature(model.__init__).parameters
+        shown = [own.parameters.get(name, each) for name, each in parameters.items()]
+        init.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+        return init
 
     return decorate

@@ -1,18 +1,20 @@
 """Producer and TransactionProducer without `await`."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from rockhopper.client import producer, transactions
+from rockhopper.client.callbacks import plain_function
+from rockhopper.client.middleware.hooks import Middleware
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sync.face import Face, made_like, waits
+from rockhopper.client.sync.face import Face, made_like, shows_options_of, waits
 from rockhopper.client.sync.loop_thread import loop_thread
-from rockhopper.client.transactions import Transaction, TransactionState
+from rockhopper.client.transactions import Transaction, TransactionState, state_of
 from rockhopper.protocol.message import Message
 
 _Producer = TypeVar("_Producer", bound=producer.Producer)
@@ -45,38 +47,36 @@ class Producer(Sending[producer.Producer]):
         super().__init__(producer.Producer, *args, **kwargs)
 
 
+class TransactionOptions(TypedDict, total=False):
+    """What a TransactionProducer takes beside its group and its check."""
+
+    nameserver: str | None
+    timeout_s: float
+    retries: int
+    compress_above_bytes: int | None
+    message_size_bytes_max: int
+    trace: bool | str
+    middleware: Iterable[Middleware]
+    tls: Tls
+    credentials: CredentialsChoice
+    connections: SharedConnections | None
+
+
 class TransactionProducer(Sending[transactions.TransactionProducer]):
     """Sends messages in transactions; see rockhopper.TransactionProducer.
 
-    `check` is a plain function, called in a thread.
+    `check` is a plain function, called in a thread, by several at once.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        check: Check,
-        nameserver: str | None = None,
-        timeout_s: float = 3.0,
-        tls: Tls = None,
-        credentials: CredentialsChoice = None,
-        connections: SharedConnections | None = None,
-    ) -> None:
-        """See rockhopper.TransactionProducer."""
+    @shows_options_of(transactions.TransactionProducer)
+    def __init__(self, group: str, *, check: Check, **options: Unpack[TransactionOptions]) -> None:
+        """See rockhopper.TransactionProducer. Raises TypeError for a `check` with `async def`."""
+        plain = plain_function("check", check)
 
         async def checked(message: ReceivedMessage) -> TransactionState | str | None:
-            return await asyncio.to_thread(check, message)
+            return await asyncio.to_thread(plain, message)
 
-        super().__init__(
-            transactions.TransactionProducer,
-            group,
-            check=checked,
-            nameserver=nameserver,
-            timeout_s=timeout_s,
-            tls=tls,
-            credentials=credentials,
-            connections=connections,
-        )
+        super().__init__(transactions.TransactionProducer, group, check=checked, **options)
 
     @contextmanager
     def transaction(
@@ -91,3 +91,20 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
             loop_thread().call(context.__aexit__(type(error), error, error.__traceback__))
             raise
         loop_thread().call(context.__aexit__(None, None, None))
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Transaction], TransactionState | str],
+        *,
+        timeout_s: float | None = None,
+    ) -> Transaction:
+        """Store a half message, call `local`, and do with the message what `local` returns.
+
+        It is called in this thread. The message is rolled back when it raises, and left to `check`
+        when it returns something else than a state.
+        """
+        plain = plain_function("local transaction", local)
+        with self.transaction(message, timeout_s=timeout_s) as transaction:
+            transaction.state = state_of(plain(transaction), "the local transaction")
+        return transaction

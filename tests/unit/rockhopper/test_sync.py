@@ -1,4 +1,8 @@
-"""rockhopper.sync: every public name of the asynchronous clients is there."""
+"""rockhopper.sync: every public name of the asynchronous clients is there, with its parameters."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -6,15 +10,29 @@ from rockhopper import client, sync
 
 REMEDY = "wrap it: name = waits(Client.name), in the module of client/sync that has its class"
 NOT_FOR_THREADS = {"session", "engine", "sender", "requests", "trace", "adoptions", "tasks"}
+NOT_FOR_THREADS |= {"join", "leave", "has_checker"}  # of Connections: what clients call
 
 
-@pytest.mark.parametrize(
-    "name", ["Producer", "TransactionProducer", "Consumer", "PullConsumer", "Admin"]
-)
-def test_every_name_is_there(name: str) -> None:
-    there = {each for each in dir(getattr(client, name)) if not each.startswith("_")}
-    here = set(dir(getattr(sync, name)))
-    assert there - here - NOT_FOR_THREADS - {"send_in_transaction"} == set(), REMEDY
+def public(cls: type) -> set[str]:
+    return {each for each in dir(cls) if not each.startswith("_")} - NOT_FOR_THREADS
+
+
+def parameters(function: Callable[..., Any]) -> list[tuple[str, object, object]]:
+    signature = inspect.signature(function)
+    return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
+
+
+@pytest.mark.parametrize("name", sync.__all__)
+def test_every_name_and_parameter_is_there(name: str) -> None:
+    there, here = getattr(client, name), getattr(sync, name)
+    assert parameters(here) == parameters(there)
+    names = public(there)
+    assert names - set(dir(here)) == set(), REMEDY
+    for each in names:
+        theirs, ours = getattr(there, each), getattr(here, each)
+        assert callable(ours) == callable(theirs), each
+        if callable(theirs):
+            assert parameters(ours) == parameters(theirs), each
 
 
 @pytest.mark.parametrize("part", ["groups", "dead_letters", "accounts", "offsets"])
