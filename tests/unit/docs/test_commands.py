@@ -1,4 +1,4 @@
-"""Every command line that a page shows is one: its command and options are there."""
+"""Every command line that a page or an alert shows is one: its command and options are there."""
 
 import re
 import shlex
@@ -55,8 +55,16 @@ def shown_in(page: Path) -> Iterator[Shown]:
         yield Shown(str(page.relative_to(ROOT)), found[1], tuple(arguments))
 
 
+def told_in(alerts: Path) -> Iterator[Shown]:
+    """The command lines that alerts end with."""
+    for command in re.findall(r"rockhopper ([^\n\"]+)\"\n", alerts.read_text(encoding="utf-8")):
+        filled_in = re.sub(r"\{\{.+?\}\}", "billing", command)
+        yield Shown(alerts.name, "rockhopper", tuple(shlex.split(filled_in)))
+
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SHOWN = [shown for page in PAGES for shown in shown_in(page)]
+TOLD = list(told_in(ROOT / "docker" / "monitoring" / "alerts.yml"))
+SHOWN = [*(shown for page in PAGES for shown in shown_in(page)), *TOLD]
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +86,7 @@ def nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pages_show_commands() -> None:
     assert len(SHOWN) > 60
+    assert TOLD
     assert {shown.program for shown in SHOWN} == set(PROGRAMS)
 
 
