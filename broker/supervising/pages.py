@@ -19,10 +19,6 @@ class Shown(Protocol):
     name: str
     start_count: int
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether requests are taken."""
-
     async def page(self, path: str) -> tuple[int, bytes]:
         """Status and body. Raises OSError, TimeoutError."""
 
@@ -33,8 +29,8 @@ class _Answer(NamedTuple):
     body: bytes
 
 
-def pages_of(brokers: Callable[[], Sequence[Shown]]) -> Mapping[str, ServedPage]:
-    """The pages that speak for all *brokers* at the time when they are asked for.
+def pages_of(brokers: Callable[[], Sequence[Shown]], cluster: str) -> Mapping[str, ServedPage]:
+    """The pages that speak for all *brokers* of *cluster* at the time when they are asked for.
 
     /healthz says what is wrong with a broker that answers; one that has ended is started again by
     its parent, which needs no help with that. /readyz says so until each of them takes messages.
@@ -55,7 +51,7 @@ def pages_of(brokers: Callable[[], Sequence[Shown]]) -> Mapping[str, ServedPage]
         pages = {
             answer.broker.name: answer.body.decode() for answer in answers if answer.status == _OK
         }
-        pages[""] = "".join(_of_parent([answer.broker for answer in answers]))
+        pages[""] = "".join(_of_parent(answers, cluster))
         text = await asyncio.to_thread(merge_metrics, pages)
         return Page(text.encode(), content_type=METRICS_TYPE)
 
@@ -84,21 +80,27 @@ def _state(answers: Iterable[_Answer]) -> Page:
 
 
 PARENT_FAMILIES = (
-    ("gauge", "rockhopper_broker_up", "1 while the process serves"),
+    ("gauge", "rockhopper_broker_up", "1 while the process serves and answers"),
     ("counter", "rockhopper_broker_starts_total", "Starts of the process"),
 )
-"""What the parent says of its brokers, told apart by node_id: kind, name, meaning."""
+"""What the parent says of each of its brokers: kind, name, meaning."""
+READY = ("gauge", "rockhopper_ready", "1 when /readyz says so")
+"""What the parent says in the place of a broker that shows no page."""
 
 
-def _of_parent(brokers: Sequence[Shown]) -> Iterator[str]:
-    values: tuple[Callable[[Shown], int], ...] = (
-        lambda broker: int(broker.is_serving),
-        lambda broker: broker.start_count,
+def _of_parent(answers: Sequence[_Answer], cluster: str) -> Iterator[str]:
+    values: tuple[Callable[[_Answer], int | None], ...] = (
+        lambda answer: int(answer.status == _OK),
+        lambda answer: answer.broker.start_count,
+        lambda answer: None if answer.status == _OK else 0,
     )
-    for (kind, name, text), value in zip(PARENT_FAMILIES, values, strict=True):
+    for (kind, name, text), value in zip((*PARENT_FAMILIES, READY), values, strict=True):
         yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
-        for broker in brokers:
-            yield f'{name}{{node_id="{broker.name}"}} {value(broker)}\n'
+        for answer in answers:
+            number = value(answer)
+            if number is not None:
+                node = f'cluster="{cluster}",node_id="{answer.broker.name}",node_type="broker"'
+                yield f"{name}{{{node}}} {number}\n"
 
 
 def merge_metrics(pages: Mapping[str, str]) -> str:

@@ -56,7 +56,7 @@ class Supervisor:
         self._seal = {SEAL_VARIABLE: guard.seal_secret.hex()}
         self._console = Console(config, guard, self._name_services_known, self._ports.certificate)
         self._http = HttpServer(
-            pages_of(lambda: self._brokers),
+            pages_of(lambda: self._brokers, config.cluster_name),
             guard,
             self._console.applications(),
             self._console.knows_name,

@@ -2,8 +2,12 @@
 
 import pytest
 
+from rockhopper.broker.assembly.families import rendered
+from rockhopper.broker.assembly.metrics import readiness
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.supervising.pages import merge_metrics, pages_of
 
+REFUSED = ConnectionRefusedError("it is not running")
 ONE = """\
 # HELP topics Topics
 # TYPE topics gauge
@@ -19,19 +23,22 @@ info{version="}"} 1.0
 class Shown:
     """A broker with pages by path."""
 
-    def __init__(self, name: str, pages: dict[str, tuple[int, bytes]], starts: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        pages: dict[str, tuple[int, bytes]],
+        starts: int = 1,
+        reason: Exception = REFUSED,
+    ) -> None:
         self.name = name
         self.start_count = starts
         self._pages = pages
-
-    @property
-    def is_serving(self) -> bool:
-        return bool(self._pages)
+        self._reason = reason
 
     async def page(self, path: str) -> tuple[int, bytes]:
         """Fail where there is none."""
         if path not in self._pages:
-            raise ConnectionRefusedError("it is not running")
+            raise self._reason
         return self._pages[path]
 
 
@@ -47,16 +54,28 @@ def test_families_stand_once_with_the_samples_of_all() -> None:
     )
 
 
-async def test_numbers_of_a_broker_that_is_away_are_left_out() -> None:
-    there = Shown("b-0", {"/metrics": (200, ONE.encode())})
-    page = await pages_of(lambda: [there, Shown("b-1", {}, starts=4)])["/metrics"].make()
-    lines = page.body.decode().splitlines()
-    assert 'memory{node_id="b-0"} 4.7e+07' in lines
-    assert not any(line.startswith('memory{node_id="b-1"}') for line in lines)
-    assert 'rockhopper_broker_up{node_id="b-0"} 1' in lines
-    assert 'rockhopper_broker_up{node_id="b-1"} 0' in lines
-    assert 'rockhopper_broker_starts_total{node_id="b-1"} 4' in lines
+@pytest.mark.parametrize("reason", [REFUSED, TimeoutError()])
+async def test_a_broker_that_does_not_answer_is_neither_up_nor_ready(reason: Exception) -> None:
+    config = BrokerConfig(cluster_name="c", broker_name="b-0")
+    ready, _ = await rendered(config, [readiness(is_ready=True)])
+    there = Shown("b-0", {"/metrics": (200, ONE.encode() + ready)})
+    shown = [there, Shown("b-1", {}, starts=4, reason=reason)]
+    page = await pages_of(lambda: shown, "c")["/metrics"].make()
     assert page.status == 200
+    found = page.body.decode().splitlines()
+    assert 'memory{node_id="b-0"} 4.7e+07' in found
+    b0, b1 = (f'{{cluster="c",node_id="b-{number}",node_type="broker"}}' for number in (0, 1))
+    assert [line for line in found if 'node_id="b-1"' in line] == [
+        f"rockhopper_ready{b1} 0",
+        f"rockhopper_broker_up{b1} 0",
+        f"rockhopper_broker_starts_total{b1} 4",
+    ]
+    assert f"rockhopper_broker_up{b0} 1" in found
+    assert [line for line in found if "rockhopper_ready" in line and b1 not in line] == [
+        "# HELP rockhopper_ready 1 when /readyz says so",
+        "# TYPE rockhopper_ready gauge",
+        f"rockhopper_ready{b0} 1.0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +95,7 @@ async def test_the_state_is_the_worst_of_all(
     second: dict[str, tuple[int, bytes]], healthy: str, ready: str
 ) -> None:
     well = {"/healthz": (200, b"ok\n"), "/readyz": (200, b"ok\n")}
-    pages = pages_of(lambda: [Shown("b-0", well), Shown("b-1", second)])
+    pages = pages_of(lambda: [Shown("b-0", well), Shown("b-1", second)], "c")
     for path, expected in (("/healthz", healthy), ("/readyz", ready)):
         page = await pages[path].make()
         assert page.body.decode() == expected + "\n"
@@ -84,4 +103,4 @@ async def test_the_state_is_the_worst_of_all(
 
 
 async def test_nobody_is_ready_before_there_are_brokers() -> None:
-    assert (await pages_of(list)["/readyz"].make()).status == 503
+    assert (await pages_of(list, "c")["/readyz"].make()).status == 503
