@@ -128,6 +128,11 @@ class RequestRefusedError(ClientError):
         return self.code in RETRIABLE_CODES
 
     @property
+    def is_forbidden(self) -> bool:
+        """Whether who asks may not."""
+        return self.code == ResponseCode.NO_PERMISSION
+
+    @property
     def is_not_writable(self) -> bool:
         """Whether this broker takes nothing now, and stored nothing: another replica may lead."""
         hint = _NOT_WRITABLE.get(self.code or 0)

@@ -17,7 +17,6 @@ from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     RequestRefusedError,
-    code_name,
 )
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.tls import TlsOptions
@@ -175,7 +174,7 @@ class Visit:
 
 def is_forbidden(error: ClientError) -> bool:
     """Whether a broker refused because he may not."""
-    return isinstance(error, RequestRefusedError) and code_name(error.code or 0) == "NO_PERMISSION"
+    return isinstance(error, RequestRefusedError) and error.is_forbidden
 
 
 async def if_allowed(asked: Awaitable[_Found]) -> _Found | None:

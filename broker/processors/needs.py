@@ -29,8 +29,12 @@ from rockhopper.protocol.bodies.popping import (
 )
 from rockhopper.protocol.bodies.sinks import decode_sink_item, split_sink_items
 from rockhopper.protocol.bodies.topic_ids import decode_topics
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
+from rockhopper.protocol.sys_flags import PULL_FLAG_BROWSE, PULL_FLAG_SUBSCRIPTION
 
 AnyBody = TypeVar("AnyBody", bound=Body)
+
+_BROWSING = str(PULL_FLAG_BROWSE | PULL_FLAG_SUBSCRIPTION)
 
 
 def _in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
@@ -70,6 +74,12 @@ def _subscribed(beat: HeartbeatData) -> Iterable[str]:
 
 def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
     return () if body.subscription_data is None else (body.subscription_data.topic,)
+
+
+def _puller(request: Asked) -> Iterable[str]:
+    """The group that pulls; none where somebody browses, who commits and leaves nothing."""
+    group, flags = request.ext.get("consumerGroup", ""), request.ext.get("sysFlag")
+    return () if group == TOOLS_CONSUMER_GROUP and flags == _BROWSING else (group,)
 
 
 def _acknowledged(topics_or_groups: str) -> Names:
@@ -145,6 +155,7 @@ CLONED = (
     on_group(Action.GET, field="srcGroup"),
     on_group(Action.UPDATE, field="destGroup"),
 )
+PULLED = (on_topic(Action.SUB), Need((Action.SUB,), Kind.GROUP, _puller))
 PULLED_IN_BULK = _both(Action.SUB, in_field("topic"), in_optional_field("consumerGroup"))
 IDENTIFIED = Need((Action.GET,), Kind.TOPIC, lambda request: decode_topics(request.body))
 OF_SINK = Need((Action.PUB,), Kind.SINK, in_field("sinkId"))

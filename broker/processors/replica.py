@@ -12,6 +12,7 @@ from rockhopper.broker.access.access import Access, Action
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
 from rockhopper.broker.assembly.replicating.set_member import SwitchError
 from rockhopper.broker.observing.version import own_version
+from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.pulls import PullProcessor
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.remoting.dispatcher import (
@@ -24,7 +25,7 @@ from rockhopper.broker.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
+from rockhopper.broker.remoting.needs import on_cluster
 from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
@@ -187,7 +188,7 @@ class ReplicaProcessors:
         """What is served while another leads."""
         table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
         for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
-            table[code] = serves(self.pull, on_topic(Action.SUB), on_group(Action.SUB))
+            table[code] = serves(self.pull, *needs.PULLED)
         table[Code.HEART_BEAT] = serves(self.take_heartbeat)
         table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
         return table | self.rows()

@@ -121,8 +121,8 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),
         Code.SEND_REPLY_MESSAGE_V2: serves(replies.process, needs.SENT),
         # Consuming
-        Code.PULL_MESSAGE: serves(pull, *CONSUME),
-        Code.LITE_PULL_MESSAGE: serves(pull, *CONSUME),
+        Code.PULL_MESSAGE: serves(pull, *needs.PULLED),
+        Code.LITE_PULL_MESSAGE: serves(pull, *needs.PULLED),
         Code.QUERY_CONSUMER_OFFSET: serves(
             logical(following.query_consumer_offset, static.query_offset), *needs.LOOKED_AT
         ),

@@ -8,7 +8,7 @@ newest copy tells how far the group is. Java's tools ask much the same (MessageT
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -27,7 +27,7 @@ from rockhopper.client.admin.message_forms import (
     timer_due_ms,
 )
 from rockhopper.client.admin.message_search import MessageSearch
-from rockhopper.client.errors import ClientError, RouteNotFoundError
+from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotFoundError
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies.topics import GroupList
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -106,8 +106,9 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
     Tools' groups are left out.
     """
     topic = first_topic(message)
+    unseen: set[str] = set()
     here, *waiting = await asyncio.gather(
-        *(_forms(admin, each, message) for each in (topic, *WAITING_TOPICS))
+        *(_forms(admin, each, message, unseen) for each in (topic, *WAITING_TOPICS))
     )
     delayed = [each for found in waiting for each in found if not is_withdrawal(each)]
     first = message
@@ -115,7 +116,8 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
         still = newest([each for each in delayed if target_topic(each) == topic])
         first = original(here) or still or message
     due = await due_ms(admin, first) if target_topic(first) == topic else None
-    whole = _Whole(admin, first, topic, due, [each for each in here if is_requeued(each)], delayed)
+    requeued = [each for each in here if is_requeued(each)]
+    whole = _Whole(admin, first, topic, due, requeued, delayed, unseen)
     readers = await _readers(admin, first.broker_name, topic)
     groups = sorted({*readers, *whole.groups_of_copies(message)})
     groups = [each for each in groups if not is_system_group(each)]
@@ -135,12 +137,20 @@ async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
     return message.store_time_ms + delays[min(message.queue_id, len(delays) - 1)]
 
 
-async def _forms(admin: Admin, topic: str, message: ReceivedMessage) -> list[ReceivedMessage]:
+async def _forms(
+    admin: Admin, topic: str, message: ReceivedMessage, unseen: set[str]
+) -> list[ReceivedMessage]:
+    """Those in *topic*, which *unseen* is to hold afterwards if who asks may not read it."""
     search = MessageSearch(admin.session, admin.brokers, admin.topics)
     try:
         return await search.by_unique_key(topic, message.message_id, 0)
     except RouteNotFoundError:
         return []  # nothing was ever put there, or it was deleted
+    except RequestRefusedError as error:
+        if not error.is_forbidden:
+            raise
+        unseen.add(topic)
+        return []
 
 
 async def _readers(admin: Admin, broker: str, topic: str) -> list[str]:
@@ -168,6 +178,7 @@ class _Whole:
     due_ms: int | None
     requeued: Sequence[ReceivedMessage]
     delayed: Sequence[ReceivedMessage]
+    unseen: Collection[str]
 
     def groups_of_copies(self, asked: ReceivedMessage) -> Iterable[str]:
         """Groups that copies tell of: they may have committed nothing in the topic."""
@@ -192,7 +203,10 @@ class _Whole:
         return list(await asyncio.gather(*(one(each) for each in groups)))
 
     async def _track(self, group: str) -> Track:
-        copies, state = await asyncio.gather(self._copies(group), self.admin.groups.online(group))
+        unseen = set(self.unseen)
+        copies, state = await asyncio.gather(
+            self._copies(group, unseen), self.admin.groups.online(group)
+        )
         if state.model == "BROADCASTING":
             return Track(group, Outcome.BROADCAST, "each member keeps for itself how far it is")
         copy = newest(copies)
@@ -206,13 +220,16 @@ class _Whole:
             if again.outcome in (Outcome.WAITING, Outcome.OFFLINE):
                 also = f"the copy from {each.properties[PROPERTY_REQUEUED]} waits"
                 track = replace(track, detail=f"{track.detail}; {also}".removeprefix("; "))
+        if unseen:
+            also = f"copies in {', '.join(sorted(unseen))} are not yours to see"
+            track = replace(track, detail=f"{track.detail}; {also}".removeprefix("; "))
         return track
 
-    async def _copies(self, group: str) -> list[ReceivedMessage]:
+    async def _copies(self, group: str, unseen: set[str]) -> list[ReceivedMessage]:
         """What was made of it for this group."""
         dead, retries = dlq_topic(group), retry_topics(group, self.topic)
         found = await asyncio.gather(
-            *(_forms(self.admin, each, self.message) for each in (dead, *retries))
+            *(_forms(self.admin, each, self.message, unseen) for each in (dead, *retries))
         )
         copies = [each for forms in found for each in forms]
         copies += [each for each in self.delayed if target_topic(each) in retries]

@@ -146,7 +146,8 @@ async def show(visit: Visit) -> Shown:
         "has_previous": message.queue_offset > found.min_offset,
         "has_next": message.queue_offset + 1 < found.max_offset,
         "body": body,
-        "tracks": went.tracks,
+        "tracks": [each for each in went.tracks if visit.sees_group(each.group)],
+        "hidden": sum(not visit.sees_group(each.group) for each in went.tracks),
         "first_topic": went.topic,
         "due_ms": due,
     }

@@ -15,7 +15,7 @@ from rockhopper.broker.console.visit import Moved, Shown, Visit, WrongInput
 from rockhopper.broker.settings import setting_fields
 from rockhopper.broker.settings.config_file import SETTING_PARTS
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
-from rockhopper.client.errors import RequestRefusedError, code_name
+from rockhopper.client.errors import RequestRefusedError
 
 _LIVE = (LiveSettings, LiveStoreSettings)
 _PARSING = threading.Lock()
@@ -129,7 +129,7 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
         try:
             await visit.admin.update_broker_config(target.address, {key: value})
         except RequestRefusedError as error:
-            if error.code is not None and code_name(error.code) == "NO_PERMISSION":
+            if error.is_forbidden:
                 raise
             problem = f"{target.name} does not take {key}={value[:100]}: {error.remark or error}"
             problem += f" (It is changed on {', '.join(changed)}.)" if changed else ""

@@ -63,3 +63,22 @@ async def reader(guarded: Broker, root: Admin) -> Browser:
     ):
         await root.accounts.add_rule("al", what, actions, is_allowed=True)
     return Browser(guarded.http_address, ("al", "al's secret"))
+
+
+@pytest.fixture
+async def alice(guarded: Broker, root: Admin) -> Browser:
+    """Of a user with every right to a topic and a group, where there are others of both."""
+    for topic in ("orders", "secret", "%DLQ%payroll"):
+        await root.create_topic(topic, queues=1)
+    for group in ("billing", "payroll"):
+        await root.groups.create(group)
+        (queue,) = (await root.route("orders")).read_queues
+        await root.offsets.commit(group, queue, 0)
+    await root.accounts.add_user("alice", "alice's secret")
+    for what, actions in (
+        ("Cluster:*", ["Get"]),
+        ("Topic:orders", ["Pub", "Sub", "Get"]),
+        ("Group:billing", ["Sub", "Get"]),
+    ):
+        await root.accounts.add_rule("alice", what, actions, is_allowed=True)
+    return Browser(guarded.http_address, ("alice", "alice's secret"))

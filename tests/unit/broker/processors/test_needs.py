@@ -86,6 +86,22 @@ def test_topics_of_a_staged_part_are_named_each_once() -> None:
     assert names(of_sink, sinkId="nightly") == {"nightly"}
 
 
+@pytest.mark.parametrize(
+    ("group", "flags", "expected"),
+    [
+        ("TOOLS_CONSUMER", "65540", set()),
+        ("TOOLS_CONSUMER", "65541", {"TOOLS_CONSUMER"}),  # it commits
+        ("TOOLS_CONSUMER", "4", {"TOOLS_CONSUMER"}),
+        ("billing", "65540", {"billing"}),
+        ("", "65540", {""}),
+    ],
+)
+def test_who_only_looks_pulls_for_no_group(group: str, flags: str, expected: set[str]) -> None:
+    of_topic, of_group = needs.PULLED
+    assert names(of_topic, topic="orders") == {"orders"}
+    assert names(of_group, topic="orders", consumerGroup=group, sysFlag=flags) == expected
+
+
 def test_topics_whose_ids_are_asked_for_are_named() -> None:
     assert names(needs.IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {"orders", "bills"}
 

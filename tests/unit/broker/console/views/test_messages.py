@@ -194,3 +194,18 @@ async def test_what_is_looked_at_is_not_handed_out(
         assert "billing" in (await browser.get("group", name="billing")).text
     stats = served.stats
     assert (stats.get_found, stats.get_missed, list(stats.by_key("get"))) == (0, 0, [])
+
+
+async def test_who_may_read_a_topic_may_look_at_it(alice: Browser) -> None:
+    moved = await alice.post("send", topic="orders", body="of alice")
+    message = await alice.follow(moved)
+    assert "of alice" in message.text
+    assert "billing group is offline" in message.text
+    assert "copies in %DLQ%billing, " in message.text
+    assert "SCHEDULE_TOPIC_XXXX, rmq_sys_wheel_timer are not yours to see" in message.text
+    assert "payroll" not in message.text
+    assert "1 more group read this topic, not yours to see." in message.text
+    assert "of alice" in (await alice.get("messages", topic="orders")).text
+    group = (await alice.get("group", name="billing")).text
+    assert "1 message behind" in group
+    assert "– the longest wait" not in group
