@@ -73,14 +73,20 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
             receipt = await producer.send(message, queue=queue)
     except (ClientError, ValueError, WrongInput) as error:
         return await _form(visit, form, str(error))
-    if message.delay_s is not None or message.deliver_at_ms is not None:
-        return Moved("topic", {"name": topic}, f"{receipt.message_id} is to be delivered later.")
+    is_late = message.delay_s is not None or message.deliver_at_ms is not None
+    told = (
+        f"{receipt.message_id} is to be delivered later." if is_late else "The message was stored."
+    )
+    if not visit.sees_topic(topic):
+        return Moved("send", {"topic": topic}, told)
+    if is_late or visit.refusal(Action.SUB, topic):
+        return Moved("topic", {"name": topic}, told)
     place = {
         "topic": topic,
         "queue": queue_text(receipt.queue),
         "offset": str(receipt.queue_offset),
     }
-    return Moved("message", place, "The message was stored.")
+    return Moved("message", place, told)
 
 
 async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:

@@ -94,3 +94,15 @@ async def test_what_is_wrong_is_shown_beside_what_was_typed(browser: Browser) ->
         assert why in answer.text
         if "body" not in wrong:
             assert "typed text" in answer.text
+
+
+async def test_it_ends_where_the_sender_may_look(alice: Browser, root: Admin) -> None:
+    for actions, page in (
+        (["Pub", "Sub", "Get"], "message?"),
+        (["Pub", "Get"], "topic?name=orders"),
+        (["Pub"], "send?topic=orders"),
+    ):
+        await root.accounts.add_rule("alice", "Topic:orders", actions, is_allowed=True)
+        moved = await alice.post("send", topic="orders", body="x")
+        assert f"/console/{page}" in moved.headers["Location"]
+        assert "The message was stored." in (await alice.follow(moved)).text
