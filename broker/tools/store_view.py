@@ -104,6 +104,11 @@ class StoreView:
         self.holes: list[Hole] = []
         self.load_log()
         if not self.log.files and not self.layout.config.is_dir():
+            if below := [each.name for each in sorted(root.iterdir()) if _is_store(each)]:
+                raise NoStoreError(
+                    f"{root} holds no store itself, but directories of it do, as with 'brokers': "
+                    f"name one of them: {', '.join(below)}"
+                )
             raise NoStoreError(
                 f"{root} holds no store, neither commit log nor tables: name the directory that "
                 "storePathRootDir names, and give --config if the log is elsewhere"
@@ -234,6 +239,11 @@ class StoreView:
                 )
                 self.end = self.lost_end
             return
+
+
+def _is_store(root: Path) -> bool:
+    layout = StoreLayout(root)
+    return layout.commit_log.is_dir() or layout.config.is_dir()
 
 
 def _noted_log(layout: StoreLayout) -> Path:

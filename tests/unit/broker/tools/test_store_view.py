@@ -37,6 +37,14 @@ def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
         StoreView(tmp_path / "missing")
 
 
+def test_the_stores_of_several_brokers_are_named(root: Path) -> None:
+    root.rename(root.parent / "broker-a-1")
+    (root.parent / "logs").mkdir()
+    (root.parent / "broker-a-0" / "config").mkdir(parents=True)
+    with pytest.raises(NoStoreError, match=r"'brokers': name one of them: broker-a-0, broker-a-1$"):
+        StoreView(root.parent)
+
+
 def test_the_configuration_may_name_several_directories(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("storePathCommitLog=/a,/b\nstorePathRootDir=/elsewhere\nmaxIndexNum=400\n")
