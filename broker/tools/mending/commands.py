@@ -1,6 +1,7 @@
 """The commands that write: rebuild, repair, backup, restore. None does without --write."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -158,6 +159,8 @@ def repair_command(
     """
     view = StoreView(root, config_path)
     check_target(root, into)
+    if report is not None and not _can_be_written(report):
+        raise StoreError(f"{report} cannot be written: name a file in a directory that is there")
     if not as_json:
         say_state(view)
     with Bar("Reading", view.log.min_offset, view.log_end()) as bar:
@@ -165,18 +168,23 @@ def repair_command(
     if write:
         with Bar("Copying", found.log_start, found.log_end) as bar:
             repair(view, found, into, bar.at)
-    if report is not None:
+    if write and report is not None:
         data = json.dumps(found.json(), indent=2).encode() + b"\n"
         with room(report.parent, len(data), "There is no report"):
             disk.write_atomically(report, data)
     if as_json:
         write_json({"written": write, **found.json()})
         return
-    _write_repair(found, None if report is None else report)
+    _write_repair(found, report if write else None)
     if not write:
         _say_nothing_is_written(into, repaired_bytes(view), freed=into)
         return
     write_line(f"Made the store {into}")
+
+
+def _can_be_written(path: Path) -> bool:
+    parent = path.parent
+    return parent.is_dir() and os.access(parent, os.W_OK) and not path.is_dir()
 
 
 def _write_repair(found: Repair, report: Path | None) -> None:

@@ -56,6 +56,16 @@ def test_sound_records_keep_place_and_number(damaged: Path, tmp_path: Path) -> N
     open_stores.close(store)
 
 
+def test_a_report_is_written_with_the_store_alone(damaged: Path, tmp_path: Path) -> None:
+    new, report = tmp_path / "new", tmp_path / "report.json"
+    assert run("repair", damaged, "--into", new, "--report", report).code == 0
+    assert not report.exists()
+    for nowhere in (tmp_path / "missing" / "report.json", tmp_path):
+        ended = run("repair", damaged, "--into", new, "--report", nowhere, "--write")
+        assert (ended.code, f"{nowhere} cannot be written" in ended.err) == (1, True)
+        assert not new.exists()
+
+
 def test_missing_files_become_blank_ones(root: Path, tmp_path: Path) -> None:
     (root / "commitlog" / f"{4096:020d}").unlink()
     kept = _messages(root)
