@@ -4,10 +4,11 @@ Exit codes: 0 when all is well, 1 when damage was found or something failed, 2 f
 """
 
 import contextlib
+import difflib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
@@ -274,7 +275,19 @@ def dump_command(
     """
     view = StoreView(root, config_path)
     wanted = Wanted(frozenset(topics), from_ms=from_ms or 0, **filters)
+    unseen = set(topics)
     for number, message in enumerate(dump(view, wanted), 1):
         write_json(message)
+        unseen.discard(message["topic"])
         if number == count_max:
-            break
+            return
+    known = {queue.topic for queue in view.queues}
+    if slips := sorted(unseen - known):
+        flush()
+        fail("; ".join(_unknown(topic, known) for topic in slips))
+
+
+def _unknown(topic: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(topic, known, 1)
+    meant = f": did you mean {near[0]!r}?" if near else ""
+    return f"there is no message of topic {topic!r}, nor a queue{meant}"

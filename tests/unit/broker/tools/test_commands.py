@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,16 @@ def test_dump_writes_a_message_a_line(root: Path) -> None:
     ended = run("dump", root, "--max", 3)
     assert [each["body"] for each in ended.objects] == ["body 0", "body 1", "body 2"]
     assert run("dump", root, "--to", "2020-01-01").out == ""
+
+
+def test_dump_names_a_topic_that_the_store_does_not_have(root: Path) -> None:
+    ended = run("dump", root, "--topic", "Topic0", "--topic", "Topik1")
+    assert (ended.code, len(ended.objects)) == (1, 30)
+    assert "no message of topic 'Topik1', nor a queue: did you mean 'Topic1'?" in ended.err
+    # No message before that time, and of a deleted topic the log has its messages still.
+    assert run("dump", root, "--topic", "Topic0", "--to", "2020-01-01").code == 0
+    shutil.rmtree(root / "consumequeue" / "Topic0")
+    assert run("dump", root, "--topic", "Topic0").code == 0
 
 
 def test_the_broker_serves_still_without_a_subcommand(root: Path) -> None:
