@@ -203,8 +203,8 @@ class IndexCheck:
         self.key_count = 0
         """What the records have, entry or not."""
         paths = view.index_files()
-        self._is_on = bool(paths) and view.geometry is not None
-        if paths and not self._is_on:
+        self._is_on = view.geometry is not None and (bool(paths) or _should_be_there(view))
+        if paths and view.geometry is None:
             what = "index files passed over: give --config, it has their sizes"
             findings.notes[what] += len(paths)
 
@@ -352,6 +352,12 @@ class IndexCheck:
                 self._name_wrong(entry)
             self._ahead.popleft()
         self._runs.end()
+
+
+def _should_be_there(view: StoreView) -> bool:
+    """Whether a store had an index, as its note tells, or may be assumed to."""
+    has_had = view.noted is None or view.noted.index_end is not None
+    return has_had and view.config.store.index_enabled
 
 
 def _time_ms(view: StoreView, offset: int, held_ms: int, slack_ms: int = 0) -> int:

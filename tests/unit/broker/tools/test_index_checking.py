@@ -3,8 +3,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY
+from tests.support import open_stores
+from tests.support.peers import Clock
 from tests.support.rot import flip_bit, overwrite
-from tests.support.tool_stores import checked
+from tests.support.tool_stores import checked, fill
 
 ENTRIES_AT = 40 + 4 * 16
 
@@ -46,6 +48,27 @@ def test_missing_entries_are_named_as_one(root: Path) -> None:
     assert [each.place["count"] for each in missing] == [180 - 99]
     path.write_bytes(data)
     assert checked(root).is_sound
+
+
+def test_an_index_without_any_file_is_damage(root: Path) -> None:
+    _file(root).unlink()
+    (damage,) = checked(root).damages
+    assert (damage.kind, damage.path, damage.place) == (
+        "index",
+        "index",
+        {"log_offset": 0, "count": 180},
+    )
+    (root / "abort").touch()
+    findings = checked(root)
+    assert findings.is_sound
+    assert findings.notes["keys that the index does not have yet"] == 180
+
+
+def test_a_store_that_has_had_no_index_needs_none(tmp_path: Path) -> None:
+    store = open_stores.open_store(tmp_path, index_enabled=False)
+    fill(store, Clock(), 20)
+    open_stores.close(store)
+    assert checked(tmp_path).is_sound
 
 
 def test_files_of_an_unknown_shape_are_passed_over_aloud(root: Path) -> None:
