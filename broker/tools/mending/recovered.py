@@ -96,8 +96,9 @@ def at(config: BrokerConfig, root: Path) -> BrokerConfig:
 
 
 def file_sizes(view: StoreView) -> tuple[int, int, int]:
-    """The sizes of the files of log, queues and batch queues; 0 where there are none."""
-    found = {False: 0, True: 0}
+    """The sizes of the files of log, queues and batch queues; 0 where nothing tells."""
+    _, plain, batch = view.noted.file_sizes if view.noted is not None else (0, 0, 0)
+    found = {False: plain, True: batch}
     for key in view.queues:
         if not found[key.is_batch]:
             found[key.is_batch] = view.queues.open(*key[:2], is_batch=key.is_batch).file_size_bytes

@@ -38,6 +38,7 @@ def test_nothing_is_written_without_write(root: Path) -> None:
 def test_queues_and_index_are_as_they_were(root: Path) -> None:
     before = _derived(root)
     shutil.rmtree(root / "consumequeue" / "Topic1")
+    (root / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "0" / f"{0:020d}").write_bytes(bytes(600))
     (root / "consumequeue" / "Topic0" / "0" / f"{0:020d}").write_bytes(bytes(1000))
     ended = run("rebuild", root, "--write", "--json")
     assert ended.objects == [

@@ -10,7 +10,7 @@ from tests.support import open_stores, tool_stores
 def test_a_store_is_opened_with_its_own_sizes(root: Path) -> None:
     view = StoreView(root)
     sizes = recovered.file_sizes(view)
-    assert sizes == (4096, 1000, 0)
+    assert sizes == (4096, 1000, 920)
     config = recovered.sized_like(view.config, sizes, view.geometry)
     report = recovered.recover(config)
     assert report.log_end == view.proven_end
