@@ -13,6 +13,7 @@ from rockhopper.broker.store.log.record_properties import keys_and_tags
 from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.batch_consume_queue import batch_range
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt, is_address
+from rockhopper.broker.store.recovering.resizing import FoundFile, common_size, odd_files
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.queue_files import QueueFiles
 from rockhopper.broker.tools.store_view import StoreView
@@ -24,6 +25,7 @@ from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_PREPARED,
 )
 from rockhopper.protocol.store.queue_layout import (
+    BATCH_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,
 )
@@ -275,9 +277,11 @@ class QueueCheck:
     def finish(self) -> None:
         """Compare the rest, and look at the units that no record asked for."""
         self.compare()
+        files: dict[bool, list[list[FoundFile]]] = {False: [], True: []}
         for topic, queue_id, is_batch in self._view.queues:
             gathered = self._queues.get((topic, queue_id), _Gathered())
             queue = self._view.queues.open(topic, queue_id, is_batch=is_batch)
+            files[is_batch].append(queue.files)
             at = queue.start // queue.unit.size
             end = queue.end() // queue.unit.size
             for start, stop in (*sorted(gathered.claimed), [end, end]):
@@ -285,6 +289,28 @@ class QueueCheck:
                 if at < min(start, end):
                     self._look_for_strays(topic, queue_id, queue, at, min(start, end))
                 at = max(at, stop)
+
+        for is_batch, found in files.items():
+            self._look_at_sizes(found, is_batch=is_batch)
+
+    def _look_at_sizes(self, queues: list[list[FoundFile]], *, is_batch: bool) -> None:
+        """Files of one kind have one size: a broker gives others that, or does not start."""
+        unit = BATCH_CONSUME_QUEUE_UNIT if is_batch else CONSUME_QUEUE_UNIT
+        store, noted = self._view.config.store, self._view.noted
+        configured_bytes = (
+            store.batch_consume_queue_file_size_bytes
+            if is_batch
+            else store.consume_queue_file_size_bytes
+        )
+        noted_bytes = noted.file_sizes[1 + is_batch] if noted is not None else 0
+        found = [file for files in queues for file in files]
+        size_bytes = common_size(found, unit.size, noted_bytes, configured_bytes)
+        if size_bytes is None and len({file.size_bytes for file in found}) < 2:
+            return
+        right = f"not {size_bytes}" if size_bytes else "and nothing tells which size is right"
+        for file in odd_files(queues, size_bytes or 0):
+            what = f"the file has {file.size_bytes} bytes, {right}"
+            self._findings.add("file", file.path, what, REBUILD)
 
     def _look_for_strays(
         self, topic: str, queue_id: int, queue: QueueFiles, start: int, end: int

@@ -13,6 +13,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout, queue_directory
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.recovering.damage import QueueWitnesses
 from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.broker.store.recovering.resizing import FoundFile
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
@@ -31,34 +32,36 @@ class QueueFiles:
         self.directory = directory
         self.is_batch = is_batch
         self.unit = BATCH_CONSUME_QUEUE_UNIT if is_batch else CONSUME_QUEUE_UNIT
-        self._files: list[tuple[int, int, str]] = []
+        self.files: list[FoundFile] = []
+        """Oldest first."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.scandir(directory):
                 if is_numbered_file(entry.name):
-                    self._files.append((int(entry.name), entry.stat().st_size, entry.path))
-        self._files.sort()
+                    found = FoundFile(int(entry.name), entry.stat().st_size, Path(entry.path))
+                    self.files.append(found)
+        self.files.sort()
 
     @property
     def start(self) -> int:
         """Where the first file begins."""
-        return self._files[0][0] if self._files else 0
+        return self.files[0][0] if self.files else 0
 
     @property
     def file_size_bytes(self) -> int:
         """How large the files are, 0 without any."""
-        return self._files[0][1] if self._files else 0
+        return self.files[0][1] if self.files else 0
 
     def path_at(self, position: int) -> Path:
         """The file that holds *position*, or would."""
-        for base, size_bytes, path in self._files:
+        for base, size_bytes, path in self.files:
             if base <= position < base + size_bytes:
-                return Path(path)
+                return path
         return self.directory
 
     def file_position(self, position: int) -> int:
         """*position*, counted from the beginning of its file."""
         return position - next(
-            (base for base, size_bytes, _ in self._files if base <= position < base + size_bytes),
+            (base for base, size_bytes, _ in self.files if base <= position < base + size_bytes),
             0,
         )
 
@@ -66,7 +69,7 @@ class QueueFiles:
         """The bytes of [*start*, *end*), zeros for what is not there."""
         parts = []
         at = start
-        for base, size_bytes, path in self._files:
+        for base, size_bytes, path in self.files:
             first, stop = max(at, base), min(end, base + size_bytes)
             if first >= stop:
                 continue
@@ -90,14 +93,14 @@ class QueueFiles:
 
     def end(self) -> int:
         """Where the units end: the first one in the last file that is not there."""
-        for base, size_bytes, path in reversed(self._files):
+        for base, size_bytes, path in reversed(self.files):
             with contextlib.suppress(FileNotFoundError):
                 count = self._count_in(path, size_bytes)
                 if count or base == self.start:
                     return base + count * self.unit.size
         return 0
 
-    def _count_in(self, path: str, size_bytes: int) -> int:
+    def _count_in(self, path: Path, size_bytes: int) -> int:
         """How many units there are in a file."""
         unit_bytes = self.unit.size
         low, high = 0, size_bytes // unit_bytes

@@ -16,7 +16,7 @@ that is done: their directories below the root, one a line.
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +75,19 @@ def common_size(
     return fitting[0]
 
 
+def odd_files(queues: Iterable[Sequence[FoundFile]], size_bytes: int) -> list[FoundFile]:
+    """The files of *queues*, each oldest first, that have another size.
+
+    But not an empty one at the end, which was being made when the run was cut off.
+    """
+    return [
+        file
+        for files in queues
+        for file in files
+        if file.size_bytes != size_bytes and (file.size_bytes or file is not files[-1])
+    ]
+
+
 def resize_log_files(
     layout: StoreLayout, noted_bytes: int, configured_bytes: int, reached: int
 ) -> None:
@@ -110,16 +123,10 @@ def resize_queue_files(
     """
     wrong: list[tuple[FoundFile, int]] = []
     for parent, *sizes in kinds:
-        found = {path: find(path) for path in parent.glob("*/*") if path.is_dir()}
-        size_bytes = common_size((file for each in found.values() for file in each), *sizes)
+        found = [find(path) for path in parent.glob("*/*") if path.is_dir()]
+        size_bytes = common_size((file for each in found for file in each), *sizes)
         if size_bytes is not None:
-            # An empty file at the end was being made when the run was cut off.
-            wrong += [
-                (file, size_bytes)
-                for each in found.values()
-                for file in each
-                if file.size_bytes != size_bytes and (file.size_bytes or file is not each[-1])
-            ]
+            wrong += [(file, size_bytes) for file in odd_files(found, size_bytes)]
     if not wrong:
         return set()
     resized = resized_before(layout) | {file.path.parent for file, _ in wrong}

@@ -1,7 +1,11 @@
+import os
 import struct
 from pathlib import Path
 
-from tests.support import apache_golden
+import pytest
+
+from rockhopper.broker.store.files.errors import CorruptFileError
+from tests.support import apache_golden, open_stores
 from tests.support.rot import overwrite
 from tests.support.tool_stores import checked
 
@@ -34,6 +38,36 @@ def test_units_without_a_record_are_named_once(root: Path) -> None:
     (damage,) = checked(root).damages
     assert damage.what == "a unit points to no message of its queue"
     assert damage.place["count"] == 2
+
+
+@pytest.mark.parametrize("size_bytes", [20 * 30, 20 * 80])
+def test_a_file_of_another_size_is_named_as_a_broker_does(root: Path, size_bytes: int) -> None:
+    path = root / "consumequeue" / "Topic1" / "2" / f"{0:020d}"
+    right_bytes = path.stat().st_size
+    os.truncate(path, size_bytes)
+    (damage,) = checked(root).damages
+    assert (damage.kind, damage.path) == ("file", str(path.relative_to(root)))
+    assert damage.what == f"the file has {size_bytes} bytes, not {right_bytes}"
+    open_stores.close(open_stores.open_store(root))
+    assert path.stat().st_size == right_bytes
+    assert checked(root).is_sound
+
+
+def test_sizes_of_which_none_is_known_to_be_right_are_named(tmp_path: Path) -> None:
+    store = open_stores.open_store(tmp_path)
+    for queue_id in range(2):
+        open_stores.put(store, b"x", "A", queue_id)
+    open_stores.close(store)
+    paths = sorted((tmp_path / "consumequeue").glob("*/*/*"))
+    for count, path in enumerate(paths, 5):
+        os.truncate(path, 20 * count)
+    (tmp_path / "rockhopper" / "inventory.json").unlink()
+    damages = checked(tmp_path).damages
+    assert [(each.kind, each.path) for each in damages] == [
+        ("file", str(path.relative_to(tmp_path))) for path in paths
+    ]
+    with pytest.raises(CorruptFileError):
+        open_stores.open_store(tmp_path)
 
 
 def test_a_wrong_time_of_delivery_is_named(root: Path, config: Path) -> None:
