@@ -137,10 +137,10 @@ class _History:
         value, first_value = (t.bytes, first[2]) if of_bytes else (t.messages, first[1])
         total, calls = value - first_value, t.calls - first[3]
         # Nothing came between an old sample and the time of the one after it.
-        elapsed_ms = now_ms - max(first[0], begin_ms - _SAMPLE_EVERY_MS[window])
+        since_ms = max(first[0], begin_ms - _SAMPLE_EVERY_MS[window])
         return Window(
             total,
-            total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0,
+            _per_second(total, now_ms - since_ms),
             total / calls if calls > 0 else 0.0,
         )
 
@@ -383,7 +383,7 @@ class BrokerStats:
             self.get_total_today_morning = totals.get_messages
 
     def tps(self, name: str, now: Totals | None = None) -> list[float]:
-        """Per second over the last 10, 60 and 600 s, or since the start if that is less.
+        """Per second over the last 10, 60 and 600 s, or since the start, at least 10 s, if less.
 
         *name* is a field of Totals, or ``get_total`` for pulls that found something or nothing.
         *now* are ``totals()``, for who asks for several rates.
@@ -398,10 +398,8 @@ class BrokerStats:
             if now.time_ms - sample.time_ms >= seconds * 1000:
                 then = sample
                 break
-        elapsed_ms = now.time_ms - then.time_ms
-        if elapsed_ms <= 0:
-            return 0.0
-        return (self._value(now, name) - self._value(then, name)) * 1000 / elapsed_ms
+        grown = self._value(now, name) - self._value(then, name)
+        return _per_second(grown, now.time_ms - then.time_ms)
 
     @staticmethod
     def _value(totals: Totals, name: str) -> int:
@@ -473,6 +471,11 @@ class BrokerStats:
         """Messages per second that *group* pulls from *topic* over the last minute."""
         windows = self.windows("GROUP_GET_NUMS", f"{topic}@{group}")
         return windows[0].tps if windows is not None else 0.0
+
+
+def _per_second(count: int, elapsed_ms: int) -> float:
+    """A rate; three messages in the first 16 ms of a topic are not 183 per second."""
+    return count * 1000 / max(elapsed_ms, SAMPLE_INTERVAL_MS)
 
 
 def _at_once(steps: Generator[None, None, _Result]) -> _Result:

@@ -30,7 +30,9 @@ def test_rates_of_a_young_broker_cover_its_age() -> None:
     assert stats.tps("put_messages") == [0.0, 0.0, 0.0]
     clock.advance(5000)
     stats.put("orders").add(50, 5000)
-    assert stats.tps("put_messages") == [10.0, 10.0, 10.0]
+    assert stats.tps("put_messages") == [5.0, 5.0, 5.0]
+    clock.advance(15_000)
+    assert stats.tps("put_messages") == [2.5, 2.5, 2.5]
 
 
 def test_pulls_that_found_something_and_nothing_count_apart_and_together() -> None:
@@ -61,6 +63,19 @@ def test_stats_items_have_sum_rate_and_average_of_the_last_minute() -> None:
     assert stats.topic_put_tps("orders") == 4.0
 
 
+def test_a_new_topic_is_not_taken_for_a_busy_one() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    stats.put("orders")
+    clock.advance(16)
+    stats.put("orders").add(3, 300)
+    assert stats.topic_put_tps("orders") == 0.3
+    clock.advance(10_000 - 16)
+    assert stats.topic_put_tps("orders") == 0.3
+    clock.advance(20_000)
+    assert stats.topic_put_tps("orders") == 0.1
+
+
 def test_minute_forgets_what_is_older_while_the_hour_remembers() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
@@ -82,7 +97,7 @@ def test_items_by_group_are_keyed_by_topic_and_group() -> None:
         assert stats.windows(item, "orders@billing") is not None
         assert stats.windows(item, "orders@others") is None
     assert stats.windows("NO_SUCH_ITEM", "orders@billing") is None
-    assert stats.group_get_tps("orders", "billing") == 0.0
+    assert stats.group_get_tps("orders", "billing") == 0.3
     assert stats.group_get_tps("orders", "others") == 0.0
     assert stats.topic_put_tps("others") == 0.0
 
