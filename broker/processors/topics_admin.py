@@ -44,6 +44,7 @@ from rockhopper.protocol.requests import (
     GetAllTopicConfigRequest,
     GetAllTopicConfigResponse,
     TopicRequest,
+    TopicStatsRequest,
     encode_fields,
 )
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
@@ -272,7 +273,8 @@ class TopicAdminProcessors:
 
     async def topic_stats(self, request: Request) -> Response:
         """202: the ends of each queue, and when its newest message came."""
-        topic = self._known(request.fields(TopicRequest).topic)
+        fields = request.fields(TopicStatsRequest)
+        topic = self._known(fields.topic)
         store = self._store
         put_tps = self._stats.topic_put_tps(topic.name)
         queues: list[str] = []
@@ -282,7 +284,8 @@ class TopicAdminProcessors:
             low, high = store.queue_range(topic.name, queue_id)
             newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
             key = MessageQueueKey(topic.name, self._config.broker_name, queue_id)
-            queues.append(queue_text(key, TopicOffset(low, high, max(newest_ms, 0))))
+            size = store.records_bytes(topic.name, queue_id) if fields.sizes else None
+            queues.append(queue_text(key, TopicOffset(low, high, max(newest_ms, 0), size)))
         return await long_json_response(
             lambda: {"offsetTable": map_of(queues), "topicPutTps": put_tps}
         )

@@ -205,6 +205,11 @@ class StoreReading:
         queue = self._queues.get(topic, queue_id)
         return queue.read_units(offset, count) if isinstance(queue, ConsumeQueue) else b""
 
+    def records_bytes(self, topic: str, queue_id: int) -> int:
+        """What the records of a queue take in the log, of long queues about."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.records_bytes()
+
     def set_read_ahead(self, *, enabled: bool) -> None:
         """Let the kernel read ahead in the commit log, or not, until the next start."""
         self.opened.set_read_ahead(enabled=enabled)

@@ -56,6 +56,8 @@ class QueueFigures(NamedTuple):
     min_offset: int
     max_offset: int
     newest_ms: int
+    size_bytes: int | None = None
+    """About; RocketMQ's brokers do not say it."""
 
     @property
     def messages(self) -> int:
@@ -70,10 +72,9 @@ class TopicFigures:
     name: str
     queues: list[QueueFigures] = field(default_factory=list)
     in_per_s: float | None = None
-    in_bytes_per_s: float | None = None
     out_per_s: float | None = None
     size_bytes: float | None = None
-    """About: brokers do not count it by topic."""
+    """About."""
     groups: list[str] = field(default_factory=list)
     out_by_group: dict[str, float] = field(default_factory=dict)
 
@@ -118,7 +119,7 @@ class TopicReader:
     async def queues(self, topic: str) -> list[QueueFigures]:
         """What its queues hold, by broker and number."""
         tables = await self._ask(
-            RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic}, TopicStatsTable
+            RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic, "sizes": "true"}, TopicStatsTable
         )
         return sorted(
             QueueFigures(
@@ -126,6 +127,7 @@ class TopicReader:
                 each.min_offset,
                 each.max_offset,
                 each.last_update_timestamp,
+                each.records_bytes,
             )
             for table in tables
             for key, each in table.offset_table.items()
@@ -161,28 +163,19 @@ class TopicReader:
             topic,
             queues,
             in_per_s=sum(each.stats_minute.tps for each in numbers),
-            in_bytes_per_s=sum(each.stats_minute.tps for each in sizes),
             out_per_s=sum(rates),
             groups=groups,
             out_by_group=dict(zip(groups, rates, strict=False)),
         )
+        size = sum(each.size_bytes or 0 for each in queues)
+        untold = sum(each.messages for each in queues if each.size_bytes is None)
         put = sum(each.stats_day.sum for each in numbers)
-        average = sum(each.stats_day.sum for each in sizes) / put if put else None
-        if average is None and found.messages:
-            average = await self._newest_size(queues)
-        found.size_bytes = found.messages * average if average is not None else None
-        if not found.messages:
-            found.size_bytes = 0
+        if not untold:
+            found.size_bytes = size
+        elif put:
+            average = sum(each.stats_day.sum for each in sizes) / put
+            found.size_bytes = size + untold * average
         return found
-
-    async def _newest_size(self, queues: Sequence[QueueFigures]) -> float | None:
-        newest = max(queues, key=lambda each: (each.messages > 0, each.newest_ms))
-        puller = Puller(self._admin.session, None, is_browsing=True)
-        try:
-            result = await puller.pull(newest.queue, newest.max_offset - 1, 1, 0.0)
-        except ClientError:
-            return None
-        return float(result.messages[0].size_bytes) if result.messages else None
 
 
 async def lag_seconds(

@@ -50,6 +50,8 @@ class TopicOffset(Body, rename="camel"):
     min_offset: int = 0
     max_offset: int = 0
     last_update_timestamp: int = 0
+    records_bytes: int | None = None
+    """Ours: what its records take in the log, if it was asked for."""
 
 
 class TopicStatsTable(QueueTable, rename="camel"):

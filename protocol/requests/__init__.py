@@ -21,6 +21,7 @@ from rockhopper.protocol.requests.administration import (
     QueryConsumeQueueRequest,
     ResetOffsetRequest,
     TopicRequest,
+    TopicStatsRequest,
 )
 from rockhopper.protocol.requests.consuming import (
     ConsumerSendMsgBackRequest,
@@ -119,6 +120,7 @@ __all__ = [
     "SendMessageRequestV2",
     "SendMessageResponse",
     "TopicRequest",
+    "TopicStatsRequest",
     "UnregisterClientRequest",
     "UpdateConsumerOffsetRequest",
     "ViewMessageRequest",

@@ -323,6 +323,10 @@ async def test_statistics_of_a_topic_have_every_queue(broker: ServedBroker, cloc
         f'{queue % 1}:{{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0}}'
         '},"topicPutTps":0.0}'
     )
+    sized = await broker.ask(Code.GET_TOPIC_STATS_INFO, {"topic": "orders", "sizes": "true"})
+    both = broker.store.max_commit_log_offset
+    assert f'"minOffset":0,"recordsBytes":{both}}},'.encode() in sized.body
+    assert b'"minOffset":0,"recordsBytes":0}}' in sized.body
 
 
 async def test_other_requests_get_their_turn_while_many_queues_are_described(

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.unit_queue import SUMMED_UNITS_MAX
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
@@ -44,6 +45,37 @@ def test_a_queue_is_told_by_its_units_and_its_ends(spread: MessageStore) -> None
     units = list(struct.iter_unpack(">qiq", spread.queue_units("TopicA", 0, 3, 9)))
     assert len(units) == 2
     assert spread.message_at(units[0][0]) == spread.get_message("TopicA", 0, 3, 1).body
+
+
+def test_the_size_of_a_queue_is_that_of_its_records(spread: MessageStore) -> None:
+    assert spread.records_bytes("Nothing", 0) == 0
+    three, other = (
+        len(spread.get_message(*queue, 0, 1).body) for queue in (("TopicA", 3), ("TopicB", 0))
+    )
+    assert spread.records_bytes("TopicA", 0) == spread.max_commit_log_offset - three - other
+    assert spread.records_bytes("TopicA", 3) == three
+
+
+@pytest.mark.parametrize("unit_count", [SUMMED_UNITS_MAX, SUMMED_UNITS_MAX + 1, 5_000])
+def test_the_size_of_a_long_queue_comes_from_all_of_it(
+    store: MessageStore, unit_count: int
+) -> None:
+    """Records of the first half are ten times as large as those of the second."""
+    for number in range(unit_count):
+        stage(store, b"x" * (1000 if 2 * number < unit_count else 10))
+    store.commit()
+    units = store.queue_units("TopicA", 0, 0, unit_count)
+    size_bytes = sum(size for _, size, _ in struct.iter_unpack(">qiq", units))
+    found = store.records_bytes("TopicA", 0)
+    assert found == pytest.approx(size_bytes, rel=0 if unit_count <= SUMMED_UNITS_MAX else 0.05)
+
+
+def test_an_estimate_is_never_more_than_the_log_has(store: MessageStore) -> None:
+    """Of 2,048 records every second 32 or 33 are looked at: here the large ones."""
+    for number in range(2048):
+        stage(store, b"x" * (300 if number % 65 < 32 else 10))
+    store.commit()
+    assert store.records_bytes("TopicA", 0) == store.max_commit_log_offset
 
 
 def test_times_lead_to_offsets_and_back(spread: MessageStore, stores: Stores) -> None:

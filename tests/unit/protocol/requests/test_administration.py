@@ -32,6 +32,7 @@ REQUESTS: list[tuple[type[RpcRequest], dict[str, str], str]] = [
         {"group": "g", "topic": "t", "timestamp": "1"},
         "group topic queueId offset timestamp isForce",
     ),
+    (administration.TopicStatsRequest, {"topic": "t"}, "topic sizes"),
     (
         administration.QueryConsumeQueueRequest,
         {"topic": "t"},
