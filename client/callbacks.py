@@ -1,5 +1,6 @@
 """What applications hand over to be called: refused at once where it could only fail later."""
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable
@@ -9,14 +10,39 @@ _P = ParamSpec("_P")
 _Answer = TypeVar("_Answer")
 
 
+def is_coroutine_function(function: object) -> bool:
+    """Whether it is written with `async def`, or is an object whose `__call__` is."""
+    return _is_written(inspect.iscoroutinefunction, function)
+
+
 def check_coroutine_function(kind: str, function: object) -> None:
     """Raise TypeError unless `function` is written with `async def`; `kind` names it."""
-    call = type(function).__call__  # an object may be one too; its class is none
-    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)):
+    if not is_coroutine_function(function):
         raise TypeError(
             f"the {kind} {function!r} is not a coroutine function: write it with `async def`, and "
             "call what blocks with asyncio.to_thread"
         )
+
+
+def check_no_generator(kind: str, function: object) -> None:
+    """Raise TypeError for a function with `yield`, of which a call would run nothing."""
+    tests = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(_is_written(test, function) for test in tests):
+        raise TypeError(
+            f"the {kind} {function!r} has a `yield`: calling it would run nothing of it; let it "
+            "return"
+        )
+
+
+def check_has_run(kind: str, function: object, answer: object) -> None:
+    """Raise TypeError where a call has only made something that is still to be run."""
+    if inspect.iscoroutine(answer):
+        answer.close()  # or Python warns of it as well
+    elif asyncio.isfuture(answer) or not (
+        inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer)
+    ):
+        return
+    raise TypeError(f"the {kind} {function!r} returned {answer!r}, which nothing runs")
 
 
 def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _Answer]:
@@ -24,20 +50,21 @@ def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _
 
     A decorator may hide which of them it is until the call.
     """
-    if not callable(function) or inspect.iscoroutinefunction(function):
+    if not callable(function) or is_coroutine_function(function):
         raise TypeError(
             f"the {kind} {function!r} is no plain function: coroutine functions are for the "
             "clients of rockhopper"
         )
+    check_no_generator(kind, function)
 
     @functools.wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
         answer = function(*args, **kwargs)
-        if inspect.isawaitable(answer):
-            raise TypeError(
-                f"the {kind} {function!r} returned {answer!r}, which nobody awaits: coroutine "
-                "functions are for the clients of rockhopper"
-            )
+        check_has_run(kind, function, answer)
         return answer
 
     return called
+
+
+def _is_written(test: Callable[[object], bool], function: object) -> bool:
+    return test(function) or test(type(function).__call__)  # an object's class is no such function

@@ -1,10 +1,13 @@
 """What a decorated function wants of a message, by the annotations of its parameters."""
 
 import asyncio
+import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import Parameter
 from typing import Any, get_args, get_type_hints
 
+from rockhopper.client.callbacks import check_has_run, check_no_generator, is_coroutine_function
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import JSON, Pydantic, Serializer
 
@@ -25,47 +28,75 @@ class HandlerCall:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Raises TypeError for a function that takes something else than a body and a message."""
         self.function = function
-        self._wants_message: list[bool] = []
+        self._is_coroutine_function = is_coroutine_function(function)
+        self._filled: list[tuple[Parameter, bool]] = []
         self.deserializer: Serializer | None = None
         self._takes_bytes = False
         name = getattr(function, "__qualname__", repr(function))
-        hints = get_type_hints(function)
+        check_no_generator("subscriber", function)
+        hints = get_type_hints(_annotated(function))
         left_alone = []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.default is not parameter.empty:
                 left_alone.append(parameter.name)  # as FastAPI's Depends: not ours to fill in
             else:
-                self._take(name, parameter.name, hints.get(parameter.name, ReceivedMessage))
-        if not 1 <= len(self._wants_message) <= 2:
+                self._take(name, parameter, hints.get(parameter.name, ReceivedMessage))
+        if not 1 <= len(self._filled) <= 2:
             raise TypeError(
                 f"the subscriber {name} must take the body, the message (annotated "
                 "ReceivedMessage), or both"
                 + "".join(f"; {each!r} has a default, and is left alone" for each in left_alone)
             )
 
-    def _take(self, function: str, name: str, wanted: Any) -> None:
-        is_message = wanted is ReceivedMessage
-        if is_message in self._wants_message:
+    def _take(self, function: str, parameter: Parameter, wanted: Any) -> None:
+        if not self._filled and parameter.name in ("self", "cls"):
             raise TypeError(
-                f"the subscriber {function} has two parameters for the same thing, the "
-                f"second is {name!r}: annotate one with the type of the body, one ReceivedMessage"
+                f"the subscriber {function} is a method, and there is no object yet to call it on: "
+                "decorate a function, or subscribe the method of an object, as in "
+                "app.subscriber(…)(shop.bill)"
             )
-        self._wants_message.append(is_message)
+        is_message = wanted is ReceivedMessage
+        if is_message in [taken for _, taken in self._filled]:
+            raise TypeError(
+                f"the subscriber {function} has two parameters for the same thing, the second is "
+                f"{parameter.name!r}: annotate one with the type of the body, one ReceivedMessage"
+            )
+        self._filled.append((parameter, is_message))
         if wanted is bytes:
             self._takes_bytes = True
         elif not is_message:
             self.deserializer = _deserializer(wanted)
 
     async def __call__(self, message: ReceivedMessage) -> Any:
-        """Call the function, in a thread if it is a plain one."""
-        arguments = [
-            message if is_message else message.body if self._takes_bytes else message.value
-            for is_message in self._wants_message
-        ]
-        if inspect.iscoroutinefunction(self.function):
-            result: Awaitable[Any] = self.function(*arguments)
-            return await result
-        return await asyncio.to_thread(self.function, *arguments)
+        """Call the function, in a thread if it is a plain one, and await what it returns.
+
+        Raises TypeError for what cannot be awaited and has not run.
+        """
+        arguments, named = [], {}
+        for parameter, is_message in self._filled:
+            given = message if is_message else self._body(message)
+            if parameter.kind is Parameter.KEYWORD_ONLY:
+                named[parameter.name] = given
+            else:
+                arguments.append(given)
+        if self._is_coroutine_function:
+            result = await self.function(*arguments, **named)
+        else:
+            result = await asyncio.to_thread(self.function, *arguments, **named)
+            if inspect.isawaitable(result):  # of a plain function around a coroutine function
+                result = await result
+        check_has_run("subscriber", self.function, result)
+        return result
+
+    def _body(self, message: ReceivedMessage) -> Any:
+        return message.body if self._takes_bytes else message.value
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose annotations count: of a partial, of a decorator's, of an object."""
+    while isinstance(function := inspect.unwrap(function), functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _deserializer(wanted: Any) -> Serializer:

@@ -1,7 +1,6 @@
 """Consumer and PullConsumer without `await`."""
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -9,6 +8,7 @@ from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
 from rockhopper.client.arguments import check_count
+from rockhopper.client.callbacks import plain_function
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.queues import MessageQueue
@@ -67,18 +67,14 @@ class Consumer(Face[consumer.Consumer]):
         not. A handler that calls sys.exit() asks for its message again and ends it like an
         interrupt.
         """
-        if not callable(handler) or inspect.iscoroutinefunction(handler):
-            raise TypeError(
-                f"the handler {handler!r} is no plain function: coroutine functions are for "
-                "rockhopper.Consumer"
-            )
+        plain = plain_function("handler", handler)
         check_count("concurrency", concurrency)
         client = self._opened()
         exits: list[BaseException] = []
 
         def handled(message: ReceivedMessage) -> BaseException | None:
             try:
-                handler(message)
+                plain(message)
             except (SystemExit, KeyboardInterrupt) as error:
                 return error  # raised in the event loop it would end that
             return None

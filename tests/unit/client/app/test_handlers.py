@@ -1,5 +1,8 @@
 """What a function gets, by its annotations."""
 
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +55,37 @@ def plain(one: Model, of: ReceivedMessage) -> Any:
     return one, of.topic
 
 
+def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def timing(*arguments: Any) -> Any:
+        assert threading.current_thread() is not threading.main_thread()  # it may block
+        return function(*arguments)
+
+    return timing
+
+
+class Shop:
+    async def __call__(self, body: bytes) -> Any:
+        return body
+
+    async def bill(self, body: bytes) -> Any:
+        return body
+
+    def wrong(self, body: bytes) -> None: ...
+
+
+class Wrapping:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.__wrapped__(*arguments)  # type: ignore[attr-defined]
+
+
+async def keyed(database: str, one: Order) -> Any:
+    return database, one
+
+
 @pytest.mark.parametrize(
     ("function", "body", "result"),
     [
@@ -62,6 +96,14 @@ def plain(one: Model, of: ReceivedMessage) -> Any:
         (order, b'{"number":7}', Order(7)),
         (several, b'[{"number":7}]', [Model(number=7)]),
         (plain, b'{"number":7}', (Model(number=7), "orders")),
+        (timed(raw), b"x", b"x"),
+        (Wrapping(raw), b"x", b"x"),
+        (Shop(), b"x", b"x"),
+        (Shop().bill, b"x", b"x"),
+        (functools.partial(timed(raw)), b"x", b"x"),
+        (functools.partial(Shop()), b"x", b"x"),
+        (functools.partial(keyed, "given"), b'{"number":7}', ("given", Order(7))),
+        (functools.partial(keyed, database="given"), b'{"number":7}', ("given", Order(7))),
     ],
 )
 async def test_it_gets_what_it_names(function: Any, body: bytes, result: Any) -> None:
@@ -76,12 +118,24 @@ def filled(one: Order | None = None) -> None: ...
 def twice(one: Order, other: dict[str, int]) -> None: ...
 
 
+async def steps(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+@pytest.mark.parametrize("function", [timed(steps), lambda _: (each for each in "x")])
+async def test_what_has_not_run_is_a_failure(function: Any) -> None:
+    with pytest.raises(TypeError, match="which nothing runs"):
+        await HandlerCall(function)(message(b"x"))
+
+
 @pytest.mark.parametrize(
     ("function", "says"),
     [
         (none, "subscriber none must take"),
         (filled, "subscriber filled must take .*'one' has a default"),
         (twice, "subscriber twice .*'other'"),
+        (steps, "subscriber .*steps.* has a `yield`"),
+        (Shop.wrong, r"subscriber Shop\.wrong is a method"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_refused(function: Any, says: str) -> None:

@@ -144,10 +144,27 @@ def test_a_handler_that_exits_ends_run_and_has_its_message_again(broker: Threade
         assert next(iter(consumer)).reconsume_times == 1
 
 
-def test_a_coroutine_function_is_no_handler(broker: ThreadedBroker) -> None:
-    handler: Any = asyncio.sleep
-    with pytest.raises(TypeError, match=r"rockhopper\.Consumer"):
+class Handler:
+    async def __call__(self, message: ReceivedMessage) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [asyncio.sleep, Handler()])
+def test_a_coroutine_function_is_no_handler(broker: ThreadedBroker, handler: Any) -> None:
+    with pytest.raises(TypeError, match="clients of rockhopper"):
         Consumer("billing", "orders").run(handler)
+
+
+def test_a_coroutine_that_a_handler_returns_is_a_failure(broker: ThreadedBroker) -> None:
+    send(1)
+
+    def handle(message: ReceivedMessage) -> object:
+        consumer.stop()
+        return Handler()(message)
+
+    with Consumer("billing", "orders") as consumer:
+        consumer.run(handle)
+    with Consumer("billing", "orders") as consumer:
+        assert next(iter(consumer)).reconsume_times == 1
 
 
 def test_a_pull_consumer_reads_seeks_and_commits(broker: ThreadedBroker) -> None:

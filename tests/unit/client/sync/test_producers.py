@@ -109,7 +109,7 @@ def test_a_coroutine_function_is_no_local_transaction_and_no_check(broker: Threa
         message = Message("payments", b"7 EUR")
         with pytest.raises(TypeError, match=r"the local transaction .* is no plain function"):
             producer.send_in_transaction(message, late)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"the local transaction .* nobody awaits"):
+        with pytest.raises(TypeError, match=r"the local transaction .* nothing runs"):
             producer.send_in_transaction(message, hidden)  # type: ignore[arg-type]
     begun[0].close()
     assert stored("payments") == 0
