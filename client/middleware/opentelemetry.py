@@ -6,7 +6,8 @@ context of a span travels in the properties of its messages, as W3C says: tracep
     send orders       PRODUCER; its context goes into the messages. A message that has one already
                       keeps it and is linked; CLIENT if that is true of all of them
     receive orders    CLIENT, linked with the contexts of the messages
-    process orders    CONSUMER, the child of the message's context, and linked with it
+    process orders    CONSUMER, the child of the message's context, and linked with it; the handler
+                      has the baggage
 """
 
 import time
@@ -41,7 +42,7 @@ from rockhopper.protocol.properties import (
 )
 
 try:
-    from opentelemetry import propagate, trace
+    from opentelemetry import context, propagate, trace
     from opentelemetry.context import Context
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
@@ -126,15 +127,16 @@ class OpenTelemetry(Middleware):
 
     @contextmanager
     def _process(self, message: ReceivedMessage, attributes: dict[str, Any]) -> Iterator[Span]:
-        parent = self._propagator.extract(message.properties)
         link = self._link(message.properties)
         attributes |= _of_message(message)
         attributes["messaging.message.id"] = message.message_id
         links = [] if link is None else [link]
-        with self._span(
-            "process", message.topic, SpanKind.CONSUMER, attributes, links, parent=parent
-        ) as span:
-            yield span
+        token = context.attach(self._propagator.extract(message.properties))
+        try:
+            with self._span("process", message.topic, SpanKind.CONSUMER, attributes, links) as span:
+                yield span
+        finally:
+            context.detach(token)
 
     @contextmanager
     def _span(
@@ -145,7 +147,6 @@ class OpenTelemetry(Middleware):
         attributes: dict[str, Any],
         links: Sequence[Link],
         began_ns: int | None = None,
-        parent: Context | None = None,
     ) -> Iterator[Span]:
         attributes |= {
             "messaging.system": SYSTEM,
@@ -156,7 +157,6 @@ class OpenTelemetry(Middleware):
             attributes["messaging.destination.name"] = topic
         with self._tracer.start_as_current_span(
             operation if topic is None else f"{operation} {topic}",
-            context=parent,
             kind=kind,
             attributes=attributes,
             links=links,
@@ -173,8 +173,8 @@ class OpenTelemetry(Middleware):
     def _link(self, properties: Mapping[str, str]) -> Link | None:
         """What a message's properties say of where it comes from."""
         there = trace.get_current_span(self._propagator.extract(properties, Context()))
-        context = there.get_span_context()
-        return Link(context) if context.is_valid else None
+        origin = there.get_span_context()
+        return Link(origin) if origin.is_valid else None
 
 
 def _version() -> str | None:

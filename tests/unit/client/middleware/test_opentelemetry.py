@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from opentelemetry import baggage, propagate
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -13,11 +14,13 @@ from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 
 import rockhopper
+from rockhopper import ThreadedBroker, sync
 from rockhopper.client import Message, MessageQueue, Processing, ReceivedMessage, Receiving, Sending
 from rockhopper.client.middleware.opentelemetry import OpenTelemetry
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import offset_message_id
+from tests.support.hang import HANG_S
 
 BORN_MS = 1000
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -241,6 +244,44 @@ async def test_the_body_of_a_loop_can_be_a_span() -> None:
     assert send.context is not None
     assert process.parent.span_id == send.context.span_id
     assert (process.attributes or {})["messaging.consumer.group.name"] == "billing"
+
+
+def with_baggage() -> Message:
+    message = Message("orders", b"hello")
+    propagate.inject(message.properties, baggage.set_baggage("tenant", "acme"))
+    return message
+
+
+async def test_a_handler_has_the_baggage_of_the_send_and_nothing_stays_behind() -> None:
+    traced = Traced()
+    message = received(with_baggage())
+
+    async def handle(_processing: Processing) -> object:
+        return baggage.get_baggage("tenant")
+
+    seen = await traced.middleware.on_process(Processing(message, "billing", "me"), handle)
+    assert (seen, baggage.get_baggage("tenant")) == ("acme", None)
+    with traced.middleware.processing(message):
+        assert baggage.get_baggage("tenant") == "acme"
+    assert baggage.get_baggage("tenant") is None
+
+
+def test_a_handler_in_a_thread_has_the_baggage_too() -> None:
+    traced = Traced()
+    seen = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(baggage.get_baggage("tenant"))
+        consumer.stop()
+
+    with ThreadedBroker() as broker:
+        with sync.Producer(broker.nameserver, timeout_s=HANG_S) as producer:
+            producer.send(with_baggage())
+        with sync.Consumer(
+            "billing", "orders", nameserver=broker.nameserver, middleware=[traced.middleware]
+        ) as consumer:
+            consumer.run(handle)
+    assert seen == ["acme"]
 
 
 def test_without_the_extra_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
