@@ -166,7 +166,7 @@ class OpenTelemetry(Middleware):
         ) as span:
             try:
                 yield span
-            except Exception as error:
+            except BaseException as error:
                 _fail(span, error)
                 raise
 
@@ -184,7 +184,7 @@ def _version() -> str | None:
         return None
 
 
-def _fail(span: Span, error: Exception) -> None:
+def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
     span.record_exception(error)
     span.set_status(Status(StatusCode.ERROR, str(error)))

@@ -1,9 +1,11 @@
 """Spans of sends, receives and handlers: names, kinds, attributes, and how they hang together."""
 
+import asyncio
 import importlib
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from opentelemetry import baggage, propagate
@@ -244,6 +246,23 @@ async def test_the_body_of_a_loop_can_be_a_span() -> None:
     assert send.context is not None
     assert process.parent.span_id == send.context.span_id
     assert (process.attributes or {})["messaging.consumer.group.name"] == "billing"
+
+
+async def test_what_is_cancelled_has_not_succeeded() -> None:
+    traced = Traced()
+    message = Message("orders")
+
+    async def cancelled(_event: Sending | Processing) -> Any:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await traced.middleware.on_send(Sending([message], "send", "shop", "me"), cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await traced.middleware.on_process(Processing(received(message), "g", "me"), cancelled)
+    for span in traced.spans:
+        assert (span.attributes or {})["error.type"] == "CancelledError"
+        assert span.status.status_code is StatusCode.ERROR
+    assert [span.name for span in traced.spans] == ["send orders", "process orders"]
 
 
 def with_baggage() -> Message:
