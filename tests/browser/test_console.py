@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from rockhopper.broker.testing.threaded import ThreadedBroker
 from rockhopper.client import Consumer, Message, Producer
@@ -161,14 +161,93 @@ def test_rates_live(page: Page, broker: ThreadedBroker, do: Do) -> None:
 
     page.goto("")
     expect(page.locator("#rates")).to_be_visible()
-    expect(page.locator("polyline.in")).to_have_attribute("points", re.compile(r"\d"))
+    expect(page.locator("path.in")).to_have_attribute("d", re.compile(r"\d"))
     do(send())
     expect(page.locator("[data-rate=in]")).to_have_text(re.compile(r"[1-9]"))
 
 
+class Rates:
+    """Answers in the broker's place what the open first page asks for."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.asked = self.time_ms = 0
+        page.clock.install(time=0)
+        page.clock.pause_at(1)
+        page.route("**/rates.json", self._answer)
+        self.status = 200
+        self.away: dict[str, str] = {}
+        page.goto("")
+        expect(page.locator("#live-note")).to_have_text("Of all brokers, every two seconds.")
+
+    def _answer(self, route: Route) -> None:
+        self.asked += 1
+        if not self.status:
+            return route.abort()
+        cells = {"in": "7", "out": "8", "started": "now", "state": "serves"}
+        counted = {"in": 10 * self.asked, "out": 0, "booted": 1, "cells": cells}
+        brokers = {} if self.away else {"broker-a/0": counted}
+        body = {"timeMs": self.time_ms, "brokers": brokers, "away": self.away}
+        return route.fulfill(status=self.status, json=body)
+
+    def again(self, **changes: Any) -> None:
+        """Let the page ask, with another answer."""
+        vars(self).update(changes)
+        self.time_ms += 2000
+        with self.page.expect_event("requestfinished" if self.status else "requestfailed"):
+            self.page.clock.run_for(2000)
+
+    def shows(self, row: str, beside: str) -> None:
+        """Expect this in the table, and beside the figures."""
+        expect(self.page.get_by_role("region", name="Brokers")).to_contain_text(row)
+        expect(self.page.locator("section", has=self.page.locator("#rates"))).to_contain_text(
+            beside
+        )
+
+
+def test_an_open_page_tells_that_a_broker_stopped(page: Page) -> None:
+    rates = Rates(page)
+    rates.shows("now serves", "Of all brokers")
+    rates.again(away={"broker-a/0": "broker-a"})
+    rates.shows("– does not answer", "Without broker-a")
+    rates.again(away={"broker-a": "broker-a"})
+    rates.shows("– went", "Without broker-a")
+    rates.again(away={})
+    rates.shows("now serves", "Of all brokers")
+    rates.again(status=0)
+    rates.shows("– not known", "the broker does not answer")
+
+
+def test_the_line_breaks_where_nothing_was_known(page: Page) -> None:
+    rates = Rates(page)
+    rates.again()
+    rates.again()
+    rates.again(status=0)
+    rates.again(status=200, time_ms=60_000)
+    rates.again()
+    steps = r"M280\.0 .+L290\.0 .+L300\.0 .+M590\.0 .+L600\.0 [\d.]+"
+    expect(page.locator("path.in")).to_have_attribute("d", re.compile(steps))
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"), [(401, "signed in no longer"), (403, "not yours"), (421, "this name")]
+)
+def test_a_page_that_is_refused_says_so_and_asks_no_more(
+    page: Page, status: int, sentence: str
+) -> None:
+    rates = Rates(page)
+    rates.again(status=status)
+    rates.shows("– not known", sentence)
+    asked = rates.asked
+    page.clock.run_for(60_000)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.clock.run_for(60_000)
+    assert rates.asked == asked
+
+
 def test_a_page_that_nobody_looks_at_asks_for_nothing(page: Page) -> None:
     page.goto("")
-    expect(page.locator("polyline.in")).to_have_attribute("points", re.compile(r"\d"))
+    expect(page.locator("path.in")).to_have_attribute("d", re.compile(r"\d"))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate(

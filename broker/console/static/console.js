@@ -3,11 +3,15 @@
 (() => {
   const box = document.getElementById("rates");
   if (!box) return;
-  const EVERY_MS = 2000, KEPT = 60, WIDTH = 600, HEIGHT = 120;
-  const drawn = [];
-  let last = null, timer = 0;
+  const EVERY_MS = 2000, ANSWER_WITHIN_MS = 15000, SHOWN_MS = 120000, WIDTH = 600, HEIGHT = 120;
+  const REFUSED = {
+    401: "you are signed in no longer: load the page again",
+    403: "this is not yours to see any more",
+    421: "the broker does not know itself by this name any more",
+  };
+  const note = document.getElementById("live-note");
+  let drawn = [], last = null, timer = 0, isRefused = false;
   box.hidden = false;
-  document.getElementById("live-note").textContent = "Of all brokers, every two seconds.";
 
   const text = (name, value) => { box.querySelector(`[data-rate="${name}"]`).textContent = value; };
   const shown = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 100 ? 1 : 0 });
@@ -23,39 +27,69 @@
   }
 
   function draw() {
+    const end = drawn[drawn.length - 1].to;
+    drawn = drawn.filter((each) => each.from >= end - SHOWN_MS);
     const most = 1.15 * Math.max(1, ...drawn.flatMap((each) => [each.in, each.out]));
+    const x = (at) => (WIDTH - (end - at) * WIDTH / SHOWN_MS).toFixed(1);
     for (const way of ["in", "out"]) {
-      const points = drawn.map((each, index) => {
-        const x = WIDTH - (drawn.length - 1 - index) * WIDTH / (KEPT - 1);
-        return `${x.toFixed(1)},${(HEIGHT - 1 - each[way] / most * (HEIGHT - 3)).toFixed(1)}`;
+      const steps = drawn.map((each, index) => {
+        const y = (HEIGHT - 1 - each[way] / most * (HEIGHT - 3)).toFixed(1);
+        // Where nothing was known there is no line.
+        const isOn = index && drawn[index - 1].to === each.from;
+        return `${isOn ? "" : `M${x(each.from)} ${y}`}L${x(each.to)} ${y}`;
       });
-      box.querySelector(`polyline.${way}`).setAttribute("points", points.join(" "));
+      box.querySelector(`path.${way}`).setAttribute("d", steps.join(""));
       text(way, shown(drawn[drawn.length - 1][way]));
     }
     text("most", `top line: ${shown(most)}/s`);
   }
 
+  function rows(said) {
+    for (const row of document.querySelectorAll("[data-broker]")) {
+      const cells = said(row.dataset.broker);
+      for (const cell of row.querySelectorAll("[data-is]")) cell.textContent = cells[cell.dataset.is] ?? "–";
+      row.querySelector("[data-is=state]").className = cells.state === "serves" ? "good" : "warn";
+    }
+  }
+
+  function tell(now) {
+    const away = Object.values(now.away);
+    note.textContent = (away.length ? `Without ${away.join(", ")}` : "Of all brokers") + ", every two seconds.";
+    note.className = away.length ? "warn" : "note";
+    rows((name) => now.brokers[name]?.cells ?? { state: name in now.away ? "does not answer" : "went" });
+  }
+
+  function tellNothing(why) {
+    text("in", "–"); text("out", "–"); text("most", why);
+    rows(() => ({ state: "not known" }));
+    last = null;
+  }
+
   async function look() {
     timer = 0;
     try {
-      const answer = await fetch(box.dataset.from, { cache: "no-store" });
-      if (!answer.ok) throw new Error(String(answer.status));
-      const now = await answer.json();
-      if (last) {
-        drawn.push({ in: grown(now, last, "in"), out: grown(now, last, "out") });
-        drawn.splice(0, drawn.length - KEPT);
-        draw();
+      const asked = { cache: "no-store", signal: AbortSignal.timeout(ANSWER_WITHIN_MS) };
+      const answer = await fetch(box.dataset.from, asked);
+      if (answer.ok) {
+        const now = await answer.json();
+        if (last) {
+          drawn.push({ from: last.timeMs, to: now.timeMs, in: grown(now, last, "in"), out: grown(now, last, "out") });
+          draw();
+        }
+        tell(now);
+        last = now;
+      } else {
+        isRefused = answer.status in REFUSED;
+        tellNothing(REFUSED[answer.status] ?? "no broker answers");
       }
-      last = now;
     } catch {
-      text("in", "–"); text("out", "–"); text("most", "the broker does not answer");
-      last = null;
+      tellNothing("the broker does not answer");
     }
-    if (!document.hidden && !timer) timer = setTimeout(look, EVERY_MS);
+    if (!document.hidden && !timer && !isRefused) timer = setTimeout(look, EVERY_MS);
   }
 
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { clearTimeout(timer); timer = 0; last = null; } else if (!timer) look();
+    if (document.hidden) { clearTimeout(timer); timer = 0; last = null; } else if (!timer && !isRefused) look();
   });
   if (!document.hidden) look();
 })();

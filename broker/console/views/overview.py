@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import NamedTuple
 
+from rockhopper.broker.console.rendering import ago, rate
 from rockhopper.broker.console.silence import called
 from rockhopper.broker.console.views.groups import figures
 from rockhopper.broker.console.views.topics import plain_only
@@ -61,6 +62,25 @@ class BrokerState(NamedTuple):
         """What is kept of the commit log."""
         low, high = self.number("commitLogMinOffset"), self.number("commitLogMaxOffset")
         return None if low is None or high is None else high - low
+
+    @property
+    def key(self) -> str:
+        """Tells it from all others, for scripts."""
+        return f"{self.broker.name}/{self.broker.broker_id}"
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """What the table says of it that changes."""
+        booted_ms = self.number("bootTimestamp")
+        state = "does not answer" if self.problem else "serves"
+        if self.broker.is_master and self.facts.get("brokerActive") == "false":
+            state = "takes no messages"
+        return {
+            "in": rate(next(iter(self.rates("putTps")), None)),
+            "out": rate(next(iter(self.rates("getTransferredTps")), None)),
+            "started": ago(int(booted_ms or 0)),
+            "state": state,
+        }
 
     @property
     def alarms(self) -> list[str]:
@@ -148,7 +168,8 @@ async def rates(visit: Visit) -> Data:
         {
             "timeMs": time.time_ns() // 1_000_000,
             "brokers": {
-                f"{each.broker.name}/{each.broker.broker_id}": {
+                each.key: {
+                    "cells": each.cells,
                     "in": each.number("msgPutTotalTodayNow"),
                     "out": each.number("msgGetTotalTodayNow"),
                     "booted": each.number("bootTimestamp"),
@@ -156,5 +177,7 @@ async def rates(visit: Visit) -> Data:
                 for each in found
                 if not each.problem
             },
+            "away": {each.key: called(each.broker) for each in found if each.problem}
+            | {name: name for name in visit.departed},
         }
     )

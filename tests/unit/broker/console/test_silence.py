@@ -1,6 +1,7 @@
 """Silence: a broker of two that hangs costs a second once, and its pages say so."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -84,6 +85,11 @@ async def test_every_page_shows_the_others_and_names_it(
     assert hung.requests == 1
 
 
+async def test_the_live_view_is_told_who_is_away(browser: Browser, hung: Hung) -> None:
+    rates = json.loads((await browser.get("rates.json")).body)
+    assert (list(rates["brokers"]), rates["away"]) == (["broker-a/0"], {"broker-b/0": "broker-b"})
+
+
 async def test_what_is_only_there_is_told_to_be_away(browser: Browser, hung: Hung) -> None:
     there = await browser.get("message", topic="orders", queue="broker-b:0", offset=0)
     assert (there.status, "What broker-b holds is left out" in there.text) == (502, True)
@@ -119,6 +125,7 @@ async def test_one_that_was_killed_is_named_on_every_page(served: Broker, browse
         answer = await browser.get(page, **query)
         assert answer.status == 200, page
         assert answer.text.count("broker-b was here, and went") == 1, page
+    assert json.loads((await browser.get("rates.json")).body)["away"] == {"broker-b": "broker-b"}
 
 
 async def test_it_is_asked_again_after_a_while(served: Broker, hung: Hung) -> None:

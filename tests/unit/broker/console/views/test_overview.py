@@ -58,7 +58,8 @@ async def test_counters_grow(browser: Browser, producer: Producer) -> None:
     await producer.send("orders", b"x")
     after = json.loads((await browser.get("rates.json")).body)
     assert after["timeMs"] >= before["timeMs"]
-    assert list(after["brokers"]) == ["broker-a/0"]
+    assert (list(after["brokers"]), after["away"]) == (["broker-a/0"], {})
+    assert after["brokers"]["broker-a/0"]["cells"]["state"] == "serves"
     assert after["brokers"]["broker-a/0"]["in"] == before["brokers"]["broker-a/0"]["in"] + 1
 
 
@@ -66,6 +67,8 @@ def test_alarms_say_what_is_wrong() -> None:
     assert BrokerState(BROKER, {}, "refused").alarms == ["broker-a does not answer: refused"]
     replica = BrokerState(BrokerAddress("C", "broker-a", 2, "127.0.0.1:2"), {}, "refused")
     assert replica.alarms == ["replica 2 of broker-a does not answer: refused"]
+    nothing = {"in": "–", "out": "–", "started": "–", "state": "does not answer"}
+    assert replica.cells == nothing
     facts = {
         "commitLogDiskRatio": "0.80",
         "consumeQueueDiskRatio": "0.91",
@@ -77,6 +80,7 @@ def test_alarms_say_what_is_wrong() -> None:
         "broker-a takes no messages",
         "broker-a: 5 MiB of messages are not in queues yet",
     ]
+    assert BrokerState(BROKER, facts, "").cells["state"] == "takes no messages"
     # Apache's brokers say less, or something else.
     odd = {"commitLogDiskRatio": "", "dispatchBehindBytes": "many", "putTps": "x"}
     state = BrokerState(BROKER, odd, "")
