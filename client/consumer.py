@@ -201,7 +201,7 @@ class Consumer:
         if exc is None:
             await self.close()
         else:
-            await self._abandon(exc.delay if isinstance(exc, RetryLater) else BY_THE_LADDER)
+            await self._leave(0.0, exc.delay if isinstance(exc, RetryLater) else BY_THE_LADDER)
 
     async def start(self) -> Self:
         """Join the group, and find out where to start.
@@ -224,27 +224,10 @@ class Consumer:
         The last message of a loop counts as finished; handlers get `close_timeout_s` to end. A
         second call does nothing.
         """
-        if self._is_closed:
-            return
-        self.engine.session.check_loop()
-        self._is_closed = True
-        if self.engine.session.is_inherited:
-            await self.engine.session.close()
-            return
-        self._handout.stop()
-        timeout_s = self.engine.settings.close_timeout_s
-        self.engine.assignment.stop_fetching()
-        try:
-            await self._end_workers(timeout_s)
-        finally:
-            self._acknowledge()
-            try:
-                await self._close_trace()
-            finally:
-                await self.engine.close(timeout_s)
+        await self._leave(self.engine.settings.close_timeout_s, None)
 
-    async def _abandon(self, delay: Delay) -> None:
-        """Leave the group, asking for everything again that is unfinished."""
+    async def _leave(self, patience_s: float, delay: Delay | None) -> None:
+        """Leave the group; with a `delay` what is unfinished is asked for again."""
         if self._is_closed:
             return
         self.engine.session.check_loop()
@@ -253,11 +236,16 @@ class Consumer:
             await self.engine.session.close()
             return
         self._handout.stop()
+        if delay is None:
+            self.engine.assignment.stop_fetching()
         try:
-            await self._end_workers(0.0)
+            await self._end_workers(patience_s)
         finally:
-            in_work, self._in_work = self._in_work, ()
-            self._handout.redeliver_all(in_work, delay)
+            if delay is None:
+                self._acknowledge()
+            else:
+                in_work, self._in_work = self._in_work, ()
+                self._handout.redeliver_all(in_work, delay)
             try:
                 await self._close_trace()
             finally:
@@ -493,7 +481,11 @@ class Consumer:
             if tasks and timeout_s > 0:
                 _, unfinished = await asyncio.wait(tasks, timeout=timeout_s)
                 if unfinished:
-                    log.warning("handlers did not finish within %g s and are cancelled", timeout_s)
+                    log.warning(
+                        "handlers did not finish within %g s: they are cancelled, but for what "
+                        "they run in threads, and their messages are asked for again",
+                        timeout_s,
+                    )
         finally:
             for task in tasks:
                 task.cancel()
