@@ -85,6 +85,7 @@ class App(ClosedAtEnd):
         *,
         group: str,
         to: str | None = None,
+        concurrency: int = 16,
         bad_body: BadBody = "retry",
         **options: Any,
     ) -> Callable[[_Function], _Function]:
@@ -93,13 +94,19 @@ class App(ClosedAtEnd):
         Its parameter's annotation says what it gets: ReceivedMessage, bytes, str, a model of
         pydantic, or whatever JSON can be decoded as (dict, a dataclass, a Struct …); a second
         parameter may be the ReceivedMessage. What it returns is sent to the topic `to`, unless it
-        is None. `bad_body` and `options` are those of Consumer. Raises what Consumer raises,
+        is None. A plain function is called in `concurrency` threads of its own. Further options are
+        those of Consumer. Raises what Consumer raises,
         ValueError for a second subscriber of a group, and ClientStateError after the start.
         """
 
         def decorate(function: _Function) -> _Function:
-            call = HandlerCall(function)
-            chosen = {"deserializer": call.deserializer, "bad_body": bad_body, **options}
+            call = HandlerCall(function, concurrency)
+            chosen = {
+                "deserializer": call.deserializer,
+                "bad_body": bad_body,
+                "concurrency": concurrency,
+                **options,
+            }
             fixed = list(topics) if isinstance(topics, Iterator) else topics
             self._add(_Subscriber(fixed, group, call, to, chosen))
             return function
@@ -151,6 +158,7 @@ class App(ClosedAtEnd):
                     handler=self._handler(each),
                     **{**self._common, **each.options},
                 )
+                stack.callback(each.call.threads.end)
                 await stack.enter_async_context(consumer)
             self._open = stack.pop_all()
         return self

@@ -1,6 +1,5 @@
 """What a decorated function wants of a message, by the annotations of its parameters."""
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from inspect import Parameter
 from typing import Any, get_args, get_type_hints
 
 from rockhopper.client.callbacks import check_has_run, check_no_generator, is_coroutine_function
+from rockhopper.client.consuming.face.threads import HandlerThreads
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import JSON, Pydantic, Serializer
 
@@ -25,9 +25,11 @@ class Text:
 class HandlerCall:
     """A function, the deserializer that fits it, and how it is called with a message."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], concurrency: int) -> None:
         """Raises TypeError for a function that takes something else than a body and a message."""
         self.function = function
+        self.threads = HandlerThreads(concurrency)
+        """Those of a plain function."""
         self._is_coroutine_function = is_coroutine_function(function)
         self._filled: list[tuple[Parameter, bool]] = []
         self.deserializer: Serializer | None = None
@@ -82,7 +84,7 @@ class HandlerCall:
         if self._is_coroutine_function:
             result = await self.function(*arguments, **named)
         else:
-            result = await asyncio.to_thread(self.function, *arguments, **named)
+            result = await self.threads.call(self.function, *arguments, **named)
             if inspect.isawaitable(result):  # of a plain function around a coroutine function
                 result = await result
         check_has_run("subscriber", self.function, result)

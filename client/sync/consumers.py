@@ -1,15 +1,13 @@
 """Consumer and PullConsumer without `await`."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
 from rockhopper.client.arguments import check_count
 from rockhopper.client.callbacks import plain_function
 from rockhopper.client.consuming.face.pauses import Paused
+from rockhopper.client.consuming.face.threads import HandlerThreads
 from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -63,8 +61,9 @@ class Consumer(Face[consumer.Consumer]):
         """Give each message to `handler`, in up to `concurrency` threads, until `stop` or `close`.
 
         Returning acknowledges a message, raising asks for it again. An interrupt (Ctrl-C, an
-        exception in a signal handler) waits for handlers to finish what they have, a second does
-        not. A handler that calls sys.exit() asks for its message again and ends it like an
+        exception in a signal handler) waits for handlers to finish what they have; a second does
+        not: their messages are asked for again, and their threads go on until the process ends. A
+        handler that calls sys.exit() asks for its message again and ends it like an
         interrupt.
         """
         plain = plain_function("handler", handler)
@@ -79,19 +78,19 @@ class Consumer(Face[consumer.Consumer]):
                 return error  # raised in the event loop it would end that
             return None
 
-        with ThreadPoolExecutor(concurrency, "rockhopper-handler") as threads:
+        threads = HandlerThreads(concurrency)
 
-            async def handle(message: ReceivedMessage) -> None:
-                call = asyncio.get_running_loop().run_in_executor(
-                    threads, copy_context().run, handled, message
-                )
-                if (error := await call) is not None:
-                    exits.append(error)
-                    client.stop()
-                    raise RetryLater(reason=repr(error)) from error
+        async def handle(message: ReceivedMessage) -> None:
+            if (error := await threads.call(handled, message)) is not None:
+                exits.append(error)
+                client.stop()
+                raise RetryLater(reason=repr(error)) from error
 
-            running = client.run(handle, concurrency=concurrency)
+        running = client.run(handle, concurrency=concurrency)
+        try:
             loop_thread().call(running, interrupted=client.stop)
+        finally:
+            threads.end()
         if exits:
             raise exits[0]
 

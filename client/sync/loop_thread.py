@@ -67,7 +67,7 @@ class LoopThread:
         """Run a coroutine there and return what it returns.
 
         An exception that interrupts the waiting cancels it; or calls `interrupted` there, and waits
-        until the coroutine has ended by that.
+        until the coroutine has ended by that: another exception cancels it.
 
         Raises:
             ClientStateError: asked from that loop itself, which would wait for ever.
@@ -88,13 +88,12 @@ class LoopThread:
                 raise self._exits[future] from None
             if isinstance(error, ClientError):
                 raise error.with_traceback(None) from error.__cause__  # without the other thread's
-            if interrupted is None or future.done():
-                future.cancel()
-            else:
+            if interrupted is not None and not future.done():
                 self._loop.call_soon_threadsafe(interrupted)
                 wait([future])
             raise
         finally:
+            future.cancel()  # nothing to one that is done
             self._waiting.discard(future)
             self._exits.pop(future, None)
 

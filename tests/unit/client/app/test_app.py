@@ -49,6 +49,26 @@ async def test_results_are_sent_on_and_it_may_start_again() -> None:
         _ = app.producer
 
 
+async def test_a_plain_function_has_as_many_threads_as_it_asks_for() -> None:
+    app = App()
+    together = threading.Barrier(33)  # asyncio has 32 at most, for all functions
+
+    @app.subscriber("orders", group="billing", concurrency=33)
+    def bill(_order: int) -> None:
+        together.wait(HANG_S)
+        loop.call_soon_threadsafe(done.release)
+
+    loop = asyncio.get_running_loop()
+    done = asyncio.Semaphore(0)
+    async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        async with app:
+            for number in range(33):
+                await app.producer.send("orders", number)
+            for _ in range(33):
+                await done.acquire()
+
+
 class Invoice(pydantic.BaseModel):
     amount: int
 

@@ -107,10 +107,11 @@ async def keyed(database: str, one: Order) -> Any:
     ],
 )
 async def test_it_gets_what_it_names(function: Any, body: bytes, result: Any) -> None:
-    call = HandlerCall(function)
+    call = HandlerCall(function, 1)
     received = message(body)
     received.deserializer = call.deserializer
     assert await call(received) == result
+    call.threads.end()
 
 
 def none() -> None: ...
@@ -124,8 +125,10 @@ async def steps(body: bytes) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("function", [timed(steps), lambda _: (each for each in "x")])
 async def test_what_has_not_run_is_a_failure(function: Any) -> None:
+    call = HandlerCall(function, 1)
     with pytest.raises(TypeError, match="which nothing runs"):
-        await HandlerCall(function)(message(b"x"))
+        await call(message(b"x"))
+    call.threads.end()
 
 
 @pytest.mark.parametrize(
@@ -140,4 +143,4 @@ async def test_what_has_not_run_is_a_failure(function: Any) -> None:
 )
 def test_a_function_that_cannot_be_called_is_refused(function: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
-        HandlerCall(function)
+        HandlerCall(function, 1)

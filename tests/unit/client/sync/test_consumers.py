@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import rockhopper
 from rockhopper import (
     Message,
     Middleware,
@@ -128,6 +129,46 @@ def test_an_interrupt_lets_handlers_finish(broker: ThreadedBroker) -> None:
     with pytest.raises(KeyboardInterrupt):
         consume()
     assert lag("billing") == 0
+
+
+@pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="signals go to the main one"
+)
+def test_a_second_interrupt_does_not_wait_for_handlers(
+    broker: ThreadedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(1)
+    finish = threading.Event()
+    main = threading.get_ident()
+    stop = rockhopper.Consumer.stop
+
+    def stop_and_interrupt(consumer: rockhopper.Consumer) -> None:
+        stop(consumer)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    def handle(message: ReceivedMessage) -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        finish.wait(HANG_S)
+
+    cancelled = threading.Event()
+
+    class Cancelled(Middleware):
+        async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
+            try:
+                return await call_next(processing)
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    monkeypatch.setattr(rockhopper.Consumer, "stop", stop_and_interrupt)
+    interrupted = Consumer("billing", "orders", middleware=[Cancelled()])
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.run(handle, concurrency=1)
+    assert cancelled.wait(HANG_S)
+    interrupted.close()
+    with Consumer("billing", "orders") as consumer:
+        assert next(iter(consumer)).reconsume_times == 1
+    finish.set()
 
 
 def test_a_handler_that_exits_ends_run_and_has_its_message_again(broker: ThreadedBroker) -> None:
