@@ -21,6 +21,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.recovering import log_identity
+from rockhopper.broker.store.recovering.lookups import record_start
 from rockhopper.broker.tools.mending import manifest as manifests
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.mending.copying import companions, copy_range, crc_of
@@ -41,6 +42,8 @@ class Plan(NamedTuple):
     """What a run would do."""
 
     new_bytes: int
+    new_from: int
+    """Where the first of them is."""
     log_end: int
     differs_at: int | None
     """Where the log is not what was copied, and a new line begins."""
@@ -119,11 +122,21 @@ class Backup:
             for segment in self.manifest.segments
             if differs_at is None or segment.base < differs_at
         }
-        new_bytes = sum(
-            max(min(file.end_offset, end) - file.base_offset - known.get(file.base_offset, 0), 0)
+        new = [
+            (start, stop)
             for file in view.log.files
+            if (start := file.base_offset + known.get(file.base_offset, 0))
+            < (stop := min(file.end_offset, end))
+        ]
+        new_bytes = sum(stop - start for start, stop in new)
+        return Plan(
+            new_bytes,
+            new[0][0] if new else end,
+            end,
+            differs_at,
+            is_gap,
+            unreadable_tables(_tables(view)),
         )
-        return Plan(new_bytes, end, differs_at, is_gap, unreadable_tables(_tables(view)))
 
     def _is_behind_a_gap(self, view: StoreView) -> bool:
         """Whether the log begins behind the end of what was copied. Raises StoreError."""
@@ -325,6 +338,18 @@ class Backup:
         removed = disk.remove_files([path for path in self.log.iterdir() if path.name not in used])
         self.objects.keep_only(self._used_objects())
         return removed
+
+
+def damage_from(view: StoreView, start: int) -> int:
+    """In how many places the log has nothing sound from *start* on, but for missing files.
+
+    Raises OSError.
+    """
+    first = record_start(view.log, max(start, view.log.min_offset))
+    for _ in view.records(first, take=lambda found: True):
+        pass
+    missing = view.missing
+    return sum(hole.end > start and (hole.start, hole.end) not in missing for hole in view.holes)
 
 
 def _tables(view: StoreView) -> dict[str, bytes]:

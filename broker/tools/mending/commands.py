@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -23,7 +22,7 @@ from rockhopper.broker.tools.commands import (
     store,
 )
 from rockhopper.broker.tools.findings import Findings
-from rockhopper.broker.tools.mending.backing_up import Backup, Plan
+from rockhopper.broker.tools.mending.backing_up import Backup, Plan, damage_from
 from rockhopper.broker.tools.mending.choosing import (
     Choice,
     Last,
@@ -109,13 +108,15 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
                 "damagedRanges": len(report.holes),
             }
         )
-        return
-    write_line(
-        f"Made {counted(units, 'queue unit')} in {counted(len(report.changed_queues), 'queue')} "
-        f"and {counted(report.indexed_count, 'index entry')} from "
-        f"{counted(report.record_count, 'record')}"
-    )
-    _warn_of_damage(len(report.holes), root)
+    else:
+        write_line(
+            f"Made {counted(units, 'queue unit')} in "
+            f"{counted(len(report.changed_queues), 'queue')} and "
+            f"{counted(report.indexed_count, 'index entry')} from "
+            f"{counted(report.record_count, 'record')}"
+        )
+        _warn_of_damage(len(report.holes), root)
+    _end_incomplete(report.holes)
 
 
 def _say_nothing_is_written(target: Path, need_bytes: int, freed: Path | None = None) -> None:
@@ -234,6 +235,7 @@ def backup_command(
     if not as_json:
         say_state(view)
     value: dict[str, object] = {"written": write, "newBytes": plan.new_bytes}
+    damaged = 0
     if not write:
         text = f"Would copy {size_text(plan.new_bytes)} of log, up to the offset {plan.log_end}"
     else:
@@ -241,7 +243,10 @@ def backup_command(
         bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
         with room(target, plan.new_bytes, _BACKUP_GOES_ON), bar:
             point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
+        with Bar("Reading"):
+            damaged = damage_from(view, plan.new_from) if plan.new_bytes else 0
         value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
+        value["damagedRanges"] = damaged
         text = (
             f"Point {point.number}: {size_text(plan.new_bytes)} of log and more, up to the offset "
             f"{point.log_end}, {counted(len(point.tables), 'table')}"
@@ -258,6 +263,7 @@ def backup_command(
         write_json(value | ({} if wrong is None else {"wrong": wrong}))
     else:
         write_line(text)
+        _warn_of_damage(damaged, root)
         _warn_of_tables(plan)
         for line in wrong or ():
             write_line(line)
@@ -268,7 +274,7 @@ def backup_command(
     flush()
     if wrong:
         fail(f"{target} is damaged: begin a new backup in another directory")
-    _end_incomplete(lost)
+    _end_incomplete(lost or damaged)
 
 
 def _warn_of_tables(plan: Plan) -> None:
@@ -366,7 +372,7 @@ def restore_command(
                 "tablesLeftOut": restored.left_out,
             }
         )
-        _end_incomplete([*missing, *restored.left_out])
+        _end_incomplete(missing or restored.left_out or restored.hole_count)
         return
     write_line(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
@@ -376,7 +382,7 @@ def restore_command(
     _warn_of_the_end(backup, choice)
     _warn_of_missing(missing)
     _warn_of_left_out(restored.left_out)
-    _end_incomplete([*missing, *restored.left_out])
+    _end_incomplete(missing or restored.left_out or restored.hole_count)
 
 
 def _warn_of_left_out(tables: list[str]) -> None:
@@ -389,7 +395,7 @@ def _warn_of_missing(missing: list[tuple[int, int]]) -> None:
         write_line(f"Not in the backup: {_missing_text(each)}")
 
 
-def _end_incomplete(missing: Sequence[object]) -> None:
+def _end_incomplete(missing: object) -> None:
     if missing:
         flush()
         sys.exit(1)

@@ -48,6 +48,22 @@ def _restored(target: Path, root: Path, *options: object) -> list[dict[str, obje
     return list(dump(StoreView(root), Wanted()))
 
 
+def test_damage_in_what_is_copied_is_told_and_the_point_is_whole(
+    tmp_path: Path, live: MessageStore, clock: Clock
+) -> None:
+    root, target = tmp_path / "store", tmp_path / "backup"
+    assert _back_up(root, target)["damagedRanges"] == 0
+    tool_stores.fill(live, clock, 20, 40)
+    for number, body in enumerate((b"body 43", b"body 57")):
+        (path,) = (each for each in (root / "commitlog").iterdir() if body in each.read_bytes())
+        flip_bit(path, path.read_bytes().index(body), number)
+    ended = run("backup", root, target, "--write", "--json")
+    assert (ended.code, ended.objects[0]["damagedRanges"]) == (1, 2)
+    assert _back_up(root, target, "--verify")["damagedRanges"] == 0
+    ended = run("restore", target, tmp_path / "new", "--write", "--json")
+    assert (ended.code, ended.objects[0]["damagedRanges"]) == (1, 2)
+
+
 def test_each_run_copies_only_what_is_new(tmp_path: Path, live: MessageStore, clock: Clock) -> None:
     root, target = tmp_path / "store", tmp_path / "backup"
     first = _back_up(root, target)
