@@ -1,7 +1,7 @@
 """Visit: a request for a page, as the views see it, and what they make of it."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -97,6 +97,8 @@ class Visit:
     """The names of those that were there since the name service started, and went."""
     closed: str = ""
     """Why he may change nothing although this broker allows it: others would not, if they knew."""
+    is_part: bool = False
+    """Whether the page leaves out what he may not see, and has to say so."""
     admin: Admin = field(init=False)
     """In the name of who asks; there once a view runs."""
 
@@ -140,6 +142,14 @@ class Visit:
     def sees_group(self, name: str) -> bool:
         """Whether brokers tell him of a group."""
         return self.access.may(self.principal, Action.GET, Resource(Kind.GROUP, name))
+
+    def only_seen(self, names: Iterable[str], kind: Kind = Kind.TOPIC) -> list[str]:
+        """Those that he may see; the page tells whether there are others."""
+        sees = self.sees_topic if kind is Kind.TOPIC else self.sees_group
+        named = list(names)
+        seen = [each for each in named if sees(each)]
+        self.is_part |= len(seen) < len(named)
+        return seen
 
     async def masters(self, broker: str) -> list[BrokerAddress]:
         """The master of this name. Raises BrokerUnreachableError, RouteNotFoundError."""

@@ -11,7 +11,7 @@ from rockhopper.broker.console.browsing import line
 from rockhopper.broker.console.visit import Moved, Shown, Visit, WrongInput, number
 from rockhopper.client.admin.topic_figures import together
 from rockhopper.client.errors import ClientError
-from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, retry_topic
+from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, retry_topic
 
 GROUPS_MAX = 200
 LETTERS_SHOWN_MAX = 50
@@ -23,8 +23,7 @@ async def show_all(visit: Visit) -> Shown:
     """The groups that gave messages up."""
     names = [
         topic.removeprefix(DLQ_PREFIX)
-        for topic in await visit.admin.topics()
-        if topic.startswith(DLQ_PREFIX) and visit.sees_topic(topic)
+        for topic in visit.only_seen(filter(is_dlq_topic, await visit.admin.topics()))
     ]
     counts = await together(map(visit.admin.dead_letters.count, names[:GROUPS_MAX]))
     found = sorted((each for each in counts if each.count), key=lambda each: -each.waiting)

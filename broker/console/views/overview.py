@@ -122,15 +122,17 @@ async def show(visit: Visit) -> Shown:
         visit.admin.topics(),
         _groups(visit),
     )
-    topics = [topic for topic in topics if visit.sees_topic(topic)]
+    plain = visit.only_seen(plain_only(topics, [each.broker for each in found]))
+    dead = visit.only_seen(filter(is_dlq_topic, topics))
+    none = None if visit.is_part else 0
     alarms = [alarm for each in found for alarm in each.alarms]
     alarms += [f"{name} was here, and went" for name in visit.departed]
     values = {
         "states": found,
         "alarms": alarms,
-        "topic_count": len(plain_only(topics, [each.broker for each in found])),
-        "dead_count": sum(map(is_dlq_topic, topics)),
-        "group_count": None if groups is None else len(groups),
+        "topic_count": len(plain) or none,
+        "dead_count": len(dead) or none,
+        "group_count": None if groups is None else len(groups) or none,
         "behind": [
             (
                 each,

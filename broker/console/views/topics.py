@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rockhopper.broker.access.access import Action
+from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.console.visit import Shown, Visit
 from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_figures import TopicFigures, TopicReader, lag_seconds, together
@@ -49,12 +49,8 @@ async def show_all(visit: Visit) -> Shown:
     known = [*masters, *(each.broker for each in visit.silent)]
     wanted = visit.query.get("search", "").strip()
     with_system = bool(visit.query.get("system"))
-    names = [
-        name
-        for name in (every if with_system else plain_only(every, known))
-        if wanted.lower() in name.lower() and visit.sees_topic(name)
-    ]
-    names = await _sorted(visit, names)
+    names = visit.only_seen(every if with_system else plain_only(every, known))
+    names = await _sorted(visit, [name for name in names if wanted.lower() in name.lower()])
     chosen, pager = visit.page_of(names, PAGE_SIZE)
     rows = await together(reader.all_of(name) for name in chosen)
     values = {
@@ -89,7 +85,7 @@ async def show(visit: Visit) -> Shown:
     route, masters = await asyncio.gather(visit.admin.route(name), visit.admin.masters())
     reader = TopicReader(visit.admin, masters)
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
-    seen = [group for group in figures.groups if visit.sees_group(group)]
+    seen = visit.only_seen(figures.groups, Kind.GROUP)
     shown = seen[:GROUPS_SHOWN_MAX]
     groups = await together(_group(visit, each, figures) for each in shown)
     queues, pager = visit.page_of(figures.queues, QUEUES_SHOWN_MAX)

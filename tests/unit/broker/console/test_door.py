@@ -235,6 +235,17 @@ async def test_lists_hold_what_a_user_may_see(guarded: Broker) -> None:
             assert "orders" in answer.text
 
 
+@pytest.mark.parametrize("page", ["", "topics", "groups", "dead-letters", "topic?name=orders"])
+async def test_pages_say_that_something_is_left_out(alice: Browser, page: str) -> None:
+    part = "Shown and counted is only what alice may see."
+    text = (await alice.ask("GET", f"/console/{page}")).text
+    assert part in text
+    assert "There are none" not in text
+    assert "0 groups with" not in text
+    root = Browser(alice.address, ("root", "the secret"))
+    assert "may see" not in (await root.ask("GET", f"/console/{page}")).text
+
+
 async def test_metrics_are_no_page_elsewheres_either(browser: Browser) -> None:
     evil = {"Host": "rebind.example", "accept-language": ""}
     for path in ("/metrics", "/healthz"):
