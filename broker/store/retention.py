@@ -15,7 +15,8 @@ commit log and the consume queues:
     above used_percent_max         expired files go at any hour
     otherwise                      expired files go in the hours of deleteWhen
 
-Messages are taken again once the use is down to clean_forcibly_percent.
+Messages are taken again once the use is down to the lower of warning_percent and
+clean_forcibly_percent.
 """
 
 import asyncio
@@ -288,10 +289,11 @@ class RetentionService:
             log.info("there is room on the disk again", used_percent=percent)
             self._on_disk_full(None)
             return
+        again = min(settings.clean_forcibly_percent, settings.warning_percent)
         reason = (
             f"the disk is {percent} % full and messages are refused above "
             f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are taken "
-            f"again at {settings.clean_forcibly_percent} %"
+            f"again at {again} %"
         )
         log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
         self._on_disk_full(reason)

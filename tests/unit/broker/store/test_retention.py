@@ -306,6 +306,18 @@ async def test_a_full_disk_is_told_once_and_again_when_there_is_room(
     assert not retained.service.is_disk_full
 
 
+async def test_where_a_full_disk_begins_low_it_ends_there(retain: Callable[..., Retained]) -> None:
+    retained = retain(AT_ONCE._replace(warning_percent=50, clean_forcibly=False))
+    for percent in (51, 50):
+        retained.disk.used["commitlog"] = percent
+        await retained.service.run_once()
+    reason, room = retained.disk.told
+    assert (reason or "").endswith(
+        "refused above 50 %: free space, or lower fileReservedTime; they are taken again at 50 %"
+    )
+    assert room is None
+
+
 async def test_a_disk_of_unknown_use_counts_as_filling_but_not_as_full(
     retain: Callable[..., Retained],
 ) -> None:
