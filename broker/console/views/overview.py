@@ -92,7 +92,7 @@ class BrokerState(NamedTuple):
         ratio = self.disk_ratio
         if ratio is not None and ratio >= DISK_WARNING:
             what = "is full" if ratio >= DISK_FULL else "is filling up"
-            found.append(f"{name}: its disk {what}, {ratio:.0%} are used")
+            found.append(f"{name}: its disk {what}, {ratio * 100:.0f} % are used")
         if self.broker.is_master and self.facts.get("brokerActive") == "false":
             found.append(f"{name} takes no messages")
         if behind := int(self.number("dispatchBehindBytes") or 0) >> 20:

@@ -76,7 +76,7 @@ def test_alarms_say_what_is_wrong() -> None:
         "dispatchBehindBytes": str(5 << 20),
     }
     assert BrokerState(BROKER, facts, "").alarms == [
-        "broker-a: its disk is full, 91% are used",
+        "broker-a: its disk is full, 91 % are used",
         "broker-a takes no messages",
         "broker-a: 5 MiB of messages are not in queues yet",
     ]
