@@ -40,6 +40,10 @@ HEADERS = (
     ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
+STALE = (
+    "Nothing was done: since this page was made the broker has started anew, or you have signed in "
+    "as somebody else. Look at it, and press again."
+)
 NOT_KEPT = ("Cache-Control", "no-store")
 
 
@@ -113,12 +117,10 @@ class Console:
             return await site.show(request.path, visit)
         if not is_from_here(request.headers):
             return await site.refuse(visit, "This form was sent from a page elsewhere.", 403)
-        if not self._tokens.is_right(form.get("token", ""), principal.user):
-            return await site.refuse(
-                visit, "This page is older than the broker's last start: load it again.", 403
-            )
         if not may_change:
             return await site.refuse(visit, visit.why_not, 403)
+        if not self._tokens.is_right(form.get("token", ""), principal.user):
+            return await site.show_again(request.path, visit, form, STALE)
         return await site.take(request.path, visit, form)
 
     async def _loaded(self) -> "Site":

@@ -38,6 +38,7 @@ from rockhopper.broker.console.visit import (
     Visit,
     WrongInput,
     is_forbidden,
+    told,
 )
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -87,6 +88,13 @@ ACTS: Mapping[str, Act] = {
     "dead-letters/of": dead_letters.requeue,
     "settings": settings.change,
 }
+FORMS: Mapping[str, str] = {
+    "send": "send",
+    "group/reset": "group/reset",
+    "dead-letters/of": "dead-letters/back",
+    "settings": "settings",
+}
+"""The page on which each form stands; its query fills it in."""
 
 
 class Site:
@@ -172,6 +180,17 @@ class Site:
             log.info("done from the console", form=visit.path, by=user, host=host, **told)
         return page
 
+    async def show_again(
+        self, path: str, visit: Visit, form: Mapping[str, str], sentence: str
+    ) -> Page:
+        """The page of a form that is not taken, with what was typed, and *sentence*."""
+        page = FORMS.get(path.removeprefix(HOME))
+        if page is None:
+            return await self.refuse(visit, sentence, 403)
+        visit.query = {name: value for name, value in form.items() if name != "token"}
+        visit.notice = sentence
+        return (await self.show(HOME + page, visit))._replace(status=403)
+
     async def refuse(self, visit: Visit, sentence: str, status: int) -> Page:
         """A page with nothing but a sentence."""
         return await self._render(visit, Shown("sentence.html", {"sentence": sentence}, status))
@@ -202,7 +221,7 @@ class Site:
         except NoPermission as error:
             return await self.refuse(visit, str(error), 403)
         except ClientError as error:
-            return await self.refuse(visit, str(error), 403 if is_forbidden(error) else 502)
+            return await self.refuse(visit, told(error), 403 if is_forbidden(error) else 502)
         except TimeoutError:
             return await self.refuse(visit, "A broker did not answer in time.", 504)
 

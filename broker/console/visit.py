@@ -187,6 +187,12 @@ def is_forbidden(error: ClientError) -> bool:
     return isinstance(error, RequestRefusedError) and error.is_forbidden
 
 
+def told(error: Exception) -> str:
+    """What went wrong, in the words of a broker that refused because he may not."""
+    is_said = isinstance(error, RequestRefusedError) and error.is_forbidden and error.remark
+    return is_said or str(error)
+
+
 async def if_allowed(asked: Awaitable[_Found]) -> _Found | None:
     """What was asked for; None where he may not see it, so that a page can do without."""
     try:

@@ -15,6 +15,7 @@ from rockhopper.broker.console.visit import (
     WrongInput,
     if_allowed,
     queue_of,
+    told,
     whole,
 )
 from rockhopper.client.admin.admin_groups import OffsetMove, Target
@@ -81,7 +82,7 @@ async def _row(visit: Visit, name: str) -> Row:
     try:
         state, _ = seen(visit, await visit.admin.groups.progress(name))
     except ClientError as error:
-        return Row(GroupState(name), None, str(error))
+        return Row(GroupState(name), None, told(error))
     seconds = await lag_seconds(visit.puller(), state.queues)
     return Row(state, max(seconds.values(), default=None))
 
@@ -97,8 +98,11 @@ def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
     return replace(state, queues=queues, subscriptions=dict(sorted(told.items()))), True
 
 
-async def show(visit: Visit) -> Shown:
-    """One group: who is there, and how far it is in each queue."""
+async def show(visit: Visit, problem: str = "") -> Shown:
+    """One group: who is there, and how far it is in each queue.
+
+    *problem* is what is wrong with where the query wants it to be moved.
+    """
     name = visit.needed("name")
     visit.check(Action.GET, name, Kind.GROUP)
     found, dead = await asyncio.gather(
@@ -116,6 +120,7 @@ async def show(visit: Visit) -> Shown:
         topics.setdefault(each.queue.topic, []).append(each)
     read = {each.queue.topic for each in queues}
     values = {
+        "problem": problem,
         "state": state,
         "is_part": is_part,
         "dead": dead,
@@ -128,7 +133,7 @@ async def show(visit: Visit) -> Shown:
             key=lambda topic: (is_retry_topic(topic), topic),
         ),
     }
-    return Shown("group.html", values)
+    return Shown("group.html", values, 400 if problem else 200)
 
 
 class Reset(NamedTuple):
@@ -169,7 +174,13 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
 
 async def preview_reset(visit: Visit) -> Shown:
     """What a reset would do; nothing is done yet."""
-    asked = await _reset_of(visit, visit.query)
+    try:
+        asked = await _reset_of(visit, visit.query)
+    except WrongInput as error:
+        if not (name := visit.query.get("group", "").strip()):
+            raise
+        visit.query = {**visit.query, "name": name}
+        return await show(visit, str(error))
     state = await visit.admin.groups.online(asked.group)
     moves = await visit.admin.groups.plan_reset(
         asked.group, asked.topic, asked.to, queues=asked.queues

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from rockhopper.broker.access.access import Action
+from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.console.views.messages import time_of
 from rockhopper.broker.console.visit import (
     Moved,
@@ -14,6 +15,7 @@ from rockhopper.broker.console.visit import (
     WrongInput,
     queue_of,
     queue_text,
+    told,
     whole,
 )
 from rockhopper.client.errors import ClientError, RouteNotFoundError
@@ -35,7 +37,10 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
     topic = fields.get("topic", "").strip()
     queues: list[str] = []
     is_new = False
-    if topic:
+    refusal = visit.refusal(Action.PUB, topic) if topic else ""
+    if refusal:
+        problem = problem or refusal
+    elif topic:
         try:
             route = await visit.admin.route(topic)
             queues = [queue_text(queue) for queue in route.write_queues]
@@ -49,7 +54,8 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
         "problem": problem,
         "is_new": is_new,
     }
-    return Shown("send.html", values, 400 if problem and fields is not visit.query else 200)
+    status = 403 if refusal else 400
+    return Shown("send.html", values, status if problem and fields is not visit.query else 200)
 
 
 async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
@@ -71,22 +77,22 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
         )
         async with producer:
             receipt = await producer.send(message, queue=queue)
-    except (ClientError, ValueError, WrongInput) as error:
-        return await _form(visit, form, str(error))
+    except (ClientError, NoPermission, ValueError, WrongInput) as error:
+        return await _form(visit, form, told(error))
     is_late = message.delay_s is not None or message.deliver_at_ms is not None
-    told = (
+    said = (
         f"{receipt.message_id} is to be delivered later." if is_late else "The message was stored."
     )
     if not visit.sees_topic(topic):
-        return Moved("send", {"topic": topic}, told)
+        return Moved("send", {"topic": topic}, said)
     if is_late or visit.refusal(Action.SUB, topic):
-        return Moved("topic", {"name": topic}, told)
+        return Moved("topic", {"name": topic}, said)
     place = {
         "topic": topic,
         "queue": queue_text(receipt.queue),
         "offset": str(receipt.queue_offset),
     }
-    return Moved("message", place, told)
+    return Moved("message", place, said)
 
 
 async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:

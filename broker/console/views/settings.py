@@ -99,7 +99,7 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
         rows = [row for row in rows if row.is_live]
     if fields.get("changed"):
         rows = [row for row in rows if row.is_changed]
-    edited = fields.get("edit", "")
+    edited = fields.get("edit") or fields.get("key", "")
     values = {
         "fields": fields,
         "problem": problem,
@@ -133,7 +133,7 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
                 raise
             problem = f"{target.name} does not take {key}={value[:100]}: {error.remark or error}"
             problem += f" (It is changed on {', '.join(changed)}.)" if changed else ""
-            return await _form(visit, {**form, "edit": key, "search": key}, problem)
+            return await _form(visit, {**form, "search": key}, problem)
         changed.append(target.name)
     names = ", ".join(changed)
     return Moved(

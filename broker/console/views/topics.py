@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rockhopper.broker.access.access import Action, Kind
-from rockhopper.broker.console.visit import Shown, Visit
+from rockhopper.broker.console.visit import Shown, Visit, told
 from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_figures import TopicFigures, TopicReader, lag_seconds, together
 from rockhopper.client.errors import ClientError
@@ -111,7 +111,7 @@ async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, A
             if each.queue.topic == figures.name
         ]
     except ClientError as error:
-        problem = str(error)
+        problem = told(error)
     seconds = await lag_seconds(visit.puller(), lags)
     return {
         "name": group,

@@ -9,7 +9,7 @@ import pytest
 from rockhopper.broker.broker import Broker
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.signing import Credentials
-from tests.support.console import USERS, Browser
+from tests.support.console import USERS, Answered, Browser
 
 LOOK = """
 import asyncio, sys
@@ -92,7 +92,36 @@ async def test_a_form_needs_its_token(browser: Browser) -> None:
     for token in ("", "0" * 64):
         answer = await browser.post("send", token=token, topic="orders", body="x")
         assert answer.status == 403
-        assert "load it again" in answer.text
+        assert "Nothing was done: since this page was made" in answer.text
+
+
+async def test_a_form_of_an_older_page_is_shown_again(browser: Browser, admin: Admin) -> None:
+    await admin.create_topic("orders", queues=1)
+    await admin.groups.create("billing")
+    stale = {"token": "0" * 64}
+    for form, fields, shown in (
+        ("send", {"topic": "orders", "body": "typed text", "keys": "k1"}, "typed text"),
+        ("group/reset", {"group": "billing", "topic": "orders", "to": "latest"}, "Move it"),
+        (
+            "settings",
+            {"key": "brokerPermission", "value": "4", "broker": "broker-a"},
+            "Change brokerPermission",
+        ),
+        ("dead-letters/of", {"group": "billing", "count": "1"}, "has no dead letters"),
+        ("nothing", {"x": "typed text"}, "That cannot be shown"),
+    ):
+        answer = await browser.post(form, **stale, **fields)
+        assert (answer.status, "Nothing was done" in answer.text) == (403, True)
+        assert shown in answer.text
+        if form in ("send", "group/reset", "settings"):
+            again = {**fields, "token": fresh(answer)}
+            assert (await browser.post(form, **again)).status == 303
+
+
+def fresh(page: Answered) -> str:
+    found = re.search(r'name="token" value="([0-9a-f]+)"', page.source)
+    assert found is not None
+    return found[1]
 
 
 @pytest.mark.parametrize(

@@ -107,15 +107,20 @@ async def test_a_reset_is_shown_before_it_is_done(
     ],
 )
 async def test_a_reset_to_nowhere_is_refused(
-    browser: Browser, wrong: dict[str, str], why: str
+    browser: Browser, admin: Admin, wrong: dict[str, str], why: str
 ) -> None:
+    await admin.create_topic("orders", queues=1)
+    await admin.groups.create("billing")
+    await admin.offsets.commit("billing", (await admin.route("orders")).read_queues[0], 0)
     asked = {"group": "billing", "topic": "orders", "to": "offset", "value": "1", **wrong}
-    for answer in (
-        await browser.get("group/reset", **asked),
-        await browser.post("group/reset", **asked),
-    ):
+    preview = await browser.get("group/reset", **asked)
+    for answer in (preview, await browser.post("group/reset", **asked)):
         assert answer.status == 400
         assert why in answer.text
+    if asked["group"]:
+        for kept in (asked["value"], asked.get("queue", "")):
+            assert f'value="{kept}"' in preview.source
+        assert "Show what would happen" in preview.text
 
 
 async def test_a_group_is_shown_without_the_topics_that_are_hidden(
