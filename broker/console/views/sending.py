@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from string import hexdigits
 
 from rockhopper.broker.access.access import Action
 from rockhopper.broker.access.errors import NoPermission
@@ -114,13 +115,7 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
         raise WrongInput(f"{kind[:60]!r} is no form of a body: text or hex is expected")
     if when not in ("now", "after", "at"):
         raise WrongInput(f"{when[:60]!r} is no delivery: now, after or at is expected")
-    if kind == "hex":
-        try:
-            content = bytes.fromhex(body)
-        except ValueError as error:
-            raise WrongInput(f"the body is no hex: {error}") from None
-    else:
-        content = body.encode("utf-8", "surrogatepass")
+    content = _from_hex(body) if kind == "hex" else body.encode("utf-8", "surrogatepass")
     later = form.get("later", "").strip()
     deliver_at: datetime | None = None
     delay_s: int | None = None
@@ -143,6 +138,16 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
         deliver_at=deliver_at,
         sharding_key=form.get("sharding_key", "").strip() or None,
     )
+
+
+def _from_hex(text: str) -> bytes:
+    """Raises WrongInput."""
+    digits = "".join(text.split())
+    if odd := next((each for each in digits if each not in hexdigits), None):
+        raise WrongInput(f"the body is no hex: {odd!r} is none of the digits from 0 to f")
+    if len(digits) % 2:
+        raise WrongInput(f"the body is no hex: of its {len(digits):,} digits one has no partner")
+    return bytes.fromhex(digits)
 
 
 def _properties(text: str) -> dict[str, str]:
