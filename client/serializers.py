@@ -157,7 +157,7 @@ def decoded(serializer: Serializer, body: bytes, what: str) -> Any:
 def _misfit(serializer: Serializer) -> str:
     wanted = getattr(serializer, "type", Any)
     if wanted is Any:
-        return f"is no {type(serializer).__name__}"
+        return f"is no {getattr(serializer, 'name', type(serializer).__name__)}"
     return f"does not fit {wanted.__name__ if isinstance(wanted, type) else wanted}"
 
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from rockhopper.client.app.handlers import HandlerCall
+from rockhopper.client.app.handlers import HandlerCall, TextAsItIs
 from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
@@ -58,7 +58,7 @@ class App(ClosedAtEnd):
         credentials: CredentialsChoice = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`serializer` makes the bodies of what is sent, JSON where it is None.
+        """`serializer` makes the bodies of what is sent, JSON where it is None; text stays text.
 
         `connections` are shared by all of the app, and with other clients, in place of
         `nameserver`, `tls` and `credentials`; they stay open when it closes.
@@ -66,7 +66,7 @@ class App(ClosedAtEnd):
         self.nameserver = nameserver
         """May be set until the start, for a test's broker; None is what the environment says."""
         check_serializer("serializer", serializer, "encode")
-        self._serializer = serializer or JSON()
+        self._serializer = TextAsItIs(serializer or JSON())
         self._common = {
             "middleware": sequence_of(middleware),
             "tls": tls,

@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from inspect import Parameter
 from typing import Any, get_args, get_type_hints
 
@@ -12,8 +13,26 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import JSON, Pydantic, Serializer
 
 
+class TextAsItIs:
+    """Another serializer, but for text: that is its own body, as a subscriber of `str` reads it."""
+
+    def __init__(self, others: Serializer) -> None:
+        self._others = others
+        self.type = getattr(others, "type", Any)
+        self.name = type(others).__name__
+
+    def encode(self, value: Any) -> bytes:
+        is_text = isinstance(value, str) and not isinstance(value, Enum)
+        return value.encode() if is_text else self._others.encode(value)
+
+    def decode(self, body: bytes) -> Any:
+        return self._others.decode(body)
+
+
 class Text:
     """Bodies as text."""
+
+    type = str
 
     def encode(self, value: str) -> bytes:
         return value.encode()

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from rockhopper import App, Broker, ClientStateError, Connections
+from rockhopper import App, Broker, ClientStateError, Connections, MessageRejectedError
 from tests.support.hang import HANG_S
 
 
@@ -71,6 +71,27 @@ async def test_a_plain_function_has_as_many_threads_as_it_asks_for() -> None:
 
 class Invoice(pydantic.BaseModel):
     amount: int
+
+
+async def test_text_stays_the_same_from_hand_to_hand() -> None:
+    app = App()
+    seen: asyncio.Queue[str] = asyncio.Queue()
+
+    @app.subscriber("orders", group="billing", to="invoices")
+    async def bill(order: str) -> str:
+        return order + "!"
+
+    @app.subscriber("invoices", group="letters")
+    async def write(invoice: str) -> None:
+        seen.put_nowait(invoice)
+
+    async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        async with app:
+            await app.producer.send("orders", "ü")
+            assert await seen.get() == "ü!"
+            with pytest.raises(MessageRejectedError, match="a body of object is no JSON"):
+                await app.producer.send("orders", object())
 
 
 async def test_models_come_and_go() -> None:

@@ -4,13 +4,14 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import pydantic
 import pytest
 
-from rockhopper import MessageQueue, ReceivedMessage
-from rockhopper.client.app.handlers import HandlerCall
+from rockhopper import JSON, BodyError, MessageQueue, ReceivedMessage
+from rockhopper.client.app.handlers import HandlerCall, TextAsItIs
 from rockhopper.protocol.message import StoredMessage
 
 
@@ -112,6 +113,24 @@ async def test_it_gets_what_it_names(function: Any, body: bytes, result: Any) ->
     received.deserializer = call.deserializer
     assert await call(received) == result
     call.threads.end()
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_text_is_its_own_body_and_all_else_the_serializers() -> None:
+    bodies = TextAsItIs(JSON())
+    assert bodies.encode("ü") == "ü".encode()
+    assert bodies.encode(Colour.RED) == b'"red"'
+    assert bodies.encode(["ü"]) == '["ü"]'.encode()
+
+
+async def test_a_body_that_is_no_text_is_told_by_its_type() -> None:
+    received = message(b"\xff")
+    received.deserializer = HandlerCall(text, 1).deserializer
+    with pytest.raises(BodyError, match="does not fit str: "):
+        _ = received.value
 
 
 def none() -> None: ...
