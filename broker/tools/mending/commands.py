@@ -21,7 +21,7 @@ from rockhopper.broker.tools.commands import (
     say_state,
     store,
 )
-from rockhopper.broker.tools.findings import Findings
+from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.mending.backing_up import Backup, Plan, damage_from
 from rockhopper.broker.tools.mending.choosing import (
     Choice,
@@ -84,6 +84,8 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
         with Bar("Comparing", view.log.min_offset, view.log_end()) as bar:
             checked = check(view, findings, bar.at)
         wrong = {kind: findings.counts[kind] for kind in ("queue", "index")}
+        files = [each for each in findings.damages if each.kind == "file"]
+        wrong["queue"] += sum(each.remedy == REBUILD for each in files)
         if as_json:
             write_json({"written": False, "records": checked.record_count, "wrong": wrong})
             return

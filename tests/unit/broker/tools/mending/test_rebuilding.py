@@ -1,5 +1,6 @@
 """Queues and index come back from the log, whatever a kill left."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,11 @@ def test_nothing_is_written_without_write(root: Path) -> None:
     assert ended.code == 0
     assert "add --write" in ended.out
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_a_queue_file_of_another_size_is_among_what_is_wrong(root: Path) -> None:
+    os.truncate(root / "consumequeue" / "Topic1" / "1" / f"{0:020d}", 20 * 30)
+    assert run("rebuild", root, "--json").objects[0]["wrong"] == {"queue": 1, "index": 0}
 
 
 def test_queues_and_index_are_as_they_were(root: Path) -> None:
