@@ -18,6 +18,7 @@ from rockhopper.broker.access.access import CLUSTER, Access, Action
 from rockhopper.broker.console.forms import Tokens, fields, is_from_here
 from rockhopper.broker.console.hosts import FOLDER, HOME, is_ours, names_of
 from rockhopper.broker.remoting.http import (
+    HTML,
     Application,
     HttpRequest,
     Page,
@@ -45,6 +46,15 @@ STALE = (
     "as somebody else. Look at it, and press again."
 )
 NOT_KEPT = ("Cache-Control", "no-store")
+_SIGN_IN = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Sign in</title>
+<h1>Sign in</h1>
+<p>These pages are for users of the broker. Nobody is signed in, or no user of this name has this
+secret: it may have been changed since. A form that was sent was not taken.</p>
+<p><a href="/console/">Sign in</a> with the name of a user and his secret. The browser keeps them
+until it is closed, which is how to sign out.</p>
+"""
 
 
 async def _to_console(_request: HttpRequest) -> Page:
@@ -102,7 +112,7 @@ class Console:
             return Page(b"only GET, HEAD and POST are served\n", 405)
         principal = who_asks(self._access, request)
         if isinstance(principal, Page):
-            return principal
+            return Page(_SIGN_IN, principal.status, HTML)
         if not self._access.is_open and not self._access.may(principal, Action.GET, CLUSTER):
             return Page(f"{principal.user} may not Get Cluster:*\n".encode(), 403)
         may_change = self._access.may(principal, Action.ADMINISTER, CLUSTER)

@@ -40,7 +40,7 @@ from rockhopper.broker.console.visit import (
     is_forbidden,
     told,
 )
-from rockhopper.broker.remoting.http import Page
+from rockhopper.broker.remoting.http import HTML, Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.client.errors import (
     BrokerUnreachableError,
@@ -53,7 +53,6 @@ from rockhopper.protocol.signing import Credentials, VisitorCredentials
 
 log = structlog.get_logger("broker.console")
 
-HTML = "text/html; charset=utf-8"
 STATIC = "static/"
 TOLD = ("topic", "group", "key", "value", "broker", "to", "id", "count")
 """The fields of forms that the log tells."""

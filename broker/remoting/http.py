@@ -37,6 +37,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 _OK, _UNAUTHORIZED = 200, 401
+HTML = "text/html; charset=utf-8"
 _CHALLENGE = 'WWW-Authenticate: Basic realm="rockhopper", charset="UTF-8"\r\n'
 
 

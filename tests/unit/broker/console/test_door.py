@@ -148,11 +148,12 @@ async def test_forms_have_a_size(browser: Browser) -> None:
 
 
 async def test_where_there_are_users_everybody_says_who_he_is(guarded: Broker) -> None:
-    stranger = await Browser(guarded.http_address).get()
-    assert stranger.status == 401
-    assert "WWW-Authenticate" in stranger.headers
-    wrong = await Browser(guarded.http_address, ("root", "no")).get()
-    assert wrong.status == 401
+    for user in (None, ("root", "no"), ("nobody", "no")):
+        stranger = await Browser(guarded.http_address, user).get()
+        assert stranger.status == 401
+        assert "WWW-Authenticate" in stranger.headers
+        assert "text/html" in stranger.headers["Content-Type"]
+        assert "Sign in with the name of a user and his secret" in stranger.text
     root = Browser(guarded.http_address, ("root", "the secret"))
     assert "You are root" in (await root.get()).text
     sent = await root.post("send", topic="orders", body="x", new=1)
