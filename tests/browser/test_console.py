@@ -274,17 +274,29 @@ def test_pages_fit_a_phone_and_have_a_name_for_everything(page: Page, path: str)
 
 
 @pytest.mark.parametrize(
-    "path", ["group?name=billing", "group/reset?group=billing&topic=orders&to=earliest"]
+    ("path", "table", "count"),
+    [
+        ("", "Brokers", 8),
+        ("topics", "Topics", 8),
+        ("topic?name=orders", "Queues", 14),
+        ("group?name=billing", "Queues of orders", 16),
+        ("group/reset?group=billing&topic=orders&to=earliest", "Moves", 10),
+    ],
 )
-def test_figures_of_queues_are_seen_on_a_phone(page: Page, path: str) -> None:
+def test_figures_are_seen_on_a_phone(page: Page, path: str, table: str, count: int) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(path)
-    queues = page.get_by_role("region", name=re.compile("Queues of orders|Moves"))
-    ends = queues.locator("td").evaluate_all(
-        "all => all.map((e) => e.getBoundingClientRect().right)"
-    )
-    assert len(ends) >= 10
+    rows = page.get_by_role("region", name=re.compile(f"^{table}"))
+    ends = rows.locator("td").evaluate_all("all => all.map((e) => e.getBoundingClientRect().right)")
+    assert len(ends) >= count
     assert max(ends) <= 360
+
+
+def test_a_list_is_sorted_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto("topics")
+    page.get_by_role("link", name="Newest").click()
+    expect(page).to_have_url(re.compile("sort=newest"))
 
 
 _CUT_OR_SMALL = """
