@@ -6,9 +6,10 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from rockhopper.client.app.handlers import HandlerCall, TextAsItIs
+from rockhopper.client.app.options import ConsumerOptions, check_options
 from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
@@ -19,7 +20,8 @@ from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.serializers import JSON, BadBody, Serializer, check_serializer
+from rockhopper.client.serializers import JSON, Serializer, check_serializer
+from rockhopper.protocol.names import topic_error
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -86,24 +88,25 @@ class App(ClosedAtEnd):
         group: str,
         to: str | None = None,
         concurrency: int = 16,
-        bad_body: BadBody = "retry",
-        **options: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> Callable[[_Function], _Function]:
         """Let a function consume; it stays callable as it is.
 
         Its parameter's annotation says what it gets: ReceivedMessage, bytes, str, a model of
         pydantic, or whatever JSON can be decoded as (dict, a dataclass, a Struct …); a second
         parameter may be the ReceivedMessage. What it returns is sent to the topic `to`, unless it
-        is None. A plain function is called in `concurrency` threads of its own. Further options are
-        those of Consumer. Raises what Consumer raises,
-        ValueError for a second subscriber of a group, and ClientStateError after the start.
+        is None. A plain function is called in `concurrency` threads of its own. `options` are those
+        of Consumer. Raises what Consumer raises, ValueError for a second subscriber of a group, and
+        ClientStateError after the start.
         """
+        check_options(options)
+        if to is not None and (reason := topic_error(to)) is not None:
+            raise ValueError(reason)
 
         def decorate(function: _Function) -> _Function:
             call = HandlerCall(function, concurrency)
             chosen = {
                 "deserializer": call.deserializer,
-                "bad_body": bad_body,
                 "concurrency": concurrency,
                 **options,
             }

@@ -144,7 +144,7 @@ def test_a_second_subscriber_of_a_group_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("options", "wrong"),
-    [({"conc": 4}, TypeError), ({"bad_body": "drop"}, ValueError), ({"poll_s": -1.0}, ValueError)],
+    [({"bad_body": "drop"}, ValueError), ({"poll_s": -1.0}, ValueError)],
 )
 def test_wrong_options_are_told_where_they_stand(
     options: dict[str, Any], wrong: type[Exception]
