@@ -60,7 +60,7 @@ class Tries:
     def pause_s(self, *, has_others: bool) -> float | None:
         """How long to wait before the next try; None when there is to be none."""
         error = self._failures[-1]
-        if self._may_be_stored(error) and (self._is_half or not self._retries):
+        if may_be_stored(error) and (self._is_half or not self._retries):
             return None
         if may_have_moved(error):
             if has_others:
@@ -84,7 +84,9 @@ class Tries:
             return _PAUSE_S
         return 0.0 if error.is_retriable and has_others else None
 
-    def _may_be_stored(self, error: ClientError) -> bool:
-        if isinstance(error, BrokerUnreachableError):
-            return error.was_sent
-        return isinstance(error, RequestTimeoutError)
+
+def may_be_stored(error: Exception) -> bool:
+    """Whether the broker may have stored what it did not acknowledge."""
+    if isinstance(error, BrokerUnreachableError):
+        return error.was_sent
+    return isinstance(error, RequestTimeoutError)

@@ -21,11 +21,14 @@ from rockhopper.broker.console.visit import (
 )
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.producer import Producer
+from rockhopper.client.sending.tries import may_be_stored
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, topic_error
 
 GROUP = "rockhopper_console"
+TIMEOUT_S = 5.0
 DELAY_MAX_S = 10**9
+LOST = ". The message may be stored all the same: look at the topic before you send it again."
 MAKE_IT = "Correct the name, or say below that it is to be made."
 
 
@@ -69,17 +72,20 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
         await _check_topic(visit, topic, is_new=bool(form.get("new")))
         message = await asyncio.to_thread(_message, topic, form)
         queue = queue_of(form["queue"], topic) if form.get("queue") else None
+        if queue is not None:
+            await visit.masters(queue.broker_name)  # raises where it is known not to answer
         producer = Producer(
             visit.name_services,
             group=GROUP,
-            timeout_s=5.0,
+            timeout_s=TIMEOUT_S,
             tls=visit.tls or False,
             credentials=visit.credentials,
         )
+        producer.session.routes.leave_out(visit.admin.session.routes.left_out)
         async with producer:
             receipt = await producer.send(message, queue=queue)
     except (ClientError, NoPermission, ValueError, WrongInput) as error:
-        return await _form(visit, form, told(error))
+        return await _form(visit, form, told(error) + (LOST if may_be_stored(error) else ""))
     is_late = message.delay_s is not None or message.deliver_at_ms is not None
     said = (
         f"{receipt.message_id} is to be delivered later." if is_late else "The message was stored."

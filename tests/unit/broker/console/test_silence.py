@@ -9,6 +9,7 @@ import pytest
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.console import silence
 from rockhopper.broker.console.silence import ASKED_AGAIN_AFTER_S, Silence
+from rockhopper.broker.console.views import sending
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.frame import FrameDecoder
@@ -101,6 +102,29 @@ async def test_its_settings_are_told_to_be_away(browser: Browser, hung: Hung) ->
         await browser.post("settings", key="brokerPermission", value="4", broker="broker-b"),
     ):
         assert (there.status, "broker-b does not answer: " in there.text) == (502, True)
+
+
+async def test_nothing_is_sent_to_it(browser: Browser, hung: Hung) -> None:
+    to_it = await browser.post("send", topic="orders", body="x", queue="broker-b:0")
+    assert (to_it.status, "broker-b does not answer: " in to_it.text) == (400, True)
+    assert "may be stored" not in to_it.text
+    anywhere = [await browser.post("send", topic="orders", body="x") for _ in range(3)]
+    assert [each.status for each in anywhere] == [303] * 3
+
+
+async def test_what_it_may_have_stored_is_told(
+    browser: Browser, hung: Hung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it hangs since the page was begun."""
+
+    async def all_answer(self: Silence, admin: Admin) -> object:
+        return [], 2
+
+    monkeypatch.setattr(Silence, "leave_out", all_answer)
+    monkeypatch.setattr(sending, "TIMEOUT_S", 0.01)
+    lost = await browser.post("send", topic="orders", body="typed text", queue="broker-b:0")
+    assert (lost.status, "The message may be stored all the same" in lost.text) == (400, True)
+    assert "typed text" in lost.text
 
 
 async def test_its_own_topic_is_still_no_application_s(browser: Browser, hung: Hung) -> None:
