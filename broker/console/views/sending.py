@@ -19,6 +19,7 @@ from rockhopper.broker.console.visit import (
     told,
     whole,
 )
+from rockhopper.client.admin.causes import nearest
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.producer import Producer
 from rockhopper.client.sending.tries import may_be_stored
@@ -50,7 +51,7 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
             queues = [queue_text(queue) for queue in route.write_queues]
         except RouteNotFoundError:
             is_new = True
-            problem = problem or f"There is no topic {topic[:200]}. {MAKE_IT}"
+            problem = problem or await _not_there(visit, topic)
     values = {
         "fields": fields,
         "topic": topic,
@@ -110,7 +111,13 @@ async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:
         try:
             await visit.admin.route(topic)
         except RouteNotFoundError:
-            raise WrongInput(f"There is no topic {topic[:200]}. {MAKE_IT}") from None
+            raise WrongInput(await _not_there(visit, topic)) from None
+
+
+async def _not_there(visit: Visit, topic: str) -> str:
+    names = list(filter(visit.sees_topic, await visit.admin.topics()))
+    near = " or ".join(await asyncio.to_thread(nearest, topic, names))
+    return f"There is no topic {topic[:200]}. {f'Is it {near}? ' if near else ''}{MAKE_IT}"
 
 
 def _message(topic: str, form: Mapping[str, str]) -> Message:

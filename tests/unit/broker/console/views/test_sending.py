@@ -58,7 +58,7 @@ async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, adm
     answer = await browser.post("send", topic="oders", body="two\r\nlines \u200d\x1b")
     assert "two\r\nlines \u200d\x1b" in answer.source  # none of it spelt out: it is sent again
     answer = await browser.post("send", topic="oders", body="typed text")
-    assert (answer.status, "There is no topic oders" in answer.text) == (400, True)
+    assert (answer.status, "There is no topic oders. Is it orders?" in answer.text) == (400, True)
     assert "Make the topic oders" in answer.text
     assert "typed text" in answer.text
     assert "oders" not in await admin.topics()
