@@ -20,6 +20,7 @@ from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
 
 DISK_WARNING, DISK_FULL = 0.75, 0.90
 BEHIND_SHOWN_MAX = 5
+_COUNTED = re.compile(r"\]:(\d+)")
 _CAPACITY = re.compile(r"Total : (.+), Free : (.+)\.")
 
 
@@ -62,6 +63,12 @@ class BrokerState(NamedTuple):
         """What is kept of the commit log."""
         low, high = self.number("commitLogMinOffset"), self.number("commitLogMaxOffset")
         return None if low is None or high is None else high - low
+
+    @property
+    def was_sent_to(self) -> bool:
+        """Whether its latencies are of any message, as far as it says."""
+        counts = _COUNTED.findall(self.facts.get("putMessageDistributeTime", ""))
+        return not counts or any(map(int, counts))
 
     @property
     def key(self) -> str:
