@@ -18,7 +18,7 @@ def test_what_brokers_keep_for_themselves_is_left_out() -> None:
 
 
 def listed(source: str) -> list[str]:
-    return re.findall(r'<td><a href="/console/topic\?name=([^"]+)"', source)
+    return re.findall(r'<td class="whole"><a href="/console/topic\?name=([^"]+)"', source)
 
 
 async def test_the_list_is_searched_and_paged(browser: Browser, admin: Admin) -> None:
