@@ -306,7 +306,7 @@ class OpenedStore:
         self, config: StoreConfig, on_disk_full: Callable[[str | None], None]
     ) -> RetentionService:
         """The service that deletes expired files of this store."""
-        return RetentionService(
+        retention = RetentionService(
             self.layout,
             self._files,
             self.queues,
@@ -316,6 +316,9 @@ class OpenedStore:
             wall_ms=self._wall_ms,
             on_disk_full=on_disk_full,
         )
+        retention.make_next_file = self.commit_log.make_next_file
+        self.commit_log.on_no_room = retention.log_cannot_grow
+        return retention
 
     def delete_topics(self, topics: Collection[str], end: int) -> DeletedQueues:
         """Forget the queues of topics whose records end at *end* at the latest; their files.

@@ -17,6 +17,9 @@ commit log and the consume queues:
 
 Messages are taken again once the use is down to the lower of warning_percent and
 clean_forcibly_percent.
+
+A disk is full as well, whatever its use, when the log needs its next file and there is no room for
+that: expired files then go at any hour, and messages are taken again once the file is made.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,7 +196,10 @@ class RetentionService:
         """Of a store that follows another: files that end here at the latest go, and no others."""
         self.used_percents = (UNKNOWN_PERCENT, UNKNOWN_PERCENT)
         """Of the disks of commit log and consume queues, as they were looked at last."""
-        self._is_full = False
+        self.make_next_file: Callable[[], Future[MappedFile]] | None = None
+        """Has the next file of the commit log made, see ``log_cannot_grow``."""
+        self._full: str | None = None
+        self._no_room: str | None = None
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times_ms: dict[int, int] = {}
         self._to_delete: list[MappedFile] = []
@@ -211,7 +218,15 @@ class RetentionService:
     @property
     def is_disk_full(self) -> bool:
         """Whether messages are refused for want of room."""
-        return self._is_full
+        return (self._full or self._no_room) is not None
+
+    def log_cannot_grow(self, reason: str) -> None:
+        """Take the disk for full until the next file of the commit log is made."""
+        if self._no_room is None:
+            self._no_room = reason
+            log.error("the commit log cannot grow", reason=reason)
+            self._on_disk_full(self._full or reason)
+            self.ask()
 
     async def start(self) -> None:
         """Look at the disk, and go on doing so in a task of its own."""
@@ -229,7 +244,7 @@ class RetentionService:
     async def _run(self) -> None:
         while True:
             pause_ms = self._settings.interval_ms
-            if self._is_full:
+            if self.is_disk_full:
                 pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_ms / 1000):
@@ -254,9 +269,12 @@ class RetentionService:
             self._settings.delete_when, self._wall_ms()
         )
         self.asked.clear()
-        if self.delete_before is not None or verdict.is_pressed or is_time:
+        is_pressed = verdict.is_pressed or self._no_room is not None
+        if self.delete_before is not None or is_pressed or is_time:
             hard = verdict.is_pressed_hard and self._settings.clean_forcibly
             deleted = await self._delete_commit_log_files(regardless_of_age=hard)
+        if self._no_room is not None:
+            await self._grow()
         if self._files.min_offset != self._followed_min_offset:
             await self._follow(self._files.min_offset)
         return deleted
@@ -266,11 +284,22 @@ class RetentionService:
             self._used_percent(self._layout.commit_log),
             self._used_percent(self._layout.consume_queues),
         )
-        verdict = judge_disks(percents, self._settings, was_full=self._is_full)
-        if verdict.is_full != self._is_full:
-            self._is_full = verdict.is_full
-            self._tell(max(percents))
+        verdict = judge_disks(percents, self._settings, was_full=self._full is not None)
+        if verdict.is_full != (self._full is not None):
+            self._tell(max(percents), is_full=verdict.is_full)
         return verdict
+
+    async def _grow(self) -> None:
+        """Make the next file of the commit log if there may be room for it."""
+        assert self.make_next_file is not None
+        with contextlib.suppress(OSError):
+            # Others need what is left of the disk: nothing is taken to see that it is too little.
+            _, usable_bytes = self.disk_usage(self._layout.commit_log)
+            if usable_bytes >= self._files.file_size_bytes:
+                await asyncio.shield(asyncio.wrap_future(self.make_next_file()))
+                self._no_room = None
+                log.info("the commit log can grow again")
+                self._on_disk_full(self._full)
 
     def _used_percent(self, path: Path) -> int:
         # A directory that is made with its first file lies on its parent's disk.
@@ -283,20 +312,21 @@ class RetentionService:
                     break
         return UNKNOWN_PERCENT
 
-    def _tell(self, percent: int) -> None:
+    def _tell(self, percent: int, *, is_full: bool) -> None:
         settings = self._settings
-        if not self._is_full:
+        if not is_full:
+            self._full = None
             log.info("there is room on the disk again", used_percent=percent)
-            self._on_disk_full(None)
+            self._on_disk_full(self._no_room)
             return
         again = min(settings.clean_forcibly_percent, settings.warning_percent)
-        reason = (
+        self._full = (
             f"the disk is {percent} % full and messages are refused above "
             f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are taken "
             f"again at {again} %"
         )
         log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
-        self._on_disk_full(reason)
+        self._on_disk_full(self._full)
 
     async def _delete_commit_log_files(self, *, regardless_of_age: bool) -> int:
         candidates = self._files.files[:-1]

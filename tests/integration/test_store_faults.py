@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.store import reput
+from rockhopper.broker.store import reput, retention
 from rockhopper.broker.store.files import checkpoint, disk
 from rockhopper.broker.tables import json_table
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -54,6 +55,7 @@ def no_space(monkeypatch: pytest.MonkeyPatch) -> Fault:
     fault = Fault(errno.ENOSPC)
     monkeypatch.setattr(disk, "preallocate", fault.around(disk.preallocate, lambda *_: True))
     monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0.01)
+    monkeypatch.setattr(retention, "FULL_DISK_INTERVAL_MS", 10)
     return fault
 
 
@@ -115,7 +117,13 @@ async def test_a_disk_full_at_the_end_of_a_file_refuses_and_resumes(
     committed = await ask(broker.address, RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)
     assert committed.code == ResponseCode.SUCCESS
     assert says_what_to_do(await send(broker.address, "orders", bytes(100_000)))
+    assert says_what_to_do(await send(broker.address, "orders", b"x"))
+    assert "the next commit log file" in (broker.why_not_ready() or "")
+    shown = (await broker.metrics()).body.decode()
+    for name in ("rockhopper_ready", "rockhopper_store_writable"):
+        assert re.search(rf"^{name}{{.+}} 0\.0$", shown, re.MULTILINE), name
     no_space.is_on = False
+    await until(lambda: broker.store.is_writable)
     assert (await send(broker.address, "orders", b"again" + bytes(100_000))).code == 0
     assert await bodies(broker) == [b"first", *acknowledged, b"again" + bytes(100_000)]
 

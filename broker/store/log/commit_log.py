@@ -21,6 +21,7 @@ cut off; the follower asks for it again.
 import contextlib
 import mmap
 import os
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
@@ -61,6 +62,8 @@ class CommitLog:
         self._read_ahead = read_ahead
         self._executor = executor
         self.next_file: Future[MappedFile] | None = None
+        self.on_no_room: Callable[[str], None] = _ignore_no_room
+        """Is told why there is no next file when one is needed and the disk is full."""
         self._parts: list[bytes] = []
         # Why staged records were lost before the end of their pass, until ``write`` has said so.
         self._lost: StoreError | None = None
@@ -165,7 +168,10 @@ class CommitLog:
                     pass  # There may be room again: try once more, here.
             return self._files.create_next()
         except OSError as error:
-            raise _store_error(error, "make the next commit log file") from error
+            told = _store_error(error, "make the next commit log file")
+            if isinstance(told, DiskFullError):
+                self.on_no_room(str(told))
+            raise told from error
 
     def write(self) -> None:
         """Write everything staged, with one call.
@@ -197,8 +203,15 @@ class CommitLog:
         self._read_ahead.passed(self._files.files[-2:], offset)
         if offset > self._preallocate_at:
             self._preallocate_at = self._file_end
-            self.next_file = self._executor.submit(self._files.create_next)
+            self.make_next_file()
         self._mark_offset = min(offset + STEP_BYTES, self._preallocate_at)
+
+    def make_next_file(self) -> Future[MappedFile]:
+        """Have the next file made ahead of need, unless it is there or under way."""
+        made = self.next_file
+        if made is None or (made.done() and made.exception() is not None):
+            made = self.next_file = self._executor.submit(self._files.create_next)
+        return made
 
     @property
     def received_offset(self) -> int:
@@ -383,6 +396,10 @@ class CommitLog:
                 self.next_file.result().delete()
             self.next_file = None
         self._files.close()
+
+
+def _ignore_no_room(reason: str) -> None:
+    """Nobody asked to be told."""
 
 
 def _store_error(error: OSError, what: str) -> StoreError:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
@@ -316,6 +318,83 @@ async def test_where_a_full_disk_begins_low_it_ends_there(retain: Callable[..., 
         "refused above 50 %: free space, or lower fileReservedTime; they are taken again at 50 %"
     )
     assert room is None
+
+
+class Growth:
+    """Makes the next file of a log, or fails as the disk does."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.failure: OSError | None = OSError(errno.ENOSPC, "no room")
+
+    def make(self) -> Future[MappedFile]:
+        self.tries += 1
+        made: Future[MappedFile] = Future()
+        if self.failure is None:
+            made.set_result(MappedFile("made", 0, 1))
+        else:
+            made.set_exception(self.failure)
+        return made
+
+
+async def test_a_log_that_cannot_grow_is_a_full_disk_until_its_next_file_is_made(
+    retain: Callable[..., Retained],
+) -> None:
+    retained, growth = retain(), Growth()
+    service, told = retained.service, retained.disk.told
+    service.make_next_file = growth.make
+    with capture_logs() as logs:
+        for _ in range(2):
+            service.log_cannot_grow("no room for a file")
+        assert told == ["no room for a file"]
+        # Nothing is tried on a disk that has less than a file to give.
+        await service.run_once()
+        assert growth.tries == 0
+        service.disk_usage = lambda path: (6 * 4096, 4 * 4096)
+        await service.run_once()
+        assert (growth.tries, service.is_disk_full, len(told)) == (1, True, 1)
+        growth.failure = None
+        await service.run_once()
+        assert not service.is_disk_full
+        await service.run_once()
+    assert (growth.tries, told) == (2, ["no room for a file", None])
+    assert [line["event"] for line in logs if "grow" in line["event"]] == [
+        "the commit log cannot grow",
+        "the commit log can grow again",
+    ]
+
+
+async def test_a_disk_that_lacks_room_for_a_file_is_full_by_its_use_as_well(
+    retain: Callable[..., Retained],
+) -> None:
+    retained, growth = retain(AT_ONCE._replace(clean_forcibly=False)), Growth()
+    service, told = retained.service, retained.disk.told
+    service.make_next_file = growth.make
+    service.log_cannot_grow("no room for a file")
+    retained.disk.used["commitlog"] = 91
+    await service.run_once()
+    retained.disk.used["commitlog"] = 10
+    await service.run_once()
+    assert [reason and reason[:9] for reason in told] == ["no room f", "the disk ", "no room f"]
+    service.disk_usage = lambda path: (91 * 4096, 9 * 4096)
+    growth.failure = None
+    await service.run_once()
+    assert told[-1] is not None
+    assert "91 % full" in told[-1]
+    assert service.is_disk_full
+
+
+async def test_a_log_that_cannot_grow_lets_expired_files_go_at_any_hour_and_no_others(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain()
+    retained.service.make_next_file = Growth().make
+    retained.now_ms = last_hour_of(retained, 0) + HOUR_MS
+    retained.service.log_cannot_grow("no room for a file")
+    assert await retained.service.run_once() == 1
+    assert await retained.service.run_once() == 0
+    retained.now_ms = last_hour_of(retained, 1) + HOUR_MS
+    assert await retained.service.run_once() == 1
 
 
 async def test_a_disk_of_unknown_use_counts_as_filling_but_not_as_full(
