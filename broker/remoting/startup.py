@@ -3,16 +3,21 @@
 import contextlib
 import errno
 import importlib.util
+import os
 import socket
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import StoreError
+
+_NO_PLACE_ERRNOS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
 
 
 class StartError(Exception):
@@ -60,9 +65,7 @@ def store_directory_error(root: Path, error: OSError) -> StartError:
     shortage = shortage_of(error)
     if shortage is not None:
         return StartError(f"the store directory {root} cannot be opened: {shortage}")
-    reason = error.strerror or str(error)
-    if isinstance(error, (FileExistsError, NotADirectoryError)):
-        reason = "there is a file, not a directory"
+    reason = _reason(error)
     if error.filename is not None:
         reason = f"{error.filename}: {reason}"
     if error.errno == errno.ENOSPC:
@@ -74,6 +77,12 @@ def store_directory_error(root: Path, error: OSError) -> StartError:
         f"the store directory {root} cannot be used ({reason}): make it writable for this user, "
         "or choose another with --store"
     )
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return "there is a file, not a directory"
+    return error.strerror or str(error)
 
 
 def check_grpc_extra() -> None:
@@ -94,6 +103,8 @@ def foreseen(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingEr
     """
     yield from _ports(config, given)
     yield from _address(config.bind_address)
+    if config.role is not Role.NAMESERVER:
+        yield from _directories(config.store, given)
     certificate, key = config.tls.certificate, config.tls.key
     if not config.tls.is_served:
         return
@@ -135,6 +146,39 @@ def _address(host: str) -> Iterator[SettingError]:
             host,
             "it is no address of this machine: name one that is, or 0.0.0.0 for all of them",
         )
+
+
+def _directories(config: StoreConfig, given: Collection[str]) -> Iterator[SettingError]:
+    named = {
+        "storePathRootDir": config.root,
+        "storePathCommitLog": config.commit_log_directory,
+    }
+    for key, path in named.items():
+        if path is None or key not in given:
+            continue
+        try:
+            _try_directory(path)
+        except OSError as error:
+            # A disk that is full, or fails, is no fault of the setting.
+            if error.errno in _NO_PLACE_ERRNOS:
+                yield SettingError(
+                    key,
+                    path,
+                    f"nothing can be stored there ({_reason(error)}): make it a directory that "
+                    "this user may write to, or name another",
+                )
+
+
+def _try_directory(path: Path) -> None:
+    """Raise OSError if no files can be made in *path*, nor *path* itself; nothing stays behind."""
+    if path.is_dir():
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "it may not be written to")
+        return
+    nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    # Permissions do not tell it of /proc, nor of root.
+    with tempfile.TemporaryDirectory(prefix=".tried-", dir=nearest):
+        pass
 
 
 def _development_certificate(config: BrokerConfig) -> Iterator[SettingError]:

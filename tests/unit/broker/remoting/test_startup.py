@@ -2,6 +2,7 @@
 
 import errno
 import importlib.util
+import os
 import socket
 from pathlib import Path
 
@@ -105,6 +106,37 @@ def test_ports_that_are_the_same(conf: Path, text: str, mistakes: list[str]) -> 
 def test_an_address_that_this_machine_does_not_have(conf: Path, host: str, is_found: bool) -> None:
     mistakes = found(conf, f"\nbindAddress={host}\n")
     assert mistakes == ["2: setting bindAddress"] * is_found
+
+
+@pytest.mark.parametrize("key", ["storePathRootDir", "storePathCommitLog"])
+def test_a_directory_that_cannot_be_used(conf: Path, tmp_path: Path, key: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    # Nobody, not even root, makes a directory there.
+    for bad in ("/proc/x", tmp_path / "file", tmp_path / "file" / "x", tmp_path / "dangling"):
+        assert found(conf, f"\n{key}={bad}\n") == [f"2: setting {key}"], bad
+        assert found(conf, f"role=nameserver\n{key}={bad}\n") == []
+    before = sorted(tmp_path.iterdir())
+    for good in (tmp_path, tmp_path / "new" / "deeper"):
+        assert found(conf, f"{key}={good}\n") == []
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_directory_that_may_not_be_written_to(
+    conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    assert found(conf, f"storePathRootDir={tmp_path}\n") == ["1: setting storePathRootDir"]
+
+
+def test_a_disk_that_is_full_is_no_mistake(
+    conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "mkdir", fail)
+    assert found(conf, f"storePathRootDir={tmp_path / 'new'}\n") == []
 
 
 def test_a_certificate_that_cannot_be_read(conf: Path, tmp_path: Path) -> None:
