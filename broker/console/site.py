@@ -17,7 +17,6 @@ from rockhopper.broker.console.forms import Tokens
 from rockhopper.broker.console.hosts import HOME
 from rockhopper.broker.console.kept import Kept
 from rockhopper.broker.console.rendering import as_json, link, render, static_files
-from rockhopper.broker.console.silence import Silence
 from rockhopper.broker.console.views import (
     dead_letters,
     groups,
@@ -42,6 +41,7 @@ from rockhopper.broker.console.visit import (
 )
 from rockhopper.broker.remoting.http import HTML, Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.client.admin.silence import Silence
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,

@@ -10,8 +10,8 @@ from rockhopper.broker.access.access import Access, Action, Kind, Resource
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.console.kept import Kept
-from rockhopper.broker.console.silence import Silent
 from rockhopper.client.admin.admin import Admin
+from rockhopper.client.admin.silence import Silent
 from rockhopper.client.consuming.pulling import Puller
 from rockhopper.client.errors import (
     BrokerUnreachableError,

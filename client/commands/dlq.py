@@ -29,7 +29,9 @@ from rockhopper.client.commands.running import (
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_dead_groups
+from rockhopper.client.commands.shell.reached import reached
 from rockhopper.client.printable import body_preview, printable
+from rockhopper.protocol.names import dlq_topic
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.dead_letters import DeadLetter, Requeued
@@ -56,9 +58,7 @@ def list_groups(as_json: bool) -> None:
 
 
 async def _list(as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver) as admin:
         counts = await admin.dead_letters.counts()
         if not counts:
             await admin.masters()  # raises where there is no broker, which is another matter
@@ -98,11 +98,9 @@ def show(group: str, max_count: int | None, only_waiting: bool, as_json: bool) -
 async def _show(
     group: str, max_count: int | None, only_waiting: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
     rows: list[tuple[object, ...]] = []
     count = 0
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, topic=dlq_topic(group)) as admin:
         async with aclosing(admin.dead_letters.read(group, only_waiting=only_waiting)) as letters:
             async for letter in letters:
                 count += 1
@@ -194,12 +192,10 @@ async def _requeue(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
     sent: Counter[str] = Counter()
     stayed: Counter[str] = Counter()
     repeated = 0
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, topic=dlq_topic(group)) as admin:
         if not dry_run and not yes:
             waiting = (await admin.dead_letters.count(group)).waiting
             how_many = 1 if message_id is not None else min(waiting, max_count or waiting)

@@ -17,6 +17,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.shell.reached import reached
 from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ async def _query(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, topic=topic) as admin:
         messages = await admin.messages_by_key(
             topic, key, max_count=max_count, begin_time_ms=begin_ms, end_time_ms=end_ms
         )
@@ -140,10 +139,9 @@ def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> Non
 async def _message(
     message_id: str, topic: str | None, raw: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.admin.tracks import due_ms
 
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, topic=topic) as admin:
         found = await admin.message(message_id, topic)
         due = None if raw or as_json else await due_ms(admin, found)
     if raw:

@@ -26,6 +26,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
+from rockhopper.client.commands.shell.reached import reached
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -67,9 +68,7 @@ def create(name: str, orderly: bool | None, retries: int | None) -> None:
 async def _create(
     name: str, orderly: bool | None, retries: int | None, nameserver: str | None
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, changes=True) as admin:
         for master in await admin.groups.create(name, orderly=orderly, retries_max=retries):
             write_line(f"{name} is a group of {master.name} ({master.address})")
 
@@ -87,10 +86,9 @@ def list_groups(is_all: bool, by_lag: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.admin.topic_figures import oldest_s, together
 
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver) as admin:
         states = await admin.groups.states(with_system=is_all)
         if by_lag:
             states = sorted(states, key=lambda state: -(_lag(state) or 0))
@@ -154,9 +152,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver) as admin:
         state = await admin.groups.state(name)
         seconds = await _seconds(admin, state.queues)
     if as_json:
@@ -283,9 +279,7 @@ def lag(name: str, as_json: bool) -> None:
 
 
 async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver) as admin:
         queues, online = await asyncio.gather(admin.groups.lag(name), admin.groups.online(name))
         seconds = await _seconds(admin, queues)
     if as_json:
@@ -394,9 +388,7 @@ async def _reset(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, changes=not dry_run) as admin:
         await admin.groups.lag(name)  # raises where no broker knows the group
         queues = None
         if wanted:
@@ -453,9 +445,7 @@ async def _delete(
     yes: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, changes=True) as admin:
         state = await admin.groups.state(name)
         doomed = [
             name,

@@ -23,6 +23,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.shell.reached import reached
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position, PullConsumer
@@ -139,9 +140,13 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
     from rockhopper.client.pull_consumer import PullConsumer
 
     wanted = None if job.expression is None else Sql(job.expression)
-    async with PullConsumer(
-        nameserver=nameserver, group=job.group, tags=job.tag, filter=wanted
-    ) as consumer:
+    async with (
+        reached(nameserver, topic=job.topic) as admin,
+        PullConsumer(
+            nameserver=nameserver, group=job.group, tags=job.tag, filter=wanted
+        ) as consumer,
+    ):
+        consumer.session.routes.leave_out(admin.session.routes.left_out)
         readable = await consumer.queues(job.topic)
         check_readable(readable, job.topic)
         queues = select_queues(readable, job.queues, job.topic)

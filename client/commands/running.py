@@ -40,6 +40,7 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_SIGNALLED = 128
 EXIT_INTERRUPTED = EXIT_SIGNALLED + signal.SIGINT
+_INCOMPLETE = f"{__name__}.incomplete"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -108,6 +109,8 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
         with asyncio.Runner(loop_factory=_uvloop() if fast else None) as runner:
             runner.run(action)
         sys.stdout.flush()
+        if _meta().get(_INCOMPLETE):
+            sys.exit(EXIT_REFUSED)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -128,6 +131,16 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
         _abandon_output()
         report(f"reading or writing failed: {error.strerror or error}")
         sys.exit(EXIT_REFUSED)
+
+
+def note_incomplete() -> None:
+    """Have the program end with code 1 although the command does what it can."""
+    _meta()[_INCOMPLETE] = True
+
+
+def _meta() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.find_root().meta
 
 
 def may_ask() -> bool:

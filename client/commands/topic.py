@@ -25,6 +25,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
+from rockhopper.client.commands.shell.reached import reached
 
 if TYPE_CHECKING:
     from rockhopper.protocol.bodies.figures import Figures
@@ -52,11 +53,10 @@ def list_topics(is_all: bool, is_long: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, is_long: bool, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.commands.screen.rates import is_systems
 
     figures: Figures | None = None
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
         if not topics:
             await admin.masters()  # raises where there is no broker, which is another matter
@@ -159,9 +159,7 @@ async def _create(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, broker=broker, changes=True) as admin:
         targets = await admin.create_topic(
             name, queues=queues, perm=perm, attributes=attributes, broker=broker
         )
@@ -180,15 +178,14 @@ async def _create(
 @nameserver_option
 def delete(name: str, yes: bool) -> None:
     """Delete TOPIC with all its messages, on every broker."""
-    confirm(f"Delete {name} with all its messages?", yes)
-    run(_delete(name, nameserver()))
+    run(_delete(name, yes, nameserver()))
 
 
-async def _delete(name: str, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
+async def _delete(name: str, yes: bool, nameserver: str | None) -> None:
     from rockhopper.client.errors import RouteNotFoundError
 
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, topic=name, changes=True) as admin:
+        confirm(f"Delete {name} with all its messages?", yes)
         try:
             targets = await admin.delete_topic(name)
         except RouteNotFoundError as error:
@@ -209,14 +206,12 @@ def purge(name: str, yes: bool) -> None:
     offsets do not begin at 0 again. Delayed messages, and those that groups have failed on, are not
     in the topic and still come.
     """
-    confirm(f"Throw away all messages of {name}?", yes)
-    run(_purge(name, nameserver()))
+    run(_purge(name, yes, nameserver()))
 
 
-async def _purge(name: str, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+async def _purge(name: str, yes: bool, nameserver: str | None) -> None:
+    async with reached(nameserver, topic=name, changes=True) as admin:
+        confirm(f"Throw away all messages of {name}?", yes)
         before = {each.queue: each for each in await admin.ranges(name)}
         targets = await admin.purge_topic(name)
         after = {each.queue: each for each in await admin.ranges(name)}
@@ -241,9 +236,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.admin import Admin
-
-    async with Admin(nameserver) as admin:
+    async with reached(nameserver, topic=name) as admin:
         route = await admin.route(name)
         ranges = await admin.ranges(name)
         earliest = await asyncio.gather(

@@ -8,11 +8,11 @@ from dataclasses import astuple
 from typing import NamedTuple
 
 from rockhopper.broker.console.rendering import ago, rate
-from rockhopper.broker.console.silence import called
 from rockhopper.broker.console.views.groups import figures
 from rockhopper.broker.console.views.topics import plain_only
 from rockhopper.broker.console.visit import Data, Shown, Visit
 from rockhopper.client.admin.admin import Admin
+from rockhopper.client.admin.silence import called
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.figures import GroupFigures

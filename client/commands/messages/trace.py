@@ -17,6 +17,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.shell.reached import reached
 from rockhopper.client.printable import printable
 from rockhopper.protocol.names import TRACE_TOPIC, TRANSACTION_HALF_TOPIC
 
@@ -58,10 +59,9 @@ def trace(message_id: str, topic: str | None, trace_topic: str, as_json: bool) -
 async def _trace(
     message_id: str, topic: str | None, trace_topic: str, as_json: bool, names: str | None
 ) -> None:
-    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.admin.tracks import history
 
-    async with Admin(names) as admin:
+    async with reached(names) as admin:
         found = await admin.message(message_id, topic)
         events, went = await asyncio.gather(
             _events(admin, found.message_id, trace_topic), history(admin, found)

@@ -23,10 +23,12 @@ from rockhopper.client.commands.screen.fitting import cut, table_lines
 from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
 from rockhopper.client.commands.screen.watching import asked, interval_option
+from rockhopper.client.commands.shell.reached import Away, leave_out_silent, new_silence
 from rockhopper.client.printable import printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
+    from rockhopper.client.admin.silence import Silence
 
 SORTS = ("in", "out", "lag", "name")
 _KEYS = {"i": "in", "o": "out", "l": "lag", "n": "name"}
@@ -94,12 +96,16 @@ async def _print(view: _View, interval_s: float, once: bool, names: str | None) 
     from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
-        before = await _sample(admin, view)
+        silence, told = new_silence(), Away()
+        before, away = await _sample(admin, silence, view)
         is_first = True
         while True:
+            if away.names != told.names:
+                away.tell()
+                told = away
             await asyncio.sleep(_rest_s(before, interval_s))
             try:
-                sample = await _sample(admin, view)
+                sample, away = await _sample(admin, silence, view)
             except ClientError as error:
                 if once:
                     raise
@@ -127,9 +133,9 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
     from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
-        before = await _sample(admin, view)
-        flow = before.since(before)
-        problem: str | None = None
+        silence = new_silence()
+        before, away = await _sample(admin, silence, view)
+        flow, problem = before.since(before), away.said
         with Keyboard() as keyboard:
             sys.stdout.buffer.write(_ENTER)
             try:
@@ -143,8 +149,8 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
                         continue
                     try:
                         if not view.is_paused:
-                            sample = await _sample(admin, view)
-                            flow, before, problem = sample.since(before), sample, None
+                            sample, away = await _sample(admin, silence, view)
+                            flow, before, problem = sample.since(before), sample, away.said
                     except ClientError as error:
                         problem = str(error)
                     next_s = time.monotonic() + _rest_s(before, interval_s)
@@ -153,9 +159,10 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
                 sys.stdout.buffer.flush()
 
 
-async def _sample(admin: "Admin", view: _View) -> Sample:
+async def _sample(admin: "Admin", silence: "Silence", view: _View) -> tuple[Sample, Away]:
     from rockhopper.client.admin.topic_figures import oldest_of_groups
 
+    away = await leave_out_silent(admin, silence)
     begun_s = time.monotonic()
     figures, brokers = await asyncio.gather(admin.figures.read(), admin.brokers())
     now_s = time.monotonic()
@@ -170,7 +177,7 @@ async def _sample(admin: "Admin", view: _View) -> Sample:
     behind = [each for each in sample.groups.values() if each.lag > 0]
     furthest = sorted(behind, key=lambda each: -each.lag)[:_AGES_MAX]
     ages_s = await oldest_of_groups(admin, [each.name for each in furthest])
-    return replace(sample, ages_s=ages_s, took_s=time.monotonic() - begun_s)
+    return replace(sample, ages_s=ages_s, took_s=time.monotonic() - begun_s), away
 
 
 def _rest_s(sample: Sample, interval_s: float) -> float:
@@ -196,7 +203,7 @@ def _obey(key: str, view: _View) -> bool:
     return True
 
 
-def _screen(flow: Flow, view: _View, interval_s: float, problem: str | None) -> list[str]:
+def _screen(flow: Flow, view: _View, interval_s: float, problem: str) -> list[str]:
     """Return the lines of a screen that is full: topics above, groups below."""
     size = shutil.get_terminal_size()
     room = max(size.lines - 6, 4)

@@ -18,7 +18,7 @@ from rockhopper.broker.console.rendering import (
     visible,
     when,
 )
-from rockhopper.broker.console.silence import Silent
+from rockhopper.client.admin.silence import Silent
 from rockhopper.client.network.addresses import BrokerAddress
 
 

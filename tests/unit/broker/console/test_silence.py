@@ -1,32 +1,18 @@
 """Silence: a broker of two that hangs costs a second once, and its pages say so."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.console import silence
-from rockhopper.broker.console.silence import ASKED_AGAIN_AFTER_S, Silence
 from rockhopper.broker.console.views import sending
 from rockhopper.client import Producer
+from rockhopper.client.admin import silence
 from rockhopper.client.admin.admin import Admin
-from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.client.admin.silence import ASKED_AGAIN_AFTER_S, Silence
 from tests.support.console import Browser
-
-
-class Hung:
-    """Listens where broker-b did: takes connections and requests, and answers nothing."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-
-    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        decoder = FrameDecoder()
-        while data := await reader.read(1 << 16):
-            self.requests += len(list(decoder.feed(data)))
-        writer.close()
+from tests.support.hung import Hung, hanging
 
 
 @pytest.fixture
@@ -46,11 +32,7 @@ async def hung(served: Broker) -> AsyncIterator[Hung]:
                     await producer.send(topic, b"of " + queue.broker_name.encode(), queue=queue)
                     if topic == "orders":
                         await admin.offsets.commit("billing", queue, 0)
-        host, _, port = other.address.rpartition(":")
-        await other.server.close()
-        hung = Hung()
-        server = await asyncio.start_server(hung.take, host, int(port))
-        async with server:
+        async with hanging(other) as hung:
             yield hung
 
 

@@ -48,7 +48,7 @@ async def test_a_change_says_which_replicas_do_not_have_it(
 ) -> None:
     masters_of = Admin.brokers
 
-    async def with_replicas(admin: Admin) -> list[BrokerAddress]:
+    async def with_replicas(admin: Admin, **_: bool) -> list[BrokerAddress]:
         (master,) = await masters_of(admin)
         return [master, *(replace(master, broker_id=number) for number in (2, 3))]
 

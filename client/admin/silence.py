@@ -1,8 +1,8 @@
-"""Silence: which brokers do not answer, so that a page waits for them a second at most, and once.
+"""Silence: which brokers do not answer, so that a page or a list waits for them once.
 
-Before a page is made all brokers that the name service knows are asked, at the same time, whether
-they are there. The client knows nothing then of those that are not: the page shows what the others
-say, and names them. One that hung is not asked again for some seconds.
+Before it is made the brokers that the name service knows are asked, at the same time, whether they
+are there. The client knows nothing then of those that are not: it is made of what the others say,
+and names them. One that hung is not asked again for some seconds.
 """
 
 import asyncio
@@ -32,10 +32,16 @@ class Silent(NamedTuple):
 
 
 class Silence:
-    """What all visitors have found out. Belongs to the event loop."""
+    """What was found out so far. Belongs to the event loop."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        answer_within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
         self._now_s = now_s
+        self._answer_within_s = answer_within_s
         self._hung: dict[str, tuple[float, str]] = {}
 
     def note(self, error: RequestTimeoutError) -> None:
@@ -43,9 +49,14 @@ class Silence:
         if error.address is not None:
             self._hung[error.address] = (self._now_s() + ASKED_AGAIN_AFTER_S, str(error))
 
-    async def leave_out(self, admin: Admin) -> tuple[list[Silent], int]:
-        """Let *admin* know nothing of silent brokers; return them, and how many answer."""
-        brokers = await admin.brokers(with_left_out=True)
+    async def leave_out(
+        self, admin: Admin, among: Callable[[BrokerAddress], bool] | None = None
+    ) -> tuple[list[Silent], int]:
+        """Let *admin* know nothing of silent brokers; return them, and how many answer.
+
+        Only those are asked, and counted, that `among` is true of.
+        """
+        brokers = list(filter(among, await admin.brokers(with_left_out=True)))
         problems = await asyncio.gather(
             *(self._problem(admin.session, each.address) for each in brokers)
         )
@@ -59,7 +70,7 @@ class Silence:
             return problem
         self._hung.pop(address, None)
         try:
-            await session.heartbeat(address, ANSWER_WITHIN_S)
+            await session.heartbeat(address, self._answer_within_s)
         except RequestTimeoutError as error:
             self.note(error)
             return str(error)

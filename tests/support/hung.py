@@ -1,0 +1,31 @@
+"""A broker that hangs: it takes connections and requests, and answers nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rockhopper.broker import Broker
+from rockhopper.protocol.frame import FrameDecoder
+
+
+class Hung:
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        while data := await reader.read(1 << 16):
+            self.requests += len(list(decoder.feed(data)))
+        writer.close()
+
+
+@asynccontextmanager
+async def hanging(broker: Broker) -> AsyncIterator[Hung]:
+    """Listen where *broker* did, which is registered still."""
+    host, _, port = broker.address.rpartition(":")
+    await broker.server.close()
+    hung = Hung()
+    async with await asyncio.start_server(hung.take, host, int(port)):
+        yield hung
