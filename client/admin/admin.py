@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -19,6 +19,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RouteNotFoundError,
 )
+from rockhopper.client.network.absent import away_brokers, listed
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
@@ -26,7 +27,6 @@ from rockhopper.client.network.routing import TopicRoute, leave_out
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
-from rockhopper.client.printable import age_text
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import (
@@ -47,8 +47,6 @@ from rockhopper.protocol.requests import CreateTopicRequest, encode_fields
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 _Body = TypeVar("_Body", bound=Body)
-
-_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +258,7 @@ class Admin(ClosedAtEnd):
 
     async def away(self) -> list[str]:
         """Return the same in words: who went, and how long ago each was last heard of."""
-        return _away(await self._cluster_info())
+        return away_brokers(await self._cluster_info())
 
     async def _cluster_info(self, *, with_left_out: bool = False) -> ClusterInfo:
         answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -281,7 +279,7 @@ class Admin(ClosedAtEnd):
             return chosen
         known = ", ".join(f"{each.name} ({each.address})" for each in masters)
         what = f"no broker {broker!r}" if masters else "no broker at all"
-        remedies = [f"away are {listed(away)}"] if (away := _away(info)) else []
+        remedies = [f"away are {listed(away)}"] if (away := away_brokers(info)) else []
         remedies += [
             f"the masters it knows: {known}"
             if masters
@@ -385,20 +383,6 @@ def _brokers(info: ClusterInfo) -> list[BrokerAddress]:
         for broker_id, address in broker.broker_addrs.items()
     ]
     return sorted(found, key=lambda each: (each.cluster, each.name, each.broker_id))
-
-
-def _away(info: ClusterInfo) -> list[str]:
-    ages_ms = info.departed_ages_ms or {}
-    return [
-        f"{name} (last heard of {age_text(ages_ms[name])} ago)" if name in ages_ms else name
-        for name in sorted(info.departed_brokers or ())
-    ]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them, a few of many."""
-    more = len(names) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _escaped(value: str) -> str:

@@ -8,8 +8,9 @@ import asyncio
 import difflib
 from collections.abc import Sequence
 
-from rockhopper.client.admin.admin import Admin, listed
+from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError, RouteNotFoundError
+from rockhopper.client.network.absent import nobody_is_there, start_those
 
 _TIMEOUT_S = 3.0
 _NAMES_MAX = 20_000
@@ -37,29 +38,16 @@ async def explained(error: RouteNotFoundError, nameserver: str | None) -> RouteN
 
 async def _remedy(error: RouteNotFoundError, admin: Admin) -> str | None:
     if not await admin.brokers():
-        return await _nobody_is_there(admin)
+        return nobody_is_there(await admin.away())
     asked = error.topic or error.group or ""
     names = await _names(error, admin)
     near = [] if asked in names else nearest(asked, names)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
+    if error.topic is None or error.remedy is not None:
+        return error.remedy
     away = await admin.away()
-    if away and error.topic is not None:
-        otherwise = error.remedy and f"; if it never was there, `rockhopper topic create {asked}`"
-        return (
-            f"brokers are away that may have it: {listed(away)}: start them (their logs say why "
-            f"they went), and see `rockhopper cluster`{otherwise or ''}"
-        )
-    return error.remedy
-
-
-async def _nobody_is_there(admin: Admin) -> str:
-    away = await admin.away()
-    who = f"; away are {listed(away)}" if away else ""
-    return (
-        f"no broker is registered there now{who}: start it, or see in its log whether it registers "
-        "at this name service (namesrvAddr)"
-    )
+    return start_those(away) if away else None
 
 
 async def _names(error: RouteNotFoundError, admin: Admin) -> Sequence[str]:

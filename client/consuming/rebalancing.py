@@ -96,8 +96,8 @@ class Rebalancer:
         for topic in filter(self._whole.is_named, self._settings.subscriptions):
             try:
                 await self._session.routes.route(topic)
-            except RouteNotFoundError:
-                self._warn_missing(topic)
+            except RouteNotFoundError as error:
+                self._warn_missing(topic, error)
         is_complete = await self._round()
         self._known = {
             queue
@@ -218,12 +218,12 @@ class Rebalancer:
         for topic in self._topics:
             try:
                 route = await self._session.routes.route(topic)
-            except RouteNotFoundError:
+            except RouteNotFoundError as error:
                 if topic != self._settings.retry_topic and not self._whole.is_named(topic):
                     continue
                 is_complete = False
                 if topic != self._settings.retry_topic:
-                    self._warn_missing(topic)
+                    self._warn_missing(topic, error)
                 continue
             except ClientError as error:
                 self._problem(error)
@@ -252,16 +252,10 @@ class Rebalancer:
                     del self._absent_since_s[route.topic, name]
         return not self._absent_since_s
 
-    def _warn_missing(self, topic: str) -> None:
+    def _warn_missing(self, topic: str, error: RouteNotFoundError) -> None:
         if topic not in self._missing:
             self._missing.add(topic)
-            log.warning(
-                "the topic %s does not exist yet: the group %s waits for it; create it with "
-                "`rockhopper topic create %s`, or send to it where the broker creates topics",
-                topic,
-                self._settings.group,
-                topic,
-            )
+            log.warning("the group %s waits for a topic: %s", self._settings.group, error)
 
     def _masters(self, topics: Iterable[str]) -> set[str]:
         return {

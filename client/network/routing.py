@@ -29,6 +29,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
     another,
 )
+from rockhopper.client.network.absent import why_no_route
 from rockhopper.client.network.addresses import MASTER_ID
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.tasks import end_tasks, let_go
@@ -300,13 +301,12 @@ class RouteTable:
             route = await self._once(_guess_key(topic), lambda: self._guess(topic))
         if route is not None:
             return route
+        more, remedy = await why_no_route(self._name_services.ask, topic, for_sending=for_sending)
         raise RouteNotFoundError(
-            f"the name service {self._name_services} knows no broker for the topic {topic!r}"
-            + (", and no broker creates topics on first use" if for_sending else ""),
+            f"the name service {self._name_services} knows no broker for the topic {topic!r}{more}",
             code=int(ResponseCode.TOPIC_NOT_EXIST),
             address=str(self._name_services),
-            remedy="if it never was there, create it with "
-            f"`rockhopper topic create {topic}`; if it was, its broker is away",
+            remedy=remedy,
         ).about(topic=topic)
 
     def forget(self, topic: str) -> None:

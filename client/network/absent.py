@@ -1,0 +1,77 @@
+"""Why no broker serves a topic, as far as the name service tells.
+
+Ours remembers the brokers that went since it started; Apache's does not.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from rockhopper.client.errors import ClientError
+from rockhopper.client.printable import age_text
+from rockhopper.protocol.bodies import ClusterInfo
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.names import is_retry_topic
+
+_NAMED_MAX = 5
+_PATIENCE_S = 1.0
+
+
+def away_brokers(info: ClusterInfo) -> list[str]:
+    """Return in words who went, and how long ago each was last heard of."""
+    ages_ms = info.departed_ages_ms or {}
+    return [
+        f"{name} (last heard of {age_text(ages_ms[name])} ago)" if name in ages_ms else name
+        for name in sorted(info.departed_brokers or ())
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them, a few of many."""
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
+
+
+async def why_no_route(
+    ask: Callable[[RequestCode], Awaitable[Command]], topic: str, *, for_sending: bool
+) -> tuple[str, str]:
+    """Return what else is to be said of a topic without a broker, and what to do about it.
+
+    *ask* asks the name service. A retry topic is made when it is needed: nobody asks for why.
+    """
+    info = None if is_retry_topic(topic) else await _cluster_info(ask)
+    away = [] if info is None else away_brokers(info)
+    if info is not None and not info.broker_addr_table:
+        return "", nobody_is_there(away)
+    more = ", and no broker creates topics on first use" if for_sending else ""
+    create = f"`rockhopper topic create {topic}`"
+    if away:
+        return more, f"{start_those(away)}; if it never was there, create it with {create}"
+    return more, f"if it never was there, create it with {create}; if it was, its broker is away"
+
+
+def start_those(away: Sequence[str]) -> str:
+    """Return what to do where brokers that went may have what is asked for."""
+    return (
+        f"brokers are away that may have it: {listed(away)}: start them (their logs say why they "
+        "went)"
+    )
+
+
+def nobody_is_there(away: Sequence[str]) -> str:
+    """Return what to do where no broker is registered."""
+    who = f"; away are {listed(away)}" if away else ""
+    return (
+        f"no broker is registered there now{who}: start it, or see in its log whether it registers "
+        "at this name service (namesrvAddr)"
+    )
+
+
+async def _cluster_info(ask: Callable[[RequestCode], Awaitable[Command]]) -> ClusterInfo | None:
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            answer = await ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
+    except (ClientError, ProtocolError, TimeoutError):
+        return None

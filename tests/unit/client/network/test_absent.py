@@ -1,0 +1,39 @@
+"""What is said of a topic that no broker serves: who is away, if the name service tells."""
+
+import json
+from collections.abc import Mapping
+
+from rockhopper.client.network.absent import why_no_route
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+
+AWAY = {"departedBrokers": ["b"], "departedAgesMs": {"b": 2000}}
+SERVING = {"brokerAddrTable": {"a": {"brokerName": "a", "brokerAddrs": {"0": "a:1"}}}}
+
+
+async def said(clusters: Mapping[str, object] | None, topic: str = "orders") -> str:
+    """All of it; without *clusters* the name service keeps none."""
+
+    async def ask(_code: RequestCode) -> Command:
+        if clusters is None:
+            return Command(3)
+        return Command(0, body=json.dumps(clusters).encode())
+
+    return "; ".join(await why_no_route(ask, topic, for_sending=True))
+
+
+async def test_who_went_is_named() -> None:
+    alone = await said(AWAY)
+    assert alone.startswith("; no broker is registered there now; away are b (last heard of 2 s")
+    beside = await said({**AWAY, **SERVING})
+    assert "no broker creates topics on first use" in beside
+    assert "away that may have it: b (last heard of 2 s ago)" in beside
+
+
+async def test_where_nobody_tells_both_causes_are() -> None:
+    for clusters in (None, SERVING):
+        assert "if it was, its broker is away" in await said(clusters)
+
+
+async def test_nobody_is_asked_about_a_retry_topic() -> None:
+    assert "if it was, its broker is away" in await said(AWAY, "%RETRY%billing")
