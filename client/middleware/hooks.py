@@ -7,6 +7,7 @@ never called, and without middleware nothing here runs.
 
 import copy
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
@@ -17,6 +18,8 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import Message
 
 SendOperation = Literal["send", "send_batch", "send_oneway", "request", "reply", "transaction"]
+
+_HOOKS = ("on_send", "on_receive", "on_process")
 
 ConsumptionModel = Literal["clustering", "broadcasting"]
 
@@ -103,9 +106,7 @@ class Hooks:
     def __init__(self, middleware: Iterable[Middleware]) -> None:
         """Raises TypeError for what is no middleware."""
         chosen = sequence_of(middleware)
-        self.send = _hooks(chosen, "on_send")
-        self.receive = _hooks(chosen, "on_receive")
-        self.process = _hooks(chosen, "on_process")
+        self.send, self.receive, self.process = (_hooks(chosen, name) for name in _HOOKS)
 
     async def sent(self, sending: Sending, last: SendNext) -> Sequence[SendReceipt]:
         """Send through the hooks. Raises ClientStateError when they answer with too few receipts.
@@ -141,10 +142,20 @@ def _call(
 
 
 def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
-    """The middleware of a client. Raises TypeError for a single one."""
+    """The middleware of a client. Raises TypeError for a single one, and for a misspelt hook."""
     if not isinstance(middleware, Iterable):
         raise TypeError(f"middleware is {middleware!r}: give a sequence, as in middleware=[…]")
-    return tuple(middleware)
+    chosen = tuple(middleware)
+    for each in chosen:
+        for name in dir(kind := type(each)):
+            if not name.startswith("on_") or name in _HOOKS:
+                continue
+            if inspect.iscoroutinefunction(getattr(kind, name)):
+                raise TypeError(
+                    f"{kind.__qualname__}.{name} is no hook, and would never be called: the "
+                    f"hooks are {', '.join(_HOOKS)}; name it otherwise if it is to be none"
+                )
+    return chosen
 
 
 def _answering(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -57,6 +57,17 @@ def test_hooks_that_are_not_written_are_never_called() -> None:
     assert (len(hooks.send), hooks.receive, hooks.process) == (1, (), ())
 
 
+def test_a_misspelt_hook_is_refused() -> None:
+    class Misspelt(Middleware):
+        async def on_sent(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
+            return await call_next(sending)
+
+    with pytest.raises(
+        TypeError, match=r"Misspelt\.on_sent is no hook, .* hooks are on_send, on_r"
+    ):
+        Hooks([Misspelt()])
+
+
 async def test_a_hook_that_answers_without_receipts_is_named() -> None:
     async def last(_sending: Sending) -> Sequence[SendReceipt]:
         raise AssertionError("not called")
