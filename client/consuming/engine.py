@@ -60,7 +60,11 @@ class Engine:
             if settings.broadcast
             else BrokerProgress(offsets, group)
         )
-        self.locks = QueueLocks(self.session, group, _now_s) if settings.orderly else None
+        self.locks = (
+            QueueLocks(self.session, group, _now_s)
+            if settings.orderly and not settings.broadcast  # where every member has every queue
+            else None
+        )
         room = Room(settings.consumer_count_max, settings.consumer_bytes_max)
         self.handout = Handout(
             settings,

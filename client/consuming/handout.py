@@ -244,12 +244,15 @@ class Handout:
             return
         (message,) = run
         if self._settings.broadcast:
-            log.warning("%r is given up: in broadcast nothing is delivered again", message)
-            self._finish(held, message)
+            self._give_up(held, message)
         elif await self._redelivery.send_back(message, delay):
             self._finish(held, message)
         else:
             self._later(self._settings.local_retry_s, held, message)
+
+    def _give_up(self, held: ProcessQueue, message: ReceivedMessage) -> None:
+        log.warning("%r is given up: in broadcast nothing is delivered again", message)
+        self._finish(held, message)
 
     async def _keep_in_order(
         self, held: ProcessQueue, run: list[ReceivedMessage], delay: Delay
@@ -273,6 +276,9 @@ class Handout:
     ) -> list[ReceivedMessage]:
         """Send messages to the dead letters, in order; return those that could not be sent."""
         for place, message in enumerate(run):
+            if self._settings.broadcast:
+                self._give_up(held, message)
+                continue
             log.warning("%r goes to the dead letters after %d times", message, held.attempts)
             if not await self._redelivery.send_back(message, DEAD_LETTER):
                 return run[place:]

@@ -145,6 +145,17 @@ async def test_a_reset_by_an_operator_is_followed_at_once(
     assert committed(broker) == 5
 
 
+async def test_a_broadcast_group_may_consume_in_order(
+    broker: Broker, producer: Producer, tmp_path: Path
+) -> None:
+    await send(producer, 3)
+    options = {"broadcast": True, "orderly": True, "offsets_directory": tmp_path}
+    async with billing(broker, **options) as one, billing(broker, **options) as other:
+        for member in (one, other):  # none locks a queue that the other needs too
+            async with asyncio.timeout(HANG_S):
+                assert [each.body for each in await take(member, 3)] == [b"0", b"1", b"2"]
+
+
 async def test_a_broadcast_group_gives_every_member_everything_and_remembers_in_a_file(
     broker: Broker, producer: Producer, tmp_path: Path
 ) -> None:

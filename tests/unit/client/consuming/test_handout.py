@@ -164,6 +164,19 @@ async def test_in_broadcast_a_failed_message_is_given_up() -> None:
     assert (backs.sent, held.position) == ([], 1)
 
 
+async def test_in_broadcast_and_in_order_a_message_is_tried_again_and_then_given_up() -> None:
+    backs = Backs()
+    line = handout(backs, broadcast=True, orderly=True, suspend_s=0.0, max_reconsume_times=1)
+    held = queue_of(1)
+    line.offer(held)
+    for _ in range(2):
+        assert held.position == 0
+        delivered = await line.next()
+        assert delivered is not None
+        await line.redeliver(*delivered)
+    assert (backs.sent, held.position) == ([], 1)
+
+
 async def test_in_order_a_queue_hands_out_one_message_at_a_time() -> None:
     line = handout(orderly=True)
     one, two = queue_of(2, 0), queue_of(2, 1)
