@@ -464,12 +464,13 @@ class Consumer:
                 handout.acknowledge(held, message)
 
     def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
-        text = "the handler failed on %r, delivered %d times before: it is asked for again"
+        text = "the handler failed on %r, in delivery %d of it: it is asked for again"
+        delivery = message.reconsume_times + 1
         if isinstance(error, ClientError) and is_away(error):
             outages, key = self.engine.session.outages, f"handler {error.address}"
-            outages.warn(log, key, f"{text}: %s", message, message.reconsume_times, error)
+            outages.warn(log, key, f"{text}: %s", message, delivery, error)
         else:
-            log.warning(text, message, message.reconsume_times, exc_info=error)
+            log.warning(text, message, delivery, exc_info=error)
 
     async def _end_workers(self, timeout_s: float) -> None:
         """Let handlers finish, then cancel those that do not; never waits for its own caller."""

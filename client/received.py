@@ -53,7 +53,7 @@ class ReceivedMessage:
     def __repr__(self) -> str:
         return (
             f"<message {self.message_id} at {self.queue} offset {self.queue_offset}, "
-            f"{self.size_bytes} bytes>"
+            f"a record of {self.size_bytes} bytes>"
         )
 
     @property

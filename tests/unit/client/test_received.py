@@ -32,7 +32,7 @@ def test_fields_are_those_of_the_record_and_the_queue() -> None:
     assert (message.tags, message.keys) == ("t", ["k1", "k2"])
     assert message.properties == PROPERTIES
     assert (message.reconsume_times, message.born_time_ms, message.store_time_ms) == (2, 5, 6)
-    assert repr(message) == "<message U at orders/broker-a/3 offset 40, 99 bytes>"
+    assert repr(message) == "<message U at orders/broker-a/3 offset 40, a record of 99 bytes>"
 
 
 def test_a_body_is_decompressed_once_when_it_is_asked_for() -> None:

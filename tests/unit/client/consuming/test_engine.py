@@ -457,6 +457,7 @@ async def test_a_handler_that_meets_a_broker_that_is_away_is_told_of_in_a_line(
     told = [each for each in caplog.records if each.levelno >= logging.WARNING]
     told = [each for each in told if "the handler failed" in each.getMessage()]
     assert [each.exc_info is None for each in told] == [True, False]
+    assert "in delivery 1 of it" in told[0].getMessage()
     assert told[0].getMessage().endswith("it is asked for again: b:1 is away")
 
 
