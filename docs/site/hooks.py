@@ -1,10 +1,11 @@
 """What the build does beside MkDocs: pages from the repository's top, and links out of docs/.
 
 Pages in docs/ link to files of the repository (``../docker/broker.conf``), as one reads them at the
-forge. On the site, links to pages lead to the page, those to other files to the forge. A search
-finds what one does with the broker, not why it was built so.
+forge. On the site, links to pages lead to the page and read as its title, those to other files lead
+to the forge. A search finds what one does with the broker, not why it was built so.
 """
 
+import functools
 import logging
 import posixpath
 import re
@@ -43,7 +44,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "readme.md",
 }
-_LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+_LINK = re.compile(r"(\[[^\[\]]*)?(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 FORGE = str(
     tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
         "Source"
@@ -87,20 +88,33 @@ def searched(path: str) -> dict[str, bool | float]:
     return {"boost": next((BOOSTS[each] for each in BOOSTS if path.startswith(each)), 1.0)}
 
 
+@functools.cache
+def title(path: str) -> str:
+    """The title of the page that is the file *path* of the repository."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    return next(line.removeprefix("# ") for line in lines if line.startswith("# "))
+
+
 def rewritten(markdown: str, home: str, place: str, pages: set[str]) -> str:
-    """*markdown* of the file *home* of the repository, for the page *place* of the site."""
+    """*markdown* of the file *home* of the repository, for the page *place* of the site.
+
+    A link that reads as the name of its page's file reads as the page's title.
+    """
 
     def of(found: re.Match[str]) -> str:
-        target = found[2]
+        text, opening, target, end = found.groups(default="")
         if "://" in target or target.startswith(("mailto:", "/")):
             return found[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(home), target))
         page = PAGES.get(path, path.removeprefix("docs/"))
         if page in pages and (path in PAGES or path.startswith("docs/")):
-            return f"{found[1]}{posixpath.relpath(page, posixpath.dirname(place) or '.')}{found[3]}"
+            if text.endswith(".md"):
+                text = f"[{title(path)}"
+            there = posixpath.relpath(page, posixpath.dirname(place) or ".")
+            return f"{text}{opening}{there}{end}"
         if not (ROOT / path).exists():
             return found[0]
         kind = "tree" if (ROOT / path).is_dir() else "blob"
-        return f"{found[1]}{FORGE}/{kind}/main/{path}{found[3]}"
+        return f"{text}{opening}{FORGE}/{kind}/main/{path}{end}"
 
     return _LINK.sub(of, markdown)

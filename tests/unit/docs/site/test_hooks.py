@@ -35,6 +35,23 @@ def test_where_a_link_leads(home: str, place: str, link: str, leads_to: str) -> 
     assert rewritten(f"see [it]({link}).", home, place, PAGES) == f"see [it]({leads_to})."
 
 
+@pytest.mark.parametrize(
+    ("home", "link", "reads"),
+    [
+        ("README.md", "[docs/tls.md](docs/tls.md#own)", "[TLS](tls.md#own)"),
+        ("docs/app.md", "see ([tls.md](tls.md)).", "see ([TLS](tls.md))."),
+        ("docs/app.md", "[tls.py](tls.md), [`tls`](tls.md)", "[tls.py](tls.md), [`tls`](tls.md)"),
+        (
+            "docs/app.md",
+            "[.github/a.md](../README.md)",
+            f"[.github/a.md]({FORGE}/blob/main/README.md)",
+        ),
+    ],
+)
+def test_a_link_named_by_its_file_reads_as_the_title(home: str, link: str, reads: str) -> None:
+    assert rewritten(link, home, "app.md", PAGES) == reads
+
+
 def test_a_link_to_a_file_that_the_site_leaves_out_is_a_warning() -> None:
     text = "Doc file 'app.md' contains a link to 'a.py' which is excluded from the built site."
     record = logging.LogRecord("mkdocs.structure.pages", logging.INFO, "", 0, text, (), None)
