@@ -84,7 +84,8 @@ class Message:
         between them.
 
         Raises:
-            TypeError: *body* is not bytes, a key no string, or a delay no number.
+            TypeError: *body* is not bytes, a key no string, a delay no number, or *deliver_at* no
+                datetime.
             ValueError: a property has a name that belongs to the system, holds one of the
                 characters 1 and 2, or is empty; a key holds a blank; two times of delivery, one
                 without a time zone, a level below 0.
@@ -254,6 +255,11 @@ def check_delay_level(level: object, *, least: int) -> None:
 
 
 def _epoch_ms(moment: datetime) -> int:
+    if not isinstance(moment, datetime):
+        raise TypeError(
+            f"deliver_at is {moment!r}: it must be a datetime with a time zone, as from "
+            "datetime.now(UTC) or .astimezone()"
+        )
     if moment.tzinfo is None:
         raise ValueError(
             f"deliver_at={moment.isoformat()} has no time zone: use an aware datetime, as from "

@@ -1,5 +1,8 @@
 """The producer's message: mistakes are noticed where they are made."""
 
+from datetime import date
+from typing import Any
+
 import pytest
 
 from rockhopper.protocol.message import Message, StoredMessage
@@ -109,6 +112,12 @@ def test_property_that_is_no_string_is_refused() -> None:
 def test_a_delay_that_is_no_number_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(TypeError, match="must be a"):
         Message("T", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["tomorrow", 5, date(2026, 1, 1)])
+def test_a_time_of_delivery_that_is_no_datetime_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"deliver_at is .*: it must be a datetime"):
+        Message("T", deliver_at=wrong)
 
 
 def test_a_level_that_only_other_tables_have_is_sent_and_warned_of() -> None:
