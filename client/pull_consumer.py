@@ -105,7 +105,7 @@ class PullConsumer(ClosedAtEnd):
                 "filter may name"
             )
         self._wanted: str | Sql = tags if filter is None else filter
-        self._start_from = start_from
+        self._start_from = _checked(start_from)
         self._batch_size = batch_size
         self._poll_s = poll_s
         self.session = Session(
@@ -246,7 +246,7 @@ class PullConsumer(ClosedAtEnd):
 
     async def seek(self, queue: MessageQueue, position: Position) -> None:
         """Go on at an offset, at "earliest", at "latest" or at the first message from a time on."""
-        await self._reader(queue).seek(await self._resolve(queue, position))
+        await self._reader(queue).seek(await self._resolve(queue, _checked(position)))
         self._ready = deque(reader for reader in self._ready if reader.has_message)
 
     def position(self, queue: MessageQueue) -> int:
@@ -459,11 +459,7 @@ class PullConsumer(ClosedAtEnd):
             return await self._offsets.min_offset(queue)
         if position == "latest":
             return await self._offsets.max_offset(queue)
-        if isinstance(position, int):
-            return position
-        raise ValueError(
-            f'{position!r} is no position: use an offset, a datetime, "earliest" or "latest"'
-        )
+        return position
 
     def _route_changed(self, route: TopicRoute) -> None:
         if self._is_automatic and any(queue.topic == route.topic for queue in self._readers):
@@ -478,3 +474,11 @@ class PullConsumer(ClosedAtEnd):
         for queue in route.read_queues:
             if queue not in self._readers:
                 self._adopt(queue, self._parted.pop(queue, 0))
+
+
+def _checked(position: Position) -> Position:
+    if isinstance(position, int | datetime) or position in ("earliest", "latest"):
+        return position
+    raise ValueError(
+        f'{position!r} is no position: use an offset, a datetime, "earliest" or "latest"'
+    )

@@ -408,3 +408,9 @@ async def test_topics_of_a_pattern_are_looked_for_by_itself(
 def test_a_pattern_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="no regular expression"):
         PullConsumer("orders_(")
+
+
+@pytest.mark.parametrize("wrong", ["last", None, 1.5])
+def test_a_start_that_is_no_position_is_refused_when_it_is_given(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="is no position"):
+        PullConsumer("orders", start_from=wrong)
