@@ -54,6 +54,8 @@ from rockhopper.protocol.signing import Credentials, VisitorCredentials
 log = structlog.get_logger("broker.console")
 
 STATIC = "static/"
+LIVE = ("rates.json",)
+"""What open pages go on asking for, also while no broker is there."""
 TOLD = ("topic", "group", "key", "value", "broker", "to", "id", "count")
 """The fields of forms that the log tells."""
 VIEWS_AT_ONCE_MAX = 8
@@ -207,6 +209,8 @@ class Site:
                 (visit.silent, there), visit.departed = await asyncio.gather(
                     self._silence.leave_out(admin), admin.departed_brokers()
                 )
+                if not (there or visit.silent or visit.path in LIVE):
+                    await admin.masters()  # says that there is none
                 if visit.may_change and visit.access.is_open:
                     host = visit.principal.host
                     visit.closed = await elsewhere.why_not(admin, host, self._kept)

@@ -55,9 +55,12 @@ async def test_its_first_log_line_names_both_ports(server: NameServer) -> None:
 
 async def test_its_console_shows_who_registers(server: NameServer, tmp_path: Path) -> None:
     browser = Browser(server.facts()["http"])
-    for page, status in (("", 200), ("topics", 404), ("nothing", 404)):
-        assert (await browser.get(page)).status == status, page
-    assert "knows no broker at all" in (await browser.get("groups")).text
+    for page in ("", "brokers", "topics", "groups", "dead-letters", "later", "send", "settings"):
+        answer = await browser.get(page)
+        assert answer.status == 404, page
+        assert "knows no broker at all; start one that registers there" in answer.text, page
+    assert (await browser.get("rates.json")).status == 200
+    assert "There is no such page." in (await browser.get("nothing")).text
     settings = {"role": "broker", "brokerName": "broker-b", "namesrvAddr": server.address}
     async with Broker.temporary(settings) as broker, Producer(server.address) as producer:
         await broker.announce()
