@@ -201,6 +201,8 @@ async def test_from_elsewhere_nothing_changes_without_remote_admin() -> None:
             assert re.search(r"\STimes are of", page.text) is None
             sent = await browser.post("send", token=token, topic="orders", body="x", new=1)
             assert sent.status == (303 if is_allowed else 403)
+            for once in (page, sent):
+                assert once.text.count("set remoteAdmin=true") == (not is_allowed)
             assert (await browser.get("settings")).status == (200 if is_allowed else 403)
 
 
