@@ -79,6 +79,9 @@ async def test_a_reset_is_shown_before_it_is_done(
     assert "broker-a 0 3 1 -2" in preview.text
     assert "2 messages are consumed again" in preview.text
     assert await admin.offsets.committed("billing", queue) == 3
+    assert '<button class="main">Move it' in preview.source
+    stays = await browser.get("group/reset", **{**asked, "value": "3"}, queue="broker-a:0")
+    assert '<button class="main" disabled>Move it' in stays.source
 
     for chosen in ("nope:1", "broker-a:9"):
         answer = await browser.get("group/reset", **asked, queue=chosen)
