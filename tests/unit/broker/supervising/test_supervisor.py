@@ -86,7 +86,7 @@ async def test_the_directory_belongs_to_one_parent(running: Supervisor) -> None:
 async def test_a_broker_that_does_not_start_ends_them_all(tmp_path: Path) -> None:
     (tmp_path / "broker-a-1").write_text("no directory")
     supervised = supervisor(tmp_path)
-    with pytest.raises(StartError, match=r"broker-a-1 did not start \(exit code 1\), see above"):
+    with pytest.raises(StartError, match=r"broker-a-1 did not start \(exit code 2\), see above"):
         await supervised.start()
     assert not supervised.brokers
     # Everything was let go.
