@@ -18,6 +18,7 @@ from rockhopper.protocol.bodies import TopicStatsTable
 from rockhopper.protocol.bodies.topics import GroupList
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.requests import TopicStatsRequest, encode_fields
 
 AT_ONCE = 32
 LAGS_LOOKED_INTO_MAX = 128
@@ -116,11 +117,10 @@ class TopicReader:
         except (ProtocolError, msgspec.DecodeError):
             return []
 
-    async def queues(self, topic: str) -> list[QueueFigures]:
-        """What its queues hold, by broker and number."""
-        tables = await self._ask(
-            RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic, "sizes": "true"}, TopicStatsTable
-        )
+    async def queues(self, topic: str, *, sizes: bool = False) -> list[QueueFigures]:
+        """What its queues hold, by broker and number; *sizes* cost the brokers most of it."""
+        fields = encode_fields(TopicStatsRequest(topic=topic, sizes=sizes))
+        tables = await self._ask(RequestCode.GET_TOPIC_STATS_INFO, fields, TopicStatsTable)
         return sorted(
             QueueFigures(
                 MessageQueue(key.topic, key.broker_name, key.queue_id),
@@ -151,7 +151,7 @@ class TopicReader:
     async def all_of(self, topic: str, groups_max: int = 16) -> TopicFigures:
         """Everything about a topic."""
         queues, numbers, sizes, groups = await asyncio.gather(
-            self.queues(topic),
+            self.queues(topic, sizes=True),
             self._stats("TOPIC_PUT_NUMS", topic),
             self._stats("TOPIC_PUT_SIZE", topic),
             self.groups(topic),

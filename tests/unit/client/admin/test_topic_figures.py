@@ -58,6 +58,7 @@ async def test_a_topic_is_counted(
     assert found.messages == 4
     assert found.newest_ms > 0
     assert found.size_bytes == served.store.max_commit_log_offset
+    assert all(each.size_bytes is None for each in await reader.queues("orders"))
     assert found.groups == []
     nothing = await reader.all_of("missing")
     assert (nothing.messages, nothing.queues, nothing.size_bytes) == (0, [], 0)
