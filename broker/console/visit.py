@@ -133,6 +133,10 @@ class Visit:
             f"{kind.value}:{topic_or_group}"
         )
 
+    def hindrance(self, action: Action, name: str, kind: Kind = Kind.TOPIC) -> str:
+        """Why a form that changes something is not for him; blank if it is."""
+        return self.why_not or self.refusal(action, name, kind)
+
     def sees_topic(self, name: str) -> bool:
         """Whether brokers tell him of a topic; lists leave out the others."""
         if name.startswith(RETRY_PREFIX):

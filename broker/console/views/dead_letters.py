@@ -47,7 +47,13 @@ async def show(visit: Visit) -> Shown:
                 letters.append((each, line(each.message)))
                 if len(letters) == LETTERS_SHOWN_MAX:
                     break
-    values = {"group": group, "count": count, "letters": letters, "topic": dlq_topic(group)}
+    values = {
+        "group": group,
+        "refusal": visit.hindrance(Action.UPDATE, group, Kind.GROUP),
+        "count": count,
+        "letters": letters,
+        "topic": dlq_topic(group),
+    }
     return Shown("dead_letters_of.html", values)
 
 

@@ -121,6 +121,7 @@ async def show(visit: Visit, problem: str = "") -> Shown:
     read = {each.queue.topic for each in queues}
     values = {
         "problem": problem,
+        "refusal": visit.hindrance(Action.UPDATE, name, Kind.GROUP),
         "state": state,
         "is_part": is_part,
         "dead": dead,
@@ -188,7 +189,7 @@ async def preview_reset(visit: Visit) -> Shown:
     shown, pager = visit.page_of(moves, QUEUES_SHOWN_MAX)
     values = {
         "asked": asked,
-        "refusal": visit.why_not or visit.refusal(Action.UPDATE, asked.topic),
+        "refusal": visit.hindrance(Action.UPDATE, asked.topic),
         "moves": moves,
         "shown_moves": shown,
         **pager,

@@ -103,6 +103,7 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
     values = {
         "fields": fields,
         "problem": problem,
+        "refusal": visit.hindrance(Action.UPDATE, CLUSTER.name, CLUSTER.kind),
         "masters": masters,
         "broker": broker,
         "rows": rows,

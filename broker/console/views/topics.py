@@ -97,6 +97,8 @@ async def show(visit: Visit) -> Shown:
         "groups": groups,
         "hidden_groups": len(seen) - len(shown),
         "kind": _kind(name),
+        "may_read": not visit.refusal(Action.SUB, name),
+        "may_send": not visit.hindrance(Action.PUB, name),
     }
     return Shown("topic.html", values)
 

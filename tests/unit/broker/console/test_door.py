@@ -278,6 +278,28 @@ async def test_pages_say_that_something_is_left_out(alice: Browser, page: str) -
     assert "may see" not in (await root.ask("GET", f"/console/{page}")).text
 
 
+async def test_what_somebody_may_not_do_is_not_offered(alice: Browser, root: Admin) -> None:
+    await root.accounts.add_rule("alice", "Topic:secret", ["Get"], is_allowed=True)
+    admin = Browser(alice.address, ("root", "the secret"))
+    for page, form in (
+        ("settings", "&amp;edit="),
+        ("group?name=billing", "Show what would happen"),
+        ("topic?name=secret", "Browse messages"),
+        ("topic?name=secret", "Send one"),
+    ):
+        assert form in (await admin.ask("GET", f"/console/{page}")).source, page
+        shown = await alice.ask("GET", f"/console/{page}")
+        assert (shown.status, form in shown.source) == (200, False), page
+    assert "alice at 127.0.0.1 may not Update Cluster:*." in (await alice.get("settings")).text
+    group = (await alice.get("group", name="billing")).text
+    assert "Not yours to do: alice at 127.0.0.1 may not Update Group:billing" in group
+    letters = await alice.get("dead-letters/of", group="billing")
+    assert (letters.status, "may not" in letters.text) == (403, True)
+    assert "GET_ROUTEINFO" not in letters.text
+    own = (await alice.get("topic", name="orders")).text
+    assert "Browse messages Send one" in own
+
+
 async def test_metrics_are_no_page_elsewheres_either(browser: Browser) -> None:
     evil = {"Host": "rebind.example", "accept-language": ""}
     for path in ("/metrics", "/healthz"):
