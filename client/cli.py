@@ -12,7 +12,7 @@ from rockhopper.client.commands.messages.request import reply, request
 from rockhopper.client.commands.messages.trace import trace
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
-from rockhopper.client.commands.running import nameserver_option
+from rockhopper.client.commands.running import EXIT_INTERRUPTED, nameserver_option
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.top import top
 from rockhopper.client.commands.security.acl import acl
@@ -48,7 +48,21 @@ _COMMANDS: tuple[click.Command, ...] = (
 )
 
 
-@click.group(cls=Family, context_settings={"help_option_names": ["-h", "--help"]})
+class _Main(Family):
+    """All commands; Ctrl-C at a question ends them as it does elsewhere."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.Abort, KeyboardInterrupt) as error:
+            # click makes one error of a Ctrl-C and of a no.
+            if KeyboardInterrupt not in (type(error), type(error.__context__)):
+                raise
+            click.echo(err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rockhopper-mq", prog_name="rockhopper")
 @nameserver_option
 def main() -> None:

@@ -8,7 +8,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -158,7 +160,21 @@ def confirm(question: str, yes: bool) -> None:
     question = question if name is None else f"[{name}] {question}"
     if not may_ask():
         raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
-    click.confirm(question, abort=True, err=True)
+    with _interrupted_at_once():
+        click.confirm(question, abort=True, err=True)
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Let Ctrl-C end a question: asyncio's handler waits for a step of the loop, which waits."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:

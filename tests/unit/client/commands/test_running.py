@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from rockhopper.client.cli import main
 from rockhopper.client.commands import running
 from rockhopper.client.commands.running import Failure, confirm, nameserver, nameserver_option, run
 from rockhopper.client.errors import BrokerUnreachableError, MessageRejectedError
@@ -122,3 +123,41 @@ def test_a_refusal_names_the_context_as_the_question_would(
     monkeypatch.setattr(running, "context_in_use", lambda: "prod")
     with pytest.raises(click.UsageError, match=r"^\[prod\] Delete all\? .* confirm by --yes$"):
         confirm("Delete all?", False)
+
+
+def answered(how: type[BaseException] | None) -> None:
+    """As click does when a question is answered by Ctrl-C, or by a no."""
+    try:
+        if how is not None:
+            raise how
+    except KeyboardInterrupt:
+        raise click.Abort from None
+    raise click.Abort
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"), [(KeyboardInterrupt, 130, "\n"), (None, 1, "Aborted!\n")]
+)
+def test_ctrl_c_at_a_question_is_no_no(
+    monkeypatch: pytest.MonkeyPatch, how: type[BaseException] | None, code: int, said: str
+) -> None:
+    monkeypatch.setattr(running, "may_ask", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: answered(how))
+    ended = CliRunner().invoke(main, ["user", "remove", "ann", "-n", "127.0.0.1:1"])
+    assert (ended.exit_code, ended.stderr) == (code, said)
+
+
+def test_ctrl_c_ends_a_question_within_the_loop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = []
+    monkeypatch.setattr(running, "may_ask", lambda: True)
+    monkeypatch.setattr(
+        click, "confirm", lambda *_, **__: handlers.append(signal.getsignal(signal.SIGINT))
+    )
+
+    async def action() -> None:
+        before = signal.getsignal(signal.SIGINT)
+        confirm("Really?", False)
+        assert signal.getsignal(signal.SIGINT) is before is not signal.default_int_handler
+
+    run(action())
+    assert handlers == [signal.default_int_handler]
