@@ -44,6 +44,16 @@ async def test_lines_are_completed(shell: str, broker: Broker, tmp_path: Path) -
     assert found == list(lines.values())
 
 
+@pytest.mark.parametrize(("begun", "ended"), [("x", r"x\|y "), ("'x", "'x|y' ")])
+async def test_what_a_shell_would_run_is_quoted(
+    broker: Broker, tmp_path: Path, begun: str, ended: str
+) -> None:
+    line = f"rockhopper pull -n {broker.nameserver} "
+    async with Admin(broker.nameserver) as admin:
+        await admin.create_topic("x|y")
+    assert await asyncio.to_thread(completed, "bash", [line + begun], tmp_path) == [line + ended]
+
+
 @pytest.mark.parametrize(
     ("arguments", "begun", "words"),
     [

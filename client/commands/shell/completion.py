@@ -39,7 +39,9 @@ _MENDED = {
         "            COMPREPLY+=($value)\n": """\
             [[ $value != *= ]] || compopt -o nospace
             rest=${cur#-*=}
-            COMPREPLY+=("${value#"${rest%%"${rest##*[=:]}"}"}")
+            value=${value#"${rest%%"${rest##*[=:]}"}"}
+            [[ $cur == *[\\'\\"]* || -z $value ]] || printf -v value %%q "$value"
+            COMPREPLY+=("$value")
 """,
     },
     "zsh": {
