@@ -188,11 +188,10 @@ async def _send(job: _Job, nameserver: str | None) -> None:
     is_chatty = total == 1 or (job.body is None and sys.stdin.isatty())
     async with Producer(nameserver, timeout_s=job.timeout_s) as producer:
         queue = await _queue(producer, job)
+        await tell_of_new_topic(producer, job.topic, nameserver)
         with ProgressBar(f"sending to {job.topic}", total, is_wanted=not job.as_json) as progress:
 
             def stored(receipts: "Sequence[SendReceipt]") -> None:
-                if progress.done == 0:
-                    _tell_of_new_topic(producer, job.topic)
                 progress.advance(len(receipts))
                 if job.as_json or is_chatty:
                     for receipt in receipts:
@@ -301,10 +300,21 @@ async def _send_one(
     return [await producer.send(message, queue=queue)]
 
 
-def _tell_of_new_topic(producer: "Producer", topic: str) -> None:
-    route = producer.session.routes.known(topic)
-    if route is not None and route.is_guess:
-        report(f"there was no topic {topic!r}: it is made now")
+async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | None) -> None:
+    """Say that what is sent next makes its topic, or where that may be already."""
+    from rockhopper.client.admin.admin import Admin, listed
+    from rockhopper.client.errors import ClientError
+
+    try:
+        if not (await producer.session.routes.route(topic, for_sending=True)).is_guess:
+            return
+        async with Admin(nameserver) as admin:
+            away = await admin.away()
+    except ClientError:
+        return  # the send says it
+    what = f"no topic {topic!r}" + (" at the brokers that are there" if away else "")
+    where = f"; away are {listed(away)}, which may have it" if away else ""
+    report(f"there was {what}: it is made now{where}")
 
 
 def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:

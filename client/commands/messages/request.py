@@ -17,7 +17,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import GROUP, TOPIC
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
-from rockhopper.client.commands.send import parse_properties
+from rockhopper.client.commands.send import parse_properties, tell_of_new_topic
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
@@ -85,6 +85,7 @@ async def _request(
     from rockhopper.client.producer import Producer
 
     async with Producer(names) as producer:
+        await tell_of_new_topic(producer, message.topic, names)
         reply = await producer.request(message, timeout_s=timeout_s)
     if as_json:
         write_json(message_json(reply))

@@ -52,6 +52,7 @@ def add(name: str, nameserver: str) -> None:
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     _check_address(nameserver)
     contexts = Contexts.load()
+    before = contexts.by_name.get(name)
     contexts.by_name[check_name(name)] = Context(
         nameserver,
         # The options of TLS and --credentials have set these (access_options).
@@ -69,6 +70,8 @@ def add(name: str, nameserver: str) -> None:
         "it is in use" if contexts.current == name else f"use it by: rockhopper context use {name}"
     )
     write_line(f"{name} is kept in {contexts.path}; {used}")
+    if before is not None:
+        click.echo(f"note: it replaces {name} at {before.nameserver}", err=True)
 
 
 def _check_address(nameserver: str) -> None:

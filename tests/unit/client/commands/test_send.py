@@ -144,3 +144,17 @@ async def test_a_topic_that_is_made_by_a_send_is_told(shell: CommandLine) -> Non
     assert first.code == 0
     assert first.err == "rockhopper: there was no topic 'ordrs': it is made now\n"
     assert (await shell.run("send", "ordrs", "x")).err == ""
+    oneway = await shell.run("send", "ordrs2", "x", "--oneway")
+    assert oneway.err == "rockhopper: there was no topic 'ordrs2': it is made now\n"
+
+
+async def test_who_is_away_may_have_the_topic_that_is_made(
+    broker: Broker, shell: CommandLine
+) -> None:
+    settings = {"role": "broker", "brokerName": "broker-z", "namesrvAddr": broker.nameserver}
+    async with Broker.temporary(settings) as other:
+        await other.announce()
+    told = "rockhopper: there was no topic 'pay' at the brokers that are there: it is made now; "
+    sent = await shell.run("request", "pay", "x", "--timeout", "0.1")
+    assert sent.err.startswith(f"{told}away are broker-z (last heard of "), sent
+    assert ", which may have it\n" in sent.err
