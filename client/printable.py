@@ -2,11 +2,14 @@
 
 _NOT_FOR_TERMINALS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
+# What turns the direction of what follows: the rest of the line would read as another one.
+_TURNING = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_NOT_FOR_TERMINALS.update({code: f"\\u{code:04x}" for code in _TURNING})
 _BINARY_PREVIEW_BYTES = 24
 
 
 def printable(text: str) -> str:
-    """Return `text` with control characters escaped, so that it cannot command the terminal."""
+    """Return `text` with controls escaped: it cannot command the terminal, nor turn a line."""
     return text.translate(_NOT_FOR_TERMINALS)
 
 

@@ -6,6 +6,7 @@ from rockhopper.client.printable import age_text, body_preview, printable
 
 
 def test_control_characters_cannot_reach_a_terminal() -> None:
+    assert printable("a\u202eb\u2066c\u200f\u2028") == "a\\u202eb\\u2066c\\u200f\\u2028"
     assert printable("\x1b[31m\x07\x9b\r\n\tä") == "\\x1b[31m\\x07\\x9b\\r\\n\\tä"
 
 
