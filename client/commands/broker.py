@@ -313,7 +313,7 @@ def _print_settings(
             _setting_text(each.value),
             each.unit or "-",
             _changes(each),
-            "=" if each.value == each.default else _setting_text(each.default),
+            "" if each.value == each.default else _setting_text(each.default),
         )
         for each in facts
     ]

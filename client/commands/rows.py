@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # On a narrow terminal a body has a line of its own rather than less room than this.
 _BODY_WIDTH_MIN = 40
 _FOLDED_WIDTH_MIN = 60
+# Less has no room for a body beside columns of the usual width.
+_WIDE = 114
 
 
 class MessageRows:
@@ -73,13 +75,16 @@ def row(
 ) -> str:
     """Return a line of the table; with `width`, the terminal's, it is fitted to that.
 
-    Where little of the body would be seen it stands in a second line, as the word in the head does.
+    Where only a part of the body would be seen, and little of it, it stands in a second line.
     """
-    start = f"{queue:<14} {offset:>8}  {stored:<23}  {pad(tag, 8)}  {pad(keys, 12)}  "
+    is_wide = width is None or width >= _WIDE
+    names = f"{pad(tag, 8)}  {pad(keys, 12)}" if is_wide else f"{pad(tag, 4)}  {pad(keys, 5)}"
+    start = f"{queue:<14} {offset:>8}  {stored:<23}  {names}  "
     if width is None:
         return start + body
-    if width - cells(start) >= _BODY_WIDTH_MIN or width < _FOLDED_WIDTH_MIN:
-        return start + cut(body, max(width - cells(start), _BODY_WIDTH_MIN))
+    room = width - cells(start)
+    if room >= min(_BODY_WIDTH_MIN, cells(body)) or width < _FOLDED_WIDTH_MIN:
+        return start + cut(body, max(room, _BODY_WIDTH_MIN))
     start = start.rstrip()
     if cells(start) > width:
         names = "  ".join(each for each in (tag, keys) if each)

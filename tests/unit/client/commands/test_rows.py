@@ -4,6 +4,7 @@ from rockhopper.client.commands.rows import row
 
 FIRST = ("broker-a:1", "0", "2026-11-20 12:04:09.802")
 START = "broker-a:1            0  2026-11-20 12:04:09.802  new       o-1           "
+NARROW = "broker-a:1            0  2026-11-20 12:04:09.802  new   o-1    "
 
 
 def test_a_row_without_a_terminal_holds_all_of_the_body() -> None:
@@ -16,14 +17,19 @@ def test_a_row_is_cut_to_the_terminal() -> None:
 
 def test_a_narrow_terminal_shows_the_body_in_a_line_of_its_own() -> None:
     lines = row(*FIRST, "new", "o-1", "x" * 300, width=80).split("\n")
-    assert lines == [START.rstrip(), "  " + "x" * 77 + "…"]
+    assert lines == [NARROW.rstrip(), "  " + "x" * 77 + "…"]
     long = row(*FIRST, "new", "k" * 100, "x", width=80).split("\n")
     assert [len(line) <= 80 for line in long] == [True] * 3
     assert long[1].startswith("  new  kkk")
 
 
+def test_a_short_body_stays_in_the_line_of_its_message() -> None:
+    assert row(*FIRST, "new", "o-1", "x" * 17, width=80) == NARROW + "x" * 17
+    assert row(*FIRST, "new", "o-1", "x" * 18, width=80) == f"{NARROW.rstrip()}\n  {'x' * 18}"
+
+
 def test_a_terminal_too_narrow_for_lines_still_shows_something_of_the_body() -> None:
-    assert row(*FIRST, "new", "o-1", "x" * 300, width=20) == START + "x" * 39 + "…"
+    assert row(*FIRST, "new", "o-1", "x" * 300, width=20) == NARROW + "x" * 39 + "…"
 
 
 def test_columns_stay_below_each_other_whatever_the_script() -> None:
