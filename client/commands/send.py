@@ -302,8 +302,9 @@ async def _send_one(
 
 async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | None) -> None:
     """Say that what is sent next makes its topic, or where that may be already."""
-    from rockhopper.client.admin.admin import Admin, listed
+    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
+    from rockhopper.client.network.absent import listed
 
     try:
         if not (await producer.session.routes.route(topic, for_sending=True)).is_guess:

@@ -59,7 +59,7 @@ def test_a_bare_word_must_be_the_name_of_a_host(
     refused = run("context", "add", "a", "-n", "nonsense")
     assert (refused.exit_code, "'nonsense' is not known here" in refused.stderr) == (2, True)
     assert run("context", "add", "a", "-n", "localhost").stderr == ""
-    again = run("context", "add", "a", "-n", "127.0.0.1:1").stderr
+    again = run("context", "add", "a", "-n", "localhost:1").stderr
     assert again == "note: it replaces a at localhost\n"
     noted = run("context", "add", "b", "-n", "nonsense:9876")
     assert (noted.exit_code, "note: the host name" in noted.stderr) == (0, True)
