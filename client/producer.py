@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Self
+from datetime import datetime
+from typing import Self, TypedDict, Unpack
 
 from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
@@ -34,6 +35,22 @@ from rockhopper.protocol.requests import RecallMessageRequest, encode_fields
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 
+class MessageFields(TypedDict, total=False):
+    """What a Message has beside its topic and body; see Message."""
+
+    tags: str | None
+    keys: str | Iterable[str]
+    properties: Mapping[str, str] | None
+    flag: int
+    delay_level: int | None
+    delay_s: float | None
+    deliver_at_ms: int | None
+    deliver_at: datetime | None
+    sharding_key: str | None
+    priority: int | None
+    wait_stored: bool
+
+
 class Producer(ClosedAtEnd):
     """Sends messages; any number of sends may be under way at once.
 
@@ -59,6 +76,7 @@ class Producer(ClosedAtEnd):
         trace: bool | str = False,
         linger: Linger | None = None,
         serializer: Serializer | None = None,
+        deserializer: Serializer | None = None,
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
@@ -70,7 +88,8 @@ class Producer(ClosedAtEnd):
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
         With `linger` concurrent sends share batches. `serializer` makes the bodies of what is sent
-        as a topic and a value; bytes stay as they are. `middleware` is called around every send.
+        as a topic and a value; bytes stay as they are. `deserializer` makes the `value` of replies.
+        `middleware` is called around every send.
         `tls` is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
         without one of them the environment decides. Raises ValueError, TypeError, ClientStateError.
         """
@@ -80,8 +99,10 @@ class Producer(ClosedAtEnd):
         check_seconds("timeout_s", timeout_s, may_be_zero=True)
         check_count("retries", retries, 0)
         check_serializer("serializer", serializer, "encode")
+        check_serializer("deserializer", deserializer, "decode")
         self._group = group
         self._serializer = serializer
+        self._deserializer = deserializer
         self._hooks = Hooks(middleware)
         self._timeout_s = timeout_s
         self._policy = OutgoingPolicy(
@@ -177,6 +198,14 @@ class Producer(ClosedAtEnd):
         whole = _as_message(message, encoded(self._serializer, body), tags, keys, properties)
         return (await self._through_hooks("send", [whole], deliver))[0]
 
+    def message(self, topic: str, value: object, **fields: Unpack[MessageFields]) -> Message:
+        """Return a Message whose body the serializer makes of *value*, with the fields of Message.
+
+        For what `send(topic, value)` has no word for: delays, order, batches, requests,
+        transactions. Raises as Message does, and MessageRejectedError where the value does not fit.
+        """
+        return Message(topic, _as_bytes(encoded(self._serializer, value)), **fields)
+
     async def send_batch(
         self,
         messages: Iterable[Message],
@@ -269,7 +298,9 @@ class Producer(ClosedAtEnd):
                 return await self.sender.send(prepared, [prepared], queue, left_s)
 
             await self._through_hooks("request", [message], deliver)
-            return await self.requests.reply(correlation_id, route, deadline_s)
+            reply = await self.requests.reply(correlation_id, route, deadline_s)
+            reply.deserializer = self._deserializer
+            return reply
         finally:
             self.requests.end(correlation_id)
 
@@ -387,6 +418,10 @@ def _as_message(
             f"a Message or the name of a topic is sent, not {type(message).__name__}; "
             "send_batch takes several messages"
         )
-    if isinstance(body, str):
-        body = body.encode()
-    return Message(message, body, tags=tags, keys=keys, properties=dict(properties or {}))
+    return Message(
+        message, _as_bytes(body), tags=tags, keys=keys, properties=dict(properties or {})
+    )
+
+
+def _as_bytes(body: bytes | str) -> bytes:
+    return body.encode() if isinstance(body, str) else body

@@ -81,15 +81,15 @@ class ReceivedMessage:
 
     @property
     def value(self) -> Any:
-        """What the consumer's deserializer makes of the body, once. Raises BodyError."""
+        """What the client's deserializer makes of the body, once. Raises BodyError."""
         try:
             return self._value
         except AttributeError:
             pass
         if self.deserializer is None:
             raise ClientStateError(
-                "a message has a value only where the consumer has a deserializer: give it one, as "
-                "in Consumer(…, deserializer=JSON())"
+                "a message has a value only where its client has a deserializer: give it one, as "
+                "in Consumer(…, deserializer=JSON()), or Producer(deserializer=JSON()) for replies"
             )
         self._value: Any = decoded(self.deserializer, self.body, repr(self))
         return self._value

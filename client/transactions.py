@@ -35,6 +35,7 @@ from rockhopper.client.producer import Producer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt, SendStatus
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.serializers import Serializer
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
@@ -144,6 +145,8 @@ class TransactionProducer(Producer):
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
         trace: bool | str = False,
+        serializer: Serializer | None = None,
+        deserializer: Serializer | None = None,
         middleware: Iterable[Middleware] = (),
         tls: Tls = None,
         credentials: CredentialsChoice = None,
@@ -163,6 +166,8 @@ class TransactionProducer(Producer):
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
             trace=trace,
+            serializer=serializer,
+            deserializer=deserializer,
             middleware=middleware,
             tls=tls,
             credentials=credentials,

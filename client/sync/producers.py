@@ -12,7 +12,8 @@ from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sync.face import Face, made_like, shows_options_of, waits
+from rockhopper.client.serializers import Serializer
+from rockhopper.client.sync.face import Face, looks, made_like, shows_options_of, waits
 from rockhopper.client.sync.loop_thread import loop_thread
 from rockhopper.client.transactions import Transaction, TransactionState, state_of
 from rockhopper.protocol.message import Message
@@ -28,6 +29,7 @@ class Sending(Face[_Producer]):
     _reopens_in_child = True
 
     send = waits(producer.Producer.send)
+    message = looks(producer.Producer.message)
     send_batch = waits(producer.Producer.send_batch)
     send_oneway = waits(producer.Producer.send_oneway)
     request = waits(producer.Producer.request)
@@ -56,6 +58,8 @@ class TransactionOptions(TypedDict, total=False):
     compress_above_bytes: int | None
     message_size_bytes_max: int
     trace: bool | str
+    serializer: Serializer | None
+    deserializer: Serializer | None
     middleware: Iterable[Middleware]
     tls: Tls
     credentials: CredentialsChoice

@@ -1,5 +1,6 @@
 """Bodies of values and values of bodies; what goes wrong is named."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -12,15 +13,20 @@ from rockhopper import (
     JSON,
     App,
     BodyError,
+    Broker,
     Consumer,
     MessageRejectedError,
     MsgPack,
     Producer,
     PullConsumer,
     Pydantic,
+    ReceivedMessage,
     Serializer,
+    TransactionProducer,
+    TransactionState,
 )
 from rockhopper.client.serializers import decoded, encoded
+from tests.support.hang import HANG_S
 
 
 @dataclass
@@ -134,3 +140,38 @@ def test_what_is_no_serializer_is_refused_when_a_client_is_made(wrong: Any) -> N
         PullConsumer("orders", deserializer=wrong)
     with pytest.raises(TypeError, match=r"serializer is .*encode"):
         App(serializer=wrong)
+
+
+async def test_batches_delays_requests_and_transactions_carry_values() -> None:
+    async def nothing_recorded(_message: ReceivedMessage) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    async with Broker.temporary() as broker:
+        asking = TransactionProducer(
+            "asking",
+            check=nothing_recorded,
+            nameserver=broker.nameserver,
+            serializer=JSON(Order),
+            deserializer=JSON(),
+            timeout_s=HANG_S,
+        )
+
+        async def reply(message: ReceivedMessage) -> None:
+            await asking.reply(message, b'{"seen": 1}')
+
+        answering = Consumer("answering", "questions", nameserver=broker.nameserver, handler=reply)
+        billing = Consumer(
+            "billing", "orders", nameserver=broker.nameserver, deserializer=JSON(Order)
+        )
+        async with asking, answering, billing:
+            await asking.send(asking.message("orders", Order(1, AT), delay_s=0.1))
+            await asking.send_batch([asking.message("orders", Order(2, AT), tags="new")])
+            async with asking.transaction(asking.message("orders", Order(3, AT))):
+                pass
+            replied = await asking.request(asking.message("questions", Order(4, AT)))
+            assert replied.value == {"seen": 1}
+            async with asyncio.timeout(HANG_S):
+                messages = aiter(billing)
+                assert {(await anext(messages)).value.number for _ in range(3)} == {1, 2, 3}
+            with pytest.raises(MessageRejectedError, match="does not fit Order"):
+                asking.message("orders", {"number": "x"})
