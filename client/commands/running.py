@@ -154,14 +154,23 @@ def confirm(question: str, yes: bool) -> None:
     """Ask, unless that was answered with --yes; a no, or nobody to ask, ends the program."""
     if yes:
         return
+    question = check_may_ask(question, yes)
+    with _interrupted_at_once():
+        click.confirm(question, abort=True, err=True)
+
+
+def check_may_ask(question: str, yes: bool) -> str:
+    """Return the question with its context. Without --yes and anybody to ask it ends the program.
+
+    For a command that asks only after it has looked at the brokers.
+    """
     if click.get_current_context(silent=True) is not None:
         nameserver()  # it chooses the context, which is a part of the question
     name = context_in_use()
     question = question if name is None else f"[{name}] {question}"
-    if not may_ask():
+    if not yes and not may_ask():
         raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
-    with _interrupted_at_once():
-        click.confirm(question, abort=True, err=True)
+    return question
 
 
 @contextmanager

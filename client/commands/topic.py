@@ -18,6 +18,7 @@ from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import (
     Failure,
     broker_option,
+    check_may_ask,
     confirm,
     nameserver,
     nameserver_option,
@@ -178,14 +179,16 @@ async def _create(
 @nameserver_option
 def delete(name: str, yes: bool) -> None:
     """Delete TOPIC with all its messages, on every broker."""
-    run(_delete(name, yes, nameserver()))
+    question = f"Delete {name} with all its messages?"
+    check_may_ask(question, yes)
+    run(_delete(name, question, yes, nameserver()))
 
 
-async def _delete(name: str, yes: bool, nameserver: str | None) -> None:
+async def _delete(name: str, question: str, yes: bool, nameserver: str | None) -> None:
     from rockhopper.client.errors import RouteNotFoundError
 
     async with reached(nameserver, topic=name, changes=True) as admin:
-        confirm(f"Delete {name} with all its messages?", yes)
+        confirm(question, yes)
         try:
             targets = await admin.delete_topic(name)
         except RouteNotFoundError as error:
@@ -206,12 +209,14 @@ def purge(name: str, yes: bool) -> None:
     offsets do not begin at 0 again. Delayed messages, and those that groups have failed on, are not
     in the topic and still come.
     """
-    run(_purge(name, yes, nameserver()))
+    question = f"Throw away all messages of {name}?"
+    check_may_ask(question, yes)
+    run(_purge(name, question, yes, nameserver()))
 
 
-async def _purge(name: str, yes: bool, nameserver: str | None) -> None:
+async def _purge(name: str, question: str, yes: bool, nameserver: str | None) -> None:
     async with reached(nameserver, topic=name, changes=True) as admin:
-        confirm(f"Throw away all messages of {name}?", yes)
+        confirm(question, yes)
         before = {each.queue: each for each in await admin.ranges(name)}
         targets = await admin.purge_topic(name)
         after = {each.queue: each for each in await admin.ranges(name)}
