@@ -10,6 +10,7 @@ from pathlib import Path
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config, parse_properties
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.index import geometry
@@ -242,7 +243,7 @@ class StoreView:
 
 
 def _is_store(root: Path) -> bool:
-    layout = StoreLayout(root)
+    layout = StoreLayout.of(StoreConfig(root=root))
     return layout.commit_log.is_dir() or layout.config.is_dir()
 
 
