@@ -92,9 +92,11 @@ class Caller:
     async def verdicts(
         self, acts: Mapping[str, Act], credentials: Credentials | None
     ) -> dict[str, str]:
-        """What came of each."""
-        found = await asyncio.gather(*(self.verdict(act, credentials) for act in acts.values()))
-        return dict(zip(acts, found, strict=True))
+        """What came of each, asked one after another.
+
+        Apache's broker crashes (SIGSEGV) when it cleans consume queues while a topic is deleted.
+        """
+        return {name: await self.verdict(act, credentials) for name, act in acts.items()}
 
     async def add_user(self, name: str, entries: Iterable[Entry] = (), **info: str) -> None:
         """Make a user with these rules, in their order."""
