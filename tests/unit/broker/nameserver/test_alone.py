@@ -65,6 +65,7 @@ async def test_its_console_shows_who_registers(server: NameServer, tmp_path: Pat
     async with Broker.temporary(settings) as broker, Producer(server.address) as producer:
         await broker.announce()
         await producer.send("orders", b"hello", queue=0)
+        await broker.announce()  # the topic that it has made
         assert "orders 1 " in (await browser.get("topics")).text
         assert "hello" in (await browser.get("messages", topic="orders")).text
         sent = await browser.post("send", topic="orders", body="there", queue="broker-b:0")
