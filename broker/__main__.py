@@ -172,6 +172,8 @@ def main(
             )
         logging.configure_tool("rockhopper-broker")
         return
+    if not print_config:
+        logging.use_stream()
     loaded = _load(config_path, _flags(settings, named), strict=strict)
     logging.configure(log_level, node="" if parent is None else loaded.config.broker_name)
     if print_config:

@@ -128,6 +128,8 @@ class Broker(ServingParts):
 
     def __init__(self, config: BrokerConfig, http_socket: socket.socket | None = None) -> None:
         """*http_socket* is bound already, for the operator's port; httpPort does not count then."""
+        if not structlog.is_configured():
+            logging.configure("warning")
         self.config = config
         self.clock = BrokerClock()
         self.stats = BrokerStats(now_ms=self.steady_ms)
@@ -185,8 +187,6 @@ class Broker(ServingParts):
         broker = cls(build_config(TEMPORARY_SETTINGS | texts))
         broker._is_temporary = True
         broker._settings_at_start = build_config(TEMPORARY_SETTINGS | texts)
-        if not structlog.is_configured():
-            logging.configure("warning")
         return broker
 
     async def __aenter__(self) -> "Broker":

@@ -15,6 +15,7 @@ from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.observing.log import dropped_count
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.pop.service import PopService
@@ -42,6 +43,9 @@ def families(
     yield gauge("rocketmq_topic_number", "Topics").add(len(topics))
     yield gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(parts.groups))
     yield readiness(is_ready=is_ready)
+    yield counter("rockhopper_log_lines_dropped_total", "Lines of the log not written").add(
+        dropped_count()
+    )
     yield from _waiting(stalls, parts.timers)
     yield gauge("rockhopper_parked_pulls", "Pulls that wait").add(len(parts.long_polling))
     yield (

@@ -1,10 +1,15 @@
 """Logging: one line per event on standard error, for people on a terminal, as JSON elsewhere.
 
 Modules get their logger with ``structlog.get_logger("broker.<part>")``; the name comes out as
-``logger``. Until ``configure`` runs (tests, a broker inside another program) structlog's own
-defaults apply.
+``logger``. A line that cannot be formatted or written is dropped and counted: logging never raises
+and, in a daemon, never blocks (``log_stream.py``). Events that repeat are summarized
+(``repeated_lines.py``).
+
+A broker inside another program logs warnings and errors, unless the program has configured
+structlog itself.
 """
 
+import atexit
 import logging
 import sys
 from typing import Any
@@ -12,7 +17,30 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from rockhopper.broker.observing.log_stream import LogStream, leave_log_stream, use_log_stream
+from rockhopper.broker.observing.repeated_lines import RepeatedLines
+
 LEVELS = ("debug", "info", "warning", "error")
+
+log = structlog.get_logger("broker.log")
+
+
+class _Lines:
+    """The state of this process' log."""
+
+    def __init__(self) -> None:
+        self.stream: LogStream | None = None
+        self.repeated = RepeatedLines()
+        self.unwritable_count = 0
+
+
+_lines = _Lines()
+
+
+def dropped_count() -> int:
+    """How many lines of this process could not be formatted or written."""
+    stream = _lines.stream
+    return _lines.unwritable_count + (0 if stream is None else stream.dropped_count)
 
 
 class _NamedLogger:
@@ -38,6 +66,20 @@ def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
 def _put_common_fields_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     first = {key: event.pop(key) for key in ("timestamp", "level", "logger", "event")}
     return {**first, **event}
+
+
+def _make_safe_logger(level: str) -> Any:
+    """A class of loggers whose methods never raise."""
+    base: Any = structlog.make_filtering_bound_logger(getattr(logging, level.upper()))
+
+    class SafeLogger(base):  # type: ignore[misc]
+        def _proxy_to_logger(self, method: str, event: str | None = None, **fields: Any) -> Any:
+            try:
+                return super()._proxy_to_logger(method, event, **fields)
+            except Exception:
+                _lines.unwritable_count += 1
+
+    return SafeLogger
 
 
 def configure_tool(tool: str) -> None:
@@ -81,12 +123,34 @@ def configure(level: str = "info", node: str = "") -> None:
         ]
     structlog.configure(
         processors=[
+            _lines.repeated,
             *([add_node] if node else []),
             _add_name,
             structlog.processors.add_log_level,
             *renderers,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        wrapper_class=_make_safe_logger(level),
         logger_factory=lambda *names: _NamedLogger(names[0] if names else "broker"),
         cache_logger_on_first_use=True,
     )
+
+
+def use_stream() -> None:
+    """Write the log through a thread until the process ends; for a daemon, before it opens files.
+
+    A program that has replaced ``sys.stderr`` keeps its own.
+    """
+    if _lines.stream is None and sys.stderr is sys.__stderr__:
+        _lines.stream = use_log_stream(_report_dropped)
+        atexit.register(_close_stream)
+
+
+def _close_stream() -> None:
+    _lines.repeated.summarize(all_of_them=True)
+    stream, _lines.stream = _lines.stream, None
+    if stream is not None:
+        leave_log_stream(stream)
+
+
+def _report_dropped(count: int) -> None:
+    log.warning("lines of this log were dropped: they could not be written", count=count)

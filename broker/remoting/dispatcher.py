@@ -381,7 +381,12 @@ class Dispatcher:
         if response is not None:
             return response
         if isinstance(error, OSError) and error.errno == errno.EIO:
-            log.error("the disk failed a request", code=request.code, reason=str(error))
+            log.error(
+                "the disk failed a request",
+                code=request.code,
+                peer=request.connection.peer_host,
+                reason=str(error),
+            )
             reason = f"the disk failed ({error.strerror}): look at the broker's disk"
             return Response(ResponseCode.SYSTEM_ERROR, reason)
         log.error(

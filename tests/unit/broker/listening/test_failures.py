@@ -1,17 +1,17 @@
-"""A stranger can have lines written at most once a minute."""
+"""A failure with a stranger is counted, and logged as a line about a peer, which the log bounds."""
 
 from structlog.testing import capture_logs
 
 from rockhopper.broker.listening.failures import Failures
 
 
-def test_of_many_in_a_minute_the_first_is_logged_and_the_others_are_counted() -> None:
-    now_s = [0.0]
-    failures = Failures("it failed", lambda: now_s[0])
+def test_a_failure_is_counted_and_logged_with_its_peer() -> None:
+    failures = Failures("it failed")
     with capture_logs() as lines:
-        for number in range(5):
-            failures.count_one(f"peer {number}", "a reason")
-        now_s[0] = 60.0
-        failures.count_one("peer 5", "another")
-    assert [(line["count"], line["last_peer"]) for line in lines] == [(1, "peer 0"), (5, "peer 5")]
-    assert failures.count == 6
+        failures.count_one("peer 0", "a reason")
+        failures.count_one("peer 1", "another")
+    assert [(line["peer"], line["reason"]) for line in lines] == [
+        ("peer 0", "a reason"),
+        ("peer 1", "another"),
+    ]
+    assert failures.count == 2

@@ -1,5 +1,6 @@
 """Logging: JSON for programs, lines for people, the logger's name in both."""
 
+import errno
 import io
 import json
 import sys
@@ -99,3 +100,29 @@ def test_a_tool_says_errors_as_its_own_sentences(monkeypatch: pytest.MonkeyPatch
     assert errors.getvalue() == (
         "rockhopper-broker: a file is damaged (path: /x, size: 7)\nrockhopper-broker: that is all\n"
     )
+
+
+def test_a_line_that_cannot_be_written_or_formatted_raises_nothing_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Full(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Unprintable:
+        def __repr__(self) -> str:
+            raise ValueError("no")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    log.configure()
+    before = log.dropped_count()
+    logger = structlog.get_logger("broker.test")
+    try:
+        raise RuntimeError("a mistake")
+    except RuntimeError as error:
+        logger.error("request failed", exc_info=error)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    logger.warning("something happened", value=Unprintable())
+    monkeypatch.setattr(sys, "stderr", None)
+    logger.info("something happened")
+    assert log.dropped_count() == before + 3
