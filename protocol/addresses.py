@@ -41,9 +41,12 @@ def host_text(host: bytes) -> tuple[str, int]:
 
 
 def split_address(address: str) -> tuple[str, int | None]:
-    """Host and port of ``host:port``, ``[v6]:port`` or ``host``; port 0 when it is no number."""
+    """Host and port of ``host:port``, ``[v6]:port``, ``[v6]`` or ``host``.
+
+    The port is None where none stands, and 0 when it is no number.
+    """
     host, separator, port = address.rpartition(":")
-    if not separator or (":" in host and not host.startswith("[")):
+    if not separator or address.endswith("]") or (":" in host and not host.startswith("[")):
         return address.strip("[]"), None
     return host.strip("[]"), int(port) if port.isdigit() else 0
 

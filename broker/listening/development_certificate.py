@@ -115,7 +115,7 @@ def _general_name(name: str) -> "x509.GeneralName":
     from cryptography import x509
 
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
+        return x509.IPAddress(ipaddress.ip_address(name.partition("%")[0]))
     except ValueError:
         return x509.DNSName(name.encode("idna").decode("ascii"))
 

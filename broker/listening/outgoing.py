@@ -37,7 +37,7 @@ class Outgoing:
             return {}
         return {
             "ssl": self._context(with_name=not is_loopback(host)),
-            "server_hostname": host,
+            "server_hostname": host.partition("%")[0],
             "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S,
             "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_S,
         }

@@ -23,9 +23,12 @@ from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, PROBE_FIELD
 from rockhopper.protocol.signing import Credentials, sign_fields
+from rockhopper.sockets import connect
 
 LOOK_INTERVAL_S = 0.01
 _PROBE = {"topic": AUTO_CREATE_TOPIC, "queueId": "0", PROBE_FIELD: "true"}
+
+CONNECT_TIMEOUT_S = 5.0
 
 
 class RefusedError(Exception):
@@ -75,11 +78,11 @@ class NameServiceLink:
         async with self._connecting:
             if self._protocol is None or self._protocol.is_lost:
                 loop = asyncio.get_running_loop()
+                options = self._outgoing.options(self._host)
                 _, self._protocol = await loop.create_connection(
                     lambda: _LinkProtocol(self._on_lost, self._on_request),
-                    self._host,
-                    self._port,
-                    **self._outgoing.options(self._host),
+                    sock=await connect(self._host, self._port, CONNECT_TIMEOUT_S),
+                    **options,
                 )
         return self._protocol.hosts
 

@@ -19,6 +19,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from rockhopper.protocol.codes import LanguageCode
@@ -118,7 +119,7 @@ class ConsumptionAdminProcessors:
         connection = request.connection
         return await long_json_response(
             lambda: {
-                "brokerAddr": f"{connection.local_host}:{connection.local_port}",
+                "brokerAddr": join_address(connection.local_host, connection.local_port),
                 "consumeStatsList": [
                     {group: array_of(stats)} for group, stats in sorted(by_group.items())
                 ],

@@ -31,6 +31,7 @@ from rockhopper.broker.tables.topic_attributes import (
     change_attributes,
 )
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -196,7 +197,7 @@ class GroupAdminProcessors:
         return json_response(
             TopicList(
                 topic_list=self._offsets.topics_of(request.fields(GroupRequest).group),
-                broker_addr=f"{connection.local_host}:{connection.local_port}",
+                broker_addr=join_address(connection.local_host, connection.local_port),
             )
         )
 

@@ -31,6 +31,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.properties import (
     PROPERTY_PUSH_REPLY_TIME,
@@ -145,7 +146,7 @@ class ReplyProcessor:
             properties=join_properties(properties),
             reconsume_times=send.reconsume_times,
             born_host=connection.peer,
-            store_host=f"{connection.local_host}:{connection.local_port}",
+            store_host=join_address(connection.local_host, connection.local_port),
             store_timestamp=now_ms,
         )
         asker = connection_of(client.connection)

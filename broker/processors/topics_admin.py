@@ -36,6 +36,7 @@ from rockhopper.broker.tables.topic_attributes import (
     parse_attribute_changes,
 )
 from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
 from rockhopper.protocol.names import retry_topic, topic_error
@@ -303,7 +304,7 @@ class TopicAdminProcessors:
         return json_response(
             TopicList(
                 topic_list=self._topics.system_topics(),
-                broker_addr=f"{connection.local_host}:{connection.local_port}",
+                broker_addr=join_address(connection.local_host, connection.local_port),
             )
         )
 

@@ -35,7 +35,7 @@ from rockhopper.broker.loop.rounds import (
 )
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.sweeping import sweep_connections
-from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import ProtocolError
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The peer's address as text."""
-        return f"{self.peer_host}:{self.peer_port}"
+        return join_address(self.peer_host, self.peer_port)
 
     def data_received(self, data: bytes) -> None:
         """Serve the complete frames in *data*, in one pass, now or in a later round."""

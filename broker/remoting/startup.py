@@ -16,6 +16,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.protocol.addresses import join_address
 
 _NO_PLACE_ERRNOS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
 
@@ -26,7 +27,7 @@ class StartError(Exception):
 
 def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
     """Why the port of setting *key* cannot be opened."""
-    where = f"{host}:{port}"
+    where = join_address(host, port)
     if error.errno == errno.EADDRINUSE:
         hint = (
             "if that is a name service, start this broker with --role broker"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rockhopper.protocol.addresses import join_address, split_address
+from rockhopper.sockets import find_own_host
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -115,25 +116,18 @@ def parse_route_table(text: str) -> tuple[list[Network], list[Network]]:
 
 
 def fixed_host(bind_address: str, broker_ip1: str) -> str:
-    """The one IPv4 address that stands in stored messages as the host that stored them."""
+    """The one address that stands in stored messages as the host that stored them.
+
+    It is an address in figures: clients decode it from message ids, 4 bytes or 16.
+    """
     for host in (broker_ip1, bind_address):
-        if _is_ipv4(host) and host != "0.0.0.0":
-            return host
-    # Connecting a datagram socket sends nothing: it asks the kernel which source it would use.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-
-
-def _is_ipv4(host: str) -> bool:
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        return False
-    return True
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            continue
+        if not address.is_unspecified:
+            return host
+    return find_own_host()
 
 
 def _ipv4(little_endian_hex: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.recovering.lookups import record_start
 from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS
@@ -78,8 +79,8 @@ def _json(message: StoredMessage, wanted: Wanted) -> dict[str, Any]:
         "size": message.size_bytes,
         "storeTime": message.store_time_ms,
         "bornTime": message.born_time_ms,
-        "storeHost": f"{message.store_host}:{message.store_port}",
-        "bornHost": f"{message.born_host}:{message.born_port}",
+        "storeHost": join_address(message.store_host, message.store_port),
+        "bornHost": join_address(message.born_host, message.born_port),
         "flag": message.flag,
         "sysFlag": message.sys_flag,
         "reconsumeTimes": message.reconsume_times,

@@ -27,6 +27,7 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
@@ -131,7 +132,7 @@ class MessageSearch:
         if not 0 < port < 65536 or offset < 0:
             return None  # a producer's id: these bytes hold something else
         masters = [broker for broker in await self._brokers() if broker.is_master]
-        named = [broker for broker in masters if broker.address == f"{host}:{port}"]
+        named = [broker for broker in masters if broker.address == join_address(host, port)]
         for broker in named or masters:
             message = await self._view(broker, offset)
             if message is not None and message.offset_message_id == message_id.upper():

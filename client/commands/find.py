@@ -19,6 +19,7 @@ from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 from rockhopper.client.commands.shell.reached import reached
 from rockhopper.client.printable import body_preview, printable
+from rockhopper.protocol.addresses import join_address
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position
@@ -169,8 +170,8 @@ def _aim(message: "ReceivedMessage", due_ms: int | None) -> list[tuple[str, str]
 def _print_message(message: "ReceivedMessage", due_ms: int | None) -> None:
     stored = message.stored
     body, problem = read_body(message)
-    born = f"{stored.born_host}:{stored.born_port}"
-    store = f"{stored.store_host}:{stored.store_port}"
+    born = join_address(stored.born_host, stored.born_port)
+    store = join_address(stored.store_host, stored.store_port)
     facts = [
         ("topic", message.topic),
         *_aim(message, due_ms),

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
-from rockhopper.client.network.addresses import own_host
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey, ResetOffsetBody
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.sockets import find_own_host
 
 try:
     import fcntl
@@ -138,7 +138,7 @@ class LocalProgress:
         return path
 
     def _claim_instance(self) -> Path:
-        host = own_host()
+        host = find_own_host()
         for number in range(1, _INSTANCES_MAX):
             instance = "DEFAULT" if number == 1 else f"DEFAULT-{number}"
             directory = self._root / f"{host}@{instance}" / self._group.replace("/", "_")

@@ -1,8 +1,7 @@
-"""Addresses as people write them, "host:port" or "[::1]:9876"; and our own."""
+"""Addresses as people write them, "host:port" or "[::1]:9876"; as brokers have them."""
 
 import os
 import re
-import socket
 from dataclasses import dataclass
 
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
@@ -66,13 +65,3 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
     if not addresses:
         raise ValueError(f"{text!r} names no name service: it must look like host:port;host:port")
     return tuple(addresses)
-
-
-def own_host() -> str:
-    """Return this machine's address as the outside sees it, or 127.0.0.1; sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"

@@ -32,6 +32,7 @@ from rockhopper.client.network.credentials import NOBODYS, CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
+from rockhopper.sockets import connect
 
 log = logging.getLogger(__name__)
 
@@ -260,16 +261,16 @@ class ConnectionPool:
         credentials = self._read_credentials(address)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
+                connected = await connect(host, port, self._connect_timeout_s)
                 _, connection = await loop.create_connection(
                     lambda: Connection(address, self._handle_request, credentials),
-                    host,
-                    port,
+                    sock=connected,
                     ssl=None if self._tls is None else self._tls.context(),
+                    server_hostname=None if self._tls is None else host.partition("%")[0],
                 )
-        except TimeoutError:
-            raise self.unreachable(
-                address, f"did not accept a connection within {self._connect_timeout_s:g} s"
-            ) from None
+        except TimeoutError as error:
+            reason = error.strerror or f"no connection within {self._connect_timeout_s:g} s"
+            raise self.unreachable(address, f"cannot be reached: {reason}") from None
         except OSError as error:
             found = remedy_of(error, is_tls=self._tls is not None)
             if found is not None:

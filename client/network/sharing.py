@@ -11,7 +11,7 @@ import time
 from typing import Protocol, Self
 
 from rockhopper.client.errors import ClientStateError
-from rockhopper.client.network.addresses import own_host, parse_nameservers
+from rockhopper.client.network.addresses import parse_nameservers
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.connection import Connection, RequestAnswer, RequestHandler
 from rockhopper.client.network.connection_pool import ConnectionPool
@@ -19,6 +19,7 @@ from rockhopper.client.network.credentials import CredentialsChoice, chosen_cred
 from rockhopper.client.network.tls import Tls, chosen
 from rockhopper.protocol.bodies import ConsumerData
 from rockhopper.protocol.command import Command
+from rockhopper.sockets import find_own_host
 
 
 class Sharer:
@@ -64,7 +65,7 @@ class Connections(ClosedAtEnd):
     ) -> None:
         """The arguments are those of the clients, which take them from here."""
         self.addresses = parse_nameservers(nameserver)
-        self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
+        self.client_id = f"{find_own_host()}@{os.getpid()}#{time.monotonic_ns()}"
         self.sharers: list[Sharer] = []
         self.pool = ConnectionPool(
             connect_timeout_s=connect_timeout_s,

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from rockhopper.client.errors import ClientError
-from rockhopper.client.network.addresses import own_host
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.receipts import SendReceipt
@@ -48,6 +47,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     decode_properties,
 )
+from rockhopper.sockets import find_own_host
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class MessageTrace:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.now_ms = now_ms
-        self.client_host = own_host()
+        self.client_host = find_own_host()
         self.dropped_count = 0
         self._topic = topic
         self._delivery = GroupSender(session, TRACE_GROUP, timeout_s=3.0, retries=1)

@@ -1,12 +1,12 @@
 """Message ids as RocketMQ's clients make them (UNIQ_KEY), unique across machines and restarts."""
 
-import socket
 import time
 
-from rockhopper.client.network.addresses import own_host
+from rockhopper.protocol.addresses import ip_bytes
 from rockhopper.protocol.message_ids import UniqueIds
+from rockhopper.sockets import find_own_host
 
 
 def unique_ids() -> UniqueIds:
     """What makes the ids of one producer."""
-    return UniqueIds(socket.inet_aton(own_host()), lambda: time.time_ns() // 1_000_000)
+    return UniqueIds(ip_bytes(find_own_host()), lambda: time.time_ns() // 1_000_000)

@@ -28,6 +28,7 @@ from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.protocol.addresses import join_address
 
 log = structlog.get_logger("broker.ha")
 
@@ -144,7 +145,7 @@ class ClassicMaster:
             "inSyncSlaveNums": self.in_sync_count - 1,
             "haConnectionInfo": [
                 {
-                    "addr": f"{slave.host}:{slave.port}",
+                    "addr": join_address(slave.host, slave.port),
                     "slaveAckOffset": slave.acked_offset,
                     "diff": end - slave.acked_offset,
                     "inSync": slave.is_known and end - slave.acked_offset <= self._gap_bytes,

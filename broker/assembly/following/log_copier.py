@@ -19,6 +19,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.ha_frames import HaFrame, HaFrameDecoder, encode_report
+from rockhopper.sockets import connect
 
 log = structlog.get_logger("broker.following")
 
@@ -92,9 +93,13 @@ class LogCopier:
                 self._store.append_raw(0, b"\0")
             start, known = 1, known[1:]
         host, port = split_address(facts.ha_address)
+        if port is None:
+            raise ConnectionError(f"the master's HA address {facts.ha_address!r} has no port")
         async with asyncio.timeout(self._silence_s):
+            options = self._outgoing.options(host)
+            connected = await connect(host, port, self._silence_s)
             reader, writer = await asyncio.open_connection(
-                host, port, limit=READ_SIZE_BYTES, **self._outgoing.options(host)
+                sock=connected, limit=READ_SIZE_BYTES, **options
             )
         try:
             await self._copy(reader, writer, _Expected(self._store, start, known))

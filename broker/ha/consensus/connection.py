@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from rockhopper.protocol.addresses import join_address
+from rockhopper.sockets import connect
 
 BODY_SIZE_BYTES_MAX = 8 << 20
 LINE_SIZE_BYTES_MAX = 64 << 10
@@ -68,10 +69,15 @@ class HttpConnection:
         self._is_idle = True
 
     @classmethod
-    async def open(cls, host: str, port: int, tls: ssl.SSLContext | None = None) -> Self:
-        """Connect; raises OSError."""
+    async def open(
+        cls, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> Self:
+        """Connect within *timeout_s*, and do the handshake; raises OSError."""
         reader, writer = await asyncio.open_connection(
-            host, port, ssl=tls, limit=LINE_SIZE_BYTES_MAX
+            sock=await connect(host, port, timeout_s),
+            ssl=tls,
+            server_hostname=None if tls is None else host,
+            limit=LINE_SIZE_BYTES_MAX,
         )
         return cls(reader, writer, join_address(host, port))
 

@@ -127,11 +127,14 @@ class Connections:
         try:
             async with asyncio.timeout(self._timeout_s):
                 connection = await HttpConnection.open(
-                    host, self._default_port if port is None else port, self._tls
+                    host,
+                    self._default_port if port is None else port,
+                    self._timeout_s,
+                    self._tls,
                 )
-        except TimeoutError:
-            reason = f"{endpoint}: no connection within {self._timeout_s:g} s"
-            raise UnavailableError(reason, may_be_done=False) from None
+        except TimeoutError as error:
+            reason = error.strerror or f"no connection within {self._timeout_s:g} s"
+            raise UnavailableError(f"{endpoint}: {reason}", may_be_done=False) from None
         except OSError as error:
             reason = f"{endpoint} cannot be reached: {_told(error)}"
             raise UnavailableError(reason, may_be_done=False) from None

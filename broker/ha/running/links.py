@@ -20,6 +20,8 @@ from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.wire import WireError
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
+from rockhopper.protocol.addresses import split_address
+from rockhopper.sockets import connect
 
 log = structlog.get_logger("broker.ha")
 
@@ -71,14 +73,16 @@ class Links:
             OSError, TimeoutError: it cannot be reached.
             WireError: it is no replica of this set, or does not know the secret.
         """
-        host, _, port = address.rpartition(":")
+        host, port = split_address(address)
+        if port is None:
+            raise ConnectionError(f"{address!r} has no port")
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            options = self._outgoing.options(host)
             _, link = await loop.create_connection(
                 lambda: Link(next(self._numbers)),
-                host,
-                int(port),
-                **self._outgoing.options(host),
+                sock=await connect(host, port, CONNECT_TIMEOUT_S),
+                **options,
             )
         facts = self._facts
         greeting = wire.greeting(

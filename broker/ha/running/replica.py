@@ -34,6 +34,7 @@ from rockhopper.broker.ha.wire import WireError
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.protocol.addresses import join_address
 
 log = structlog.get_logger("broker.ha")
 
@@ -151,7 +152,7 @@ class RunningReplica:
             await self._cut_to(keeping.cutting, keeping.epochs)
         self._server = await self._links.listen(membership.host, membership.ha_port, self._made)
         port = self._server.port
-        self.ha_address = f"{membership.ha_host}:{port}"
+        self.ha_address = join_address(membership.ha_host, port)
         self._machine = Machine(
             Standing(
                 self._me,

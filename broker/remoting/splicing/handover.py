@@ -25,6 +25,7 @@ from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame, FrameDecoder, encode_frame
 from rockhopper.protocol.names import PROBE_FIELD
+from rockhopper.sockets import connect
 
 log = structlog.get_logger("broker.splicing")
 
@@ -162,8 +163,10 @@ class Handover:
             try:
                 if port is None:
                     raise ConnectionRefusedError("no other replica leads")
+                options = self._outgoing.options(host)
+                connected = await connect(host, port, max(deadline_s - loop.time(), 0))
                 _, splice = await loop.create_connection(
-                    lambda: _Splice(connection), host, port, **self._outgoing.options(host)
+                    lambda: _Splice(connection), sock=connected, **options
                 )
             except OSError as error:
                 if loop.time() >= deadline_s:

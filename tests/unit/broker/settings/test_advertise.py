@@ -9,6 +9,7 @@ from rockhopper.broker.settings.advertise import (
     parse_rule,
 )
 from rockhopper.protocol.addresses import is_loopback, join_address, split_address
+from rockhopper.sockets import find_own_host
 
 # /proc/net/route of a container in 172.18.0.0/16 whose host is 172.18.0.1.
 CONTAINER = """\
@@ -79,6 +80,7 @@ def test_gateways_and_networks_are_read_from_the_kernels_table() -> None:
         ("host", ("host", None)),
         ("[::1]:5", ("::1", 5)),
         ("::1", ("::1", None)),
+        ("[::1]", ("::1", None)),
         ("host:x", ("host", 0)),
     ],
 )
@@ -90,12 +92,14 @@ def test_addresses_are_joined_as_they_are_split() -> None:
     assert split_address(join_address("::1", 7)) == ("::1", 7)
 
 
-def test_stored_messages_name_one_ipv4_address() -> None:
+def test_stored_messages_name_one_address_in_figures() -> None:
     assert fixed_host("0.0.0.0", "203.0.113.9") == "203.0.113.9"
     assert fixed_host("127.0.0.1", "") == "127.0.0.1"
     assert fixed_host("127.0.0.1", "broker.example") == "127.0.0.1"
-    parts = fixed_host("0.0.0.0", "").split(".")
-    assert len(parts) == 4
+    assert fixed_host("::", "fd31::b") == "fd31::b"
+    assert fixed_host("fd31::b", "") == "fd31::b"
+    assert fixed_host("::1", "") == "::1"
+    assert fixed_host("0.0.0.0", "") == fixed_host("::", "") == find_own_host()
 
 
 def test_loopback_is_recognised() -> None:

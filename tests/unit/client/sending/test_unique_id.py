@@ -11,7 +11,7 @@ from rockhopper.client.sending.unique_id import unique_ids
 def test_ids_hold_the_address_that_others_reach_this_host_by(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unique_id, "own_host", lambda: "10.1.2.3")
+    monkeypatch.setattr(unique_id, "find_own_host", lambda: "10.1.2.3")
     first = unique_ids().next()
     assert bytes.fromhex(first)[:4] == socket.inet_aton("10.1.2.3")
     assert len(first) == 32

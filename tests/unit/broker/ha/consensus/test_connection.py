@@ -55,7 +55,7 @@ async def server() -> AsyncIterator[Server]:
 
 async def connected(server: Server, *answers: bytes | None) -> HttpConnection:
     server.answers.extend(answers)
-    return await HttpConnection.open("127.0.0.1", server.port)
+    return await HttpConnection.open("127.0.0.1", server.port, timeout_s=60)
 
 
 async def test_a_request_and_an_answer_with_a_length(server: Server) -> None:

@@ -1,0 +1,110 @@
+"""Sockets: connecting to a name, and this machine's own address. Client and broker share it.
+
+A name may have several addresses, and some of them may be silent (a route that drops packets) or
+refuse. ``connect`` tries them side by side as RFC 8305 says: IPv6 and IPv4 in turn, the next one
+250 ms after the last, and the first that answers wins. Example: ``broker.example`` has
+``fd31::b``, which is silent, and ``10.0.0.2``. The connection to ``10.0.0.2`` stands after 250 ms.
+
+A link-local address (``fe80::b%eth0``) names the interface behind ``%``. That name means something
+on one host only, so where it is missing or unknown here, all interfaces are tried.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import Any
+
+from aiohappyeyeballs import AddrInfoType, start_connection
+
+NEXT_ADDRESS_DELAY_S = 0.25
+_IPV6 = 6
+_LINK_LOCAL = IPv6Address("fe80::").packed[:2]
+# Addresses for documentation: connecting a datagram socket sends nothing to them.
+_OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+
+
+async def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect to *host*, by any of its addresses; the socket does not block.
+
+    Raises:
+        socket.gaierror: the name is not known.
+        TimeoutError: no address answered within *timeout_s*; the message names them.
+        OSError: every address failed before; its class is that of the failure if all failed alike.
+    """
+    tried: list[str] = []
+
+    def open_socket(address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, where = address
+        tried.append(where[0])
+        return socket.socket(family, kind, protocol)
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            addresses = await _resolve(host, port)
+            return await start_connection(
+                addresses, happy_eyeballs_delay=NEXT_ADDRESS_DELAY_S, socket_factory=open_socket
+            )
+    except TimeoutError:
+        text = f"no connection within {timeout_s:g} s{_name_tried(host, tried)}"
+        raise TimeoutError(errno.ETIMEDOUT, text) from None
+    except socket.gaierror:
+        raise
+    except OSError as error:
+        # A failure of all of several addresses alike has an errno, others have none.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        text = f"{reason}{_name_tried(host, tried)}"
+        raise OSError(error.errno or errno.EHOSTUNREACH, text) from error
+    except RuntimeError as error:  # uvloop's, where the system has no such family
+        raise OSError(errno.EHOSTUNREACH, f"{error}{_name_tried(host, tried)}") from error
+
+
+async def _resolve(host: str, port: int) -> Sequence[AddrInfoType]:
+    bare, _, zone = host.partition("%")
+    if is_link_local(bare):
+        interfaces = socket.if_nameindex()
+        indexes = [index for index, name in interfaces if zone in (name, str(index))]
+        return [
+            _address(socket.AF_INET6, (bare, port, 0, index))
+            for index in indexes or [index for index, _ in interfaces]
+        ]
+    try:
+        version = ip_address(host).version
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # An address needs no resolver, whose thread costs more than the connection.
+    if version == _IPV6:
+        return [_address(socket.AF_INET6, (host, port, 0, 0))]
+    return [_address(socket.AF_INET, (host, port))]
+
+
+def _address(family: socket.AddressFamily, where: tuple[Any, ...]) -> AddrInfoType:
+    return family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where
+
+
+def _name_tried(host: str, tried: Sequence[str]) -> str:
+    found = sorted(set(tried) - {host, host.partition("%")[0]})
+    return f" ({host} is {', '.join(found)})" if found else ""
+
+
+def is_link_local(host: str) -> bool:
+    """Whether *host* is an IPv6 address that is valid on one link only, with or without a zone."""
+    try:
+        return ip_address(host.partition("%")[0]).packed[:2] == _LINK_LOCAL
+    except ValueError:
+        return False
+
+
+def find_own_host() -> str:
+    """Return the address by which others reach this machine: IPv4, else IPv6, else 127.0.0.1."""
+    for family, outside in _OUTSIDE:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((outside, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return "127.0.0.1"

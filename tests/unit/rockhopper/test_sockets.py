@@ -1,0 +1,166 @@
+"""A name with several addresses: one that answers is enough, and errors name those that did not."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rockhopper.sockets import connect, find_own_host, is_link_local
+
+ENOUGH_S = 60.0
+
+
+def listen_on(family: socket.AddressFamily, host: str, port: int = 0) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen()
+    return listening
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    """A port of ::1 at which connections are neither accepted nor refused: its backlog is full."""
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_STREAM))
+        full.bind(("::1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_STREAM))
+            waiting.setblocking(False)
+            waiting.connect_ex(("::1", port))
+        yield port
+
+
+@pytest.fixture
+def name_of_two_addresses(monkeypatch: pytest.MonkeyPatch) -> str:
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        if host != "broker.test":
+            return real(host, port, *args, **kwargs)
+        kind, protocol = socket.SOCK_STREAM, socket.IPPROTO_TCP
+        return [
+            (socket.AF_INET6, kind, protocol, "", ("::1", port, 0, 0)),
+            (socket.AF_INET, kind, protocol, "", ("127.0.0.1", port)),
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return "broker.test"
+
+
+async def test_a_silent_first_address_does_not_keep_the_second_from_being_used(
+    name_of_two_addresses: str,
+) -> None:
+    with silent_port() as port, listen_on(socket.AF_INET, "127.0.0.1", port):
+        with await connect(name_of_two_addresses, port, ENOUGH_S) as connected:
+            assert connected.getpeername() == ("127.0.0.1", port)
+
+
+async def test_a_refusing_first_address_does_not_keep_the_second_from_being_used(
+    name_of_two_addresses: str,
+) -> None:
+    with listen_on(socket.AF_INET, "127.0.0.1") as listening:
+        port = listening.getsockname()[1]
+        with await connect(name_of_two_addresses, port, ENOUGH_S) as connected:
+            assert connected.getpeername() == ("127.0.0.1", port)
+
+
+async def test_a_refusal_by_all_addresses_names_them(name_of_two_addresses: str) -> None:
+    with listen_on(socket.AF_INET, "127.0.0.1") as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError, match=r"broker\.test is 127\.0\.0\.1, ::1"):
+        await connect(name_of_two_addresses, port, ENOUGH_S)
+
+
+async def test_silence_names_the_addresses_that_were_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda _host, *args, **kwargs: real("::1", *args, **kwargs)
+    )
+    with silent_port() as port, pytest.raises(TimeoutError, match=r"broker\.test is ::1"):
+        await connect("broker.test", port, 0.01)
+
+
+async def test_an_unknown_name_is_told_from_an_unreachable_one() -> None:
+    with pytest.raises(socket.gaierror):
+        await connect("no-such-host.invalid", 1, ENOUGH_S)
+
+
+async def test_a_link_local_address_is_found_with_and_without_its_zone() -> None:
+    found = [
+        (host, zone)
+        for host, zone in _link_local_addresses()
+        if zone in (name for _, name in socket.if_nameindex())
+    ]
+    if not found:
+        pytest.skip("this machine has no link-local address")
+    host, zone = found[0]
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as listening:
+        listening.bind(("::", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        for text in (f"{host}%{zone}", host, f"{host}%of-another-host"):
+            with await connect(text, port, ENOUGH_S) as connected:
+                assert connected.getpeername()[1] == port
+
+
+def _link_local_addresses() -> list[tuple[str, str]]:
+    try:
+        with open("/proc/net/if_inet6") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return []
+    return [
+        (socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])), row[5])
+        for row in rows
+        if row[3] == "20"
+    ]
+
+
+async def test_a_cancelled_attempt_leaves_no_socket_open(name_of_two_addresses: str) -> None:
+    with silent_port() as port, listen_on(socket.AF_INET, "127.0.0.1") as other:
+        del other
+        attempt = asyncio.create_task(connect(name_of_two_addresses, port, ENOUGH_S))
+        await asyncio.sleep(0)
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+
+
+def test_a_host_without_ipv4_names_itself_by_its_ipv6_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Probe:
+        def __init__(self, family: int, _kind: int) -> None:
+            self.family = family
+
+        def __enter__(self) -> "Probe":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def connect(self, _address: object) -> None:
+            if self.family == socket.AF_INET:
+                raise OSError("network is unreachable")
+
+        def getsockname(self) -> tuple[str, int, int, int]:
+            return "fd31::7", 9, 0, 0
+
+    monkeypatch.setattr(socket, "socket", Probe)
+    assert find_own_host() == "fd31::7"
+
+
+def test_link_local_addresses_are_told_from_others() -> None:
+    assert is_link_local("fe80::1%eth0")
+    assert is_link_local("fe80::1")
+    assert not is_link_local("fd31::b")
+    assert not is_link_local("broker.example")
+    assert not is_link_local("127.0.0.1")
