@@ -3,11 +3,13 @@
 The file is a Java properties file, as RocketMQ's broker.conf (protocol/bodies/properties_text.py).
 The environment names keys as ROCKHOPPER_<KEY>, in any case and with underscores anywhere:
 ROCKHOPPER_LISTEN_PORT is listenPort. Keys that nobody knows bring a warning, not an error.
+Variables that Kubernetes injects for a Service whose name begins with rockhopper are no settings.
 """
 
 import dataclasses
 import difflib
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -56,6 +58,10 @@ from rockhopper.protocol.store.delay_levels import delays_ms
 _Part = TypeVar("_Part")
 
 ENVIRONMENT_PREFIX = "ROCKHOPPER_"
+_SERVICE_VARIABLE = re.compile(
+    r".*_SERVICE_(HOST|PORT(_.*)?)|.*_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?", re.IGNORECASE
+)
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _AUTO_CREATE_ENABLE = "autoCreateTopicEnable"
 # An earlier spelling of initialOffset, and its values.
 _YOUNG_QUEUE = "newGroupYoungQueue"
@@ -374,12 +380,21 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
     key_of = {key.upper(): key for key in _KNOWN_KEYS}
     layer = Layer()
     for name, text in environment.items():
-        if name.upper().startswith(ENVIRONMENT_PREFIX):
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and not _is_of_kubernetes(name, text):
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
             if bare.upper() in _CLIENTS_OWN:
                 continue
             layer.add(key_of.get(bare.upper(), bare), text, f"environment variable {name}")
     return layer
+
+
+def _is_of_kubernetes(name: str, text: str) -> bool:
+    """Whether Kubernetes injects this variable for a Service of the namespace.
+
+    A Service rockhopper-grpc gives ROCKHOPPER_GRPC_PORT=tcp://10.96.0.5:8081 to every pod. A number
+    in that variable is grpcPort.
+    """
+    return bool(_SERVICE_VARIABLE.fullmatch(name) or _SERVICE_ADDRESS.match(text))
 
 
 def check_keys(texts: Mapping[str, str]) -> None:

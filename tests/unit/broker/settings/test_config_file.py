@@ -77,6 +77,28 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
     assert (config.listen_port, config.namesrv_port, config.http_port) == (1, 12, 23)
 
 
+@pytest.mark.parametrize("service", ["rockhopper", "rockhopper-grpc", "rockhopper-listen"])
+def test_variables_that_kubernetes_injects_for_a_service_are_no_settings(service: str) -> None:
+    start = service.upper().replace("-", "_")
+    environment = {
+        f"{start}_SERVICE_HOST": "10.96.0.5",
+        f"{start}_SERVICE_PORT": "8081",
+        f"{start}_SERVICE_PORT_BROKER": "8081",
+        f"{start}_PORT": "tcp://10.96.0.5:8081",
+        f"{start}_PORT_8081_TCP": "tcp://10.96.0.5:8081",
+        f"{start}_PORT_8081_TCP_PROTO": "tcp",
+        f"{start}_PORT_8081_TCP_PORT": "8081",
+        f"{start}_PORT_8081_TCP_ADDR": "10.96.0.5",
+    }
+    loaded = load_config(environment=environment, strict=True)
+    assert loaded.warnings == load_config().warnings
+    assert loaded.config == load_config().config
+
+
+def test_a_number_in_such_a_variable_is_a_setting() -> None:
+    assert load_config(environment={"ROCKHOPPER_GRPC_PORT": "8081"}).config.grpc_port == 8081
+
+
 @pytest.mark.parametrize(
     "name", ["ROCKHOPPER_LISTENPORT", "ROCKHOPPER_LISTEN_PORT", "rockhopper_listenPort"]
 )
