@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action
-from rockhopper.broker.console.forms import Tokens, fields, is_from_here
+from rockhopper.broker.console.forms import Tokens, fields, from_elsewhere, is_from_here
 from rockhopper.broker.console.hosts import FOLDER, HOME, is_ours, names_of
 from rockhopper.broker.remoting.http import (
     HTML,
@@ -35,7 +35,7 @@ HEADERS = (
     (
         "Content-Security-Policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'self'",
     ),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "same-origin"),
@@ -52,13 +52,13 @@ _SIGN_IN = b"""<!doctype html>
 <h1>Sign in</h1>
 <p>These pages are for users of the broker. Nobody is signed in, or no user of this name has this
 secret: it may have been changed since. A form that was sent was not taken.</p>
-<p><a href="/console/">Sign in</a> with the name of a user and his secret. The browser keeps them
+<p><a href="">Sign in</a> with the name of a user and his secret. The browser keeps them
 until it is closed, which is how to sign out.</p>
 """
 
 
 async def _to_console(_request: HttpRequest) -> Page:
-    return Page(b"", 303, headers=(("Location", HOME),))
+    return Page(b"", 303, headers=(("Location", f"{FOLDER}/"),))
 
 
 class Console:
@@ -78,6 +78,7 @@ class Console:
         self._config = config
         self._access = access
         self._names = names_of(config)
+        self._proxied_names = frozenset(name.lower() for name in config.console_hosts)
         self._name_services = name_services
         self._certificate = certificate
         self._tokens = Tokens()
@@ -123,10 +124,11 @@ class Console:
             return Page(b"these are more fields than a form has\n", 400)
         site = await self._loaded()
         visit = site.visit(principal, basic_credentials(request), query, may_change=may_change)
+        visit.path = request.path.removeprefix(HOME)
         if request.method != "POST":
             return await site.show(request.path, visit)
-        if not is_from_here(request.headers):
-            return await site.refuse(visit, "This form was sent from a page elsewhere.", 403)
+        if not is_from_here(request.headers, self._proxied_names):
+            return await site.refuse(visit, from_elsewhere(request.headers), 403)
         if not may_change:
             return await site.refuse(visit, visit.why_not, 403)
         if not self._tokens.is_right(form.get("token", ""), principal.user):

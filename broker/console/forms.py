@@ -8,8 +8,10 @@ a secret of this process. Browsers also say from where a form is sent; what they
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from urllib.parse import parse_qsl
+
+from rockhopper.protocol.addresses import split_address
 
 FIELDS_MAX = 200
 
@@ -31,15 +33,36 @@ class Tokens:
         return hmac.compare_digest(token.encode("utf-8", "replace"), made)
 
 
-def is_from_here(headers: Mapping[str, str]) -> bool:
-    """Whether a form was sent from a page of this very place, as far as the browser tells."""
+def is_from_here(headers: Mapping[str, str], names: Container[str]) -> bool:
+    """Whether a form was sent from a page of this console, as far as the browser says.
+
+    A reverse proxy may send another Host line than the one in the address bar, or leave the port
+    out of it. So an origin is ours too if it has one of *names* (consoleHosts), or differs from the
+    Host line by a port that is missing there.
+    """
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
     if origin is None:
         return True
-    _, separator, place = origin.partition("://")
-    return bool(separator) and place.lower() == headers.get("host", "").lower()
+    _, separator, place = origin.lower().partition("://")
+    host_line = headers.get("host", "").lower()
+    name, _ = split_address(place)
+    if not separator:
+        return False
+    return place == host_line or name in names or (split_address(host_line) == (name, None))
+
+
+def from_elsewhere(headers: Mapping[str, str]) -> str:
+    """Why a form is refused that was not sent from here, and what to set behind a proxy."""
+    sentence = "This form was sent from a page elsewhere."
+    name, _ = split_address(headers.get("origin", "").partition("://")[2])
+    if not name or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return sentence
+    return (
+        f"{sentence} If {name[:200]} is the name by which a reverse proxy serves this console, add "
+        "it to consoleHosts in the broker's settings."
+    )
 
 
 def fields(encoded: str) -> dict[str, str]:

@@ -19,7 +19,6 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from rockhopper.broker.console.hosts import HOME
 from rockhopper.page_style import CSS
 
 _HERE = Path(__file__).parent
@@ -58,10 +57,18 @@ def static_mark() -> str:
 
 
 def link(path: str, **query: Any) -> str:
-    """A path below the console with a query; what is None or blank is left out."""
+    """A page, relative to the console's first one, with a query; what is None or blank is left out.
+
+    Pages name that as their base, so that links hold behind a reverse proxy with a path of its own.
+    """
     pairs = {name: value for name, value in query.items() if value is not None and value != ""}
     encoded = urlencode(pairs, errors="replace")
-    return f"{HOME}{path}?{encoded}" if encoded else f"{HOME}{path}"
+    return f"{path or './'}?{encoded}" if encoded else path or "./"
+
+
+def root_of(path: str) -> str:
+    """The console's first page, relative to the page at *path*: ``../`` for ``group/reset``."""
+    return "../" * path.count("/") or "./"
 
 
 def relink(query: Mapping[str, str], path: str, **changes: Any) -> str:
@@ -150,7 +157,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(count=count, rate=rate, size=size, when=when, duration=duration, ago=ago)
-    found.globals.update(link=link, relink=relink, home=HOME, mark=static_mark())
+    found.globals.update(link=link, relink=relink, home="./", mark=static_mark())
     return found
 
 

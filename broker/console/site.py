@@ -14,9 +14,9 @@ from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.console import elsewhere
 from rockhopper.broker.console.clients import Clients, tls_of
 from rockhopper.broker.console.forms import Tokens
-from rockhopper.broker.console.hosts import HOME
+from rockhopper.broker.console.hosts import FOLDER, HOME
 from rockhopper.broker.console.kept import Kept
-from rockhopper.broker.console.rendering import as_json, link, render, static_files
+from rockhopper.broker.console.rendering import as_json, link, render, root_of, static_files
 from rockhopper.broker.console.views import (
     dead_letters,
     groups,
@@ -159,7 +159,7 @@ class Site:
     async def show(self, path: str, visit: Visit) -> Page:
         """The page at *path*."""
         if path + "/" == HOME:
-            return Page(b"", 303, headers=(("Location", HOME),))
+            return Page(b"", 303, headers=(("Location", link(f"{FOLDER}/")),))
         visit.path = path.removeprefix(HOME)
         if visit.path.startswith(STATIC):
             return _static(visit.path.removeprefix(STATIC))
@@ -257,11 +257,16 @@ class Site:
             case Moved(path, query, notice):
                 seal = self._tokens.make(visit.principal.user, f"notice {notice}")
                 said = {"notice": notice, "seal": seal} if notice else {}
-                return Page(b"", 303, headers=(("Location", link(path, **query, **said)),))
+                return Page(
+                    b"",
+                    303,
+                    headers=(("Location", root_of(visit.path) + link(path, **query, **said)),),
+                )
 
     async def _render(self, visit: Visit, shown: Shown) -> Page:
         values: dict[str, Any] = {
             "visit": visit,
+            "root": root_of(visit.path),
             "query": visit.query,
             "token": self._tokens.make(visit.principal.user),
             "cluster": self._config.cluster_name,

@@ -6,14 +6,27 @@ import html
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 USERS = {
     "authenticationEnabled": True,
     "authorizationEnabled": True,
     "initAuthenticationUser": '{"username":"root","password":"the secret"}',
 }
+_BASE = re.compile(rb'<base href="([^"]*)">')
+_LINK = re.compile(rb'((?:href|src|action|data-from)=")(?!/|[a-z]+:)([^"]*)"')
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
+
+
+def _with_whole_links(content: bytes, path: str) -> bytes:
+    """A page whose links are paths, resolved as a browser does."""
+    base = _BASE.search(content)
+    if base is None:
+        return content
+    root = urljoin(path, base[1].decode())
+    return _LINK.sub(
+        lambda found: found[1] + urljoin(root, found[2].decode()).encode() + b'"', content
+    )
 
 
 class Answered(NamedTuple):
@@ -67,7 +80,10 @@ class Browser:
         head_bytes, _, content = answer.partition(b"\r\n\r\n")
         first, *named = head_bytes.decode().split("\r\n")
         pairs = [line.partition(": ") for line in named]
-        return Answered(int(first.split()[1]), {key: value for key, _, value in pairs}, content)
+        said_of = {key: value for key, _, value in pairs}
+        if "Location" in said_of:
+            said_of["Location"] = urljoin(path, said_of["Location"])
+        return Answered(int(first.split()[1]), said_of, _with_whole_links(content, path))
 
     async def get(self, page: str = "", /, **query: object) -> Answered:
         """A page of the console."""

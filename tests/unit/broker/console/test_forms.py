@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.console.forms import FIELDS_MAX, Tokens, fields, is_from_here
+from rockhopper.broker.console.forms import FIELDS_MAX, Tokens, fields, from_elsewhere, is_from_here
 
 
 def test_a_token_is_one_users_of_one_process() -> None:
@@ -38,7 +38,39 @@ def test_a_token_for_a_text_is_none_for_forms() -> None:
     ],
 )
 def test_forms_come_from_the_place_they_go_to(headers: dict[str, str], is_fine: bool) -> None:
-    assert is_from_here({"host": "127.0.0.1:9464", **headers}) is is_fine
+    assert is_from_here({"host": "127.0.0.1:9464", **headers}, ()) is is_fine
+
+
+NAMES = ("mq.example.org",)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "is_fine"),
+    [
+        ("mq.example.org", "https://mq.example.org", True),
+        ("127.0.0.1:9464", "https://mq.example.org", True),
+        ("mq.example.org:8443", "https://mq.example.org:8443", True),
+        ("mq.example.org", "https://mq.example.org:8443", True),
+        ("10.0.0.5", "http://10.0.0.5:8080", True),
+        ("10.0.0.5:9464", "http://10.0.0.5:8080", False),
+        ("mq.example.org", "https://evil.example", False),
+        ("127.0.0.1:9464", "https://evil.example", False),
+        ("127.0.0.1:9464", "https://mq.example.org.evil.example", False),
+    ],
+)
+def test_a_reverse_proxy_may_change_the_host_line_of_a_name_that_is_listed(
+    host: str, origin: str, is_fine: bool
+) -> None:
+    headers = {"host": host, "origin": origin, "sec-fetch-site": "same-origin"}
+    assert is_from_here(headers, NAMES) is is_fine
+
+
+def test_a_refusal_says_what_to_set_behind_a_reverse_proxy() -> None:
+    headers = {"host": "127.0.0.1:9464", "origin": "https://mq.example.org:8443"}
+    told = from_elsewhere({**headers, "sec-fetch-site": "same-origin"})
+    assert "mq.example.org" in told
+    assert "consoleHosts" in told
+    assert "consoleHosts" not in from_elsewhere({**headers, "sec-fetch-site": "cross-site"})
 
 
 def test_fields_are_read_whatever_they_hold() -> None:
