@@ -1,6 +1,7 @@
 """What stands between the settings of users and the Guard: a broker's, and a name service's."""
 
 import os
+import secrets
 
 import structlog
 
@@ -10,8 +11,8 @@ from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.consumer_groups import Client
-from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
-from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.auth_config import GENERATE, HIDDEN, SECRET_KEYS
+from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable, accounts_to_json
 from rockhopper.protocol import fastjson
@@ -20,6 +21,8 @@ from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 log = structlog.get_logger("broker.access")
 
+FIRST_USER = "admin"
+GENERATED_SECRET_BYTES = 24
 SEAL_VARIABLE = "_ROCKHOPPER_CONSOLE_SEAL"
 """Of the environment: the secret by which the console of a parent says for whom it asks."""
 
@@ -53,6 +56,8 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
             if len(credentials.secret) < SECRET_LENGTH_MIN:
                 log.warning("a secret is short: take 12 characters or more", user=name)
             users.put(User(name, credentials.secret, is_super=True))
+    if config.auth.generates_user and not users.has_super and config.role is not Role.NAMESERVER:
+        _generate_user(users, config)
     if config.auth.authentication_enabled and not users.has_super:
         raise SettingError(
             "authenticationEnabled",
@@ -63,6 +68,29 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
     guard.use(users.users, acls.rules)
     users.on_changed = lambda name: _user_changed(guard, name)
     acls.on_changed = lambda _name: guard.rules_changed()
+
+
+def _generate_user(users: UserTable, config: BrokerConfig) -> None:
+    """Make the first Super user, save it, and log its secret.
+
+    Raises:
+        SettingError: there are other brokers that would each make a user of their own.
+    """
+    if config.replication.is_replica or config.brokers != 1:
+        reason = (
+            "one broker alone makes up a user; replicas, and brokers=N, need the same one: give "
+            'them {"username": …, "password": …}'
+        )
+        raise SettingError(SECRET_KEYS[0], GENERATE, reason)
+    user = User(FIRST_USER, secrets.token_urlsafe(GENERATED_SECRET_BYTES), is_super=True)
+    users.put(user)
+    users.save()
+    log.warning(
+        "made the first user: no later line shows its secret; clients sign with it, for example "
+        "by ROCKHOPPER_ACCESS_KEY and ROCKHOPPER_SECRET_KEY",
+        access_key=user.name,
+        secret_key=user.secret,
+    )
 
 
 def may_publish(access: Access, client: Client, topic: str) -> bool:
@@ -88,14 +116,14 @@ def access_text(config: BrokerConfig) -> str:
         return "users, by their rules"
     if auth.authentication_enabled:
         return "users, all of whom may read and write everything"
-    if is_loopback(config.bind_address):
+    if is_loopback(config.bind_address) or is_loopback(config.published_on):
         return "everybody on its host"
     return "everybody who reaches its ports"
 
 
 def tell_about_guard(config: BrokerConfig) -> None:
     """Warn of what others could do, at every start."""
-    if is_loopback(config.bind_address):
+    if is_loopback(config.bind_address) or is_loopback(config.published_on):
         return
     if not config.auth.authentication_enabled:
         log.warning(

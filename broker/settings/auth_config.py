@@ -9,6 +9,7 @@ from rockhopper.protocol.signing import Credentials
 SECRET_KEYS = ("initAuthenticationUser", "innerClientAuthenticationCredentials")
 """Those whose values nobody is shown."""
 HIDDEN = "******"
+GENERATE = "generate"
 
 
 def _code(text: str) -> int:
@@ -53,8 +54,10 @@ class AuthConfig:
 
     init_user: str = setting("initAuthenticationUser", "")
     """``{"username": …, "password": …}``: a Super user that is made if there is no such user.
+    ``generate``: with authenticationEnabled, the first start makes the user ``admin`` with a secret
+    that its log shows once.
 
-    Cost: safety: a secret stands in the settings.
+    Cost: safety: a secret stands in the settings, or in the log.
     """
 
     inner_credentials: str = setting("innerClientAuthenticationCredentials", "")
@@ -70,8 +73,15 @@ class AuthConfig:
         _ = self.first_user, self.inner
 
     @property
+    def generates_user(self) -> bool:
+        """Whether the first start makes up a Super user."""
+        return self.authentication_enabled and self.init_user == GENERATE
+
+    @property
     def first_user(self) -> Credentials | None:
-        """The user of initAuthenticationUser."""
+        """The user of initAuthenticationUser, unless it is to be made up."""
+        if self.init_user == GENERATE:
+            return None
         return _credentials(SECRET_KEYS[0], self.init_user, "username", "password")
 
     @property

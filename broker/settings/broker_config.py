@@ -151,6 +151,10 @@ class BrokerConfig:
     """The host that routes and registrations name. Empty: each client is told the address at
     which it reached the name service itself, see advertise."""
 
+    published_on: str = setting("publishedOn", "")
+    """Ours. In a container: the address of its host on which the ports are published. With
+    ``127.0.0.1`` no start warns that the ports are open to others. It opens and closes nothing."""
+
     advertise: tuple[AdvertiseRule, ...] = setting(
         "advertise", (), separator=",", element=parse_rule
     )

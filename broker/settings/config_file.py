@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
-from rockhopper.broker.settings.auth_config import SECRET_KEYS
+from rockhopper.broker.settings.auth_config import GENERATE, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import (
     AuthConfig,
     BrokerConfig,
@@ -356,7 +356,7 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
     for part in parts_of(config):
         properties |= format_fields(part)
     for key in (*SECRETS, *SECRET_KEYS):
-        properties[key] = HIDDEN if properties[key] else ""
+        properties[key] = HIDDEN if properties[key] not in ("", GENERATE) else properties[key]
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
     return dict(sorted(properties.items()))
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.access.access import CLUSTER, Action
 from rockhopper.broker.access.accounts import User
@@ -19,6 +20,7 @@ from rockhopper.broker.members.guarding import (
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 from tests.support.peers import Peer
 
 ON = {"authenticationEnabled": "true"}
@@ -36,6 +38,37 @@ def guarded(path: Path, texts: dict[str, str]) -> tuple[Guard, UserTable]:
 def test_without_a_super_user_the_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="initAuthenticationUser"):
         guarded(tmp_path, ON)
+
+
+GENERATE = {"initAuthenticationUser": "generate"}
+
+
+def test_the_first_start_makes_a_user_and_shows_its_secret_once(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        guard, users = guarded(tmp_path, ON | GENERATE)
+    (line,) = lines
+    (user,) = users.users.values()
+    assert (line["access_key"], line["secret_key"]) == (user.name, user.secret)
+    assert len(user.secret) >= SECRET_LENGTH_MIN
+    assert guard.may(Principal("10.0.0.7", user.name), Action.ADMINISTER, CLUSTER)
+    again = UserTable(tmp_path / "users.json", now_ms=lambda: 5)
+    again.load()
+    with capture_logs() as lines:
+        config = build_config(ON | GENERATE)
+        guard_with(
+            guard_of(config), again, AclTable(tmp_path / "acls.json", now_ms=lambda: 5), config
+        )
+    assert (lines, dict(again.users)) == ([], dict(users.users))
+
+
+def test_no_user_is_made_where_nobody_has_to_be_one(tmp_path: Path) -> None:
+    _, users = guarded(tmp_path, GENERATE)
+    assert not users.users
+
+
+def test_brokers_that_need_the_same_user_make_none_up(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="the same one"):
+        guarded(tmp_path, ON | GENERATE | {"brokers": "2"})
 
 
 def test_changes_of_users_count_at_once_and_end_their_connections(tmp_path: Path) -> None:
@@ -64,6 +97,8 @@ def test_who_may_publish_is_who_speaks_for_the_client(tmp_path: Path) -> None:
     [
         ({}, ""),
         ({"bindAddress": "0.0.0.0"}, "OPEN TO EVERYBODY"),
+        ({"bindAddress": "0.0.0.0", "publishedOn": "127.0.0.1"}, ""),
+        ({"bindAddress": "0.0.0.0", "publishedOn": "10.0.0.5"}, "OPEN TO EVERYBODY"),
         (ON | ROOT | {"bindAddress": "0.0.0.0"}, "without TLS"),
         (ON | ROOT | {"bindAddress": "0.0.0.0", "tlsServerMode": "permissive"}, "without TLS"),
         (ON | ROOT | {"bindAddress": "0.0.0.0", "tlsServerMode": "enforcing"}, ""),
