@@ -30,6 +30,20 @@ ANSWER_TIMEOUT_S = 10.0
 SAMPLED_WITHIN_S = (0.5, 0.5, 1.0)
 _PERM_WRITE = 2
 
+_CLASSIC_ALONE = "only masters with classic replication can be followed"
+_OTHER_KINDS = {
+    "enableControllerMode": f"under a controller: {_CLASSIC_ALONE}",
+    "enableDLegerCommitLog": f"with a DLedger commit log: {_CLASSIC_ALONE}",
+    # What it has there is neither in its log nor in a table that slaves ask for.
+    "timerRocksDBEnable": "with timers in RocksDB, and which are delivered would not be known "
+    "here: switch to files (mqadmin switchTimerEngine -e F), and restart it without the setting",
+    "popConsumerKVServiceEnable": "with popped messages in RocksDB, and what is not acknowledged "
+    "would be lost here: restart it without the setting, and have it move them to its log by "
+    "request code 200056 (POP_ROLLBACK)",
+    "transRocksDBEnable": "with open transactions in RocksDB, which would be lost here: wait "
+    "until they have ended, and restart it without the setting",
+}
+
 Result = TypeVar("Result")
 
 
@@ -107,15 +121,9 @@ class Master:
             ) from None
 
     def _refuse_other_kinds(self, settings: dict[str, str]) -> None:
-        for key, what in (
-            ("enableControllerMode", "under a controller"),
-            ("enableDLegerCommitLog", "with a DLedger commit log"),
-        ):
+        for key, what in _OTHER_KINDS.items():
             if settings.get(key, "").lower() == "true":
-                raise FollowError(
-                    f"{self.address} runs {what} ({key}=true): only masters with classic "
-                    "replication can be followed"
-                )
+                raise FollowError(f"{self.address} has {key}=true and runs {what}")
 
     def _ha_address_by(self, settings: dict[str, str]) -> str:
         host, _ = split_address(self.address)

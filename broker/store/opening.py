@@ -21,7 +21,7 @@ import structlog
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import stopped_files
-from rockhopper.broker.store.files import abort_file, disk
+from rockhopper.broker.store.files import abort_file, disk, rocksdb
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.lock_file import StoreLock
@@ -105,6 +105,7 @@ class OpenedStore:
             undo.callback(self._lock.release)
             if not extent.is_in_the_making:
                 log_presence.check_finished(self.layout)
+                rocksdb.check_not_in_use(self.layout)
             last_exit_clean = not abort_file.was_left_behind(self.layout.abort)
             abort_file.create(self.layout.abort)
             with contextlib.ExitStack() as nothing_changed:

@@ -58,6 +58,22 @@ async def test_masters_of_other_kinds_are_refused(
         await master.facts()
 
 
+@pytest.mark.parametrize(
+    ("key", "way_out"),
+    [
+        ("timerRocksDBEnable", "switchTimerEngine -e F"),
+        ("popConsumerKVServiceEnable", "200056"),
+        ("transRocksDBEnable", "restart it without"),
+    ],
+)
+async def test_a_master_with_a_part_of_its_state_in_rocksdb_alone_is_refused(
+    key: str, way_out: str, apache: ClassicMaster, master: Master
+) -> None:
+    apache.settings[key] = "true"
+    with pytest.raises(FollowError, match=f"{key}=true.*{way_out}"):
+        await master.facts()
+
+
 async def test_what_is_no_broker_is_refused(apache: ClassicMaster, master: Master) -> None:
     del apache.settings["mappedFileSizeCommitLog"]
     with pytest.raises(FollowError, match="listenPort of a broker"):
