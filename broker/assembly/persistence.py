@@ -27,6 +27,9 @@ from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 log = structlog.get_logger("broker.tables")
 
 
+TOPICS_NAMED_MAX = 20
+
+
 class Tables(Part):
     """What ``config/`` of a store directory holds."""
 
@@ -139,7 +142,19 @@ class Tables(Part):
         self.topics.listeners.append(self.topic_ids.topic_changed)
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
+        self._warn_of_compaction()
         self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
+
+    def _warn_of_compaction(self) -> None:
+        names = [name for name, topic in self.topics.configs.items() if topic.is_to_be_compacted]
+        if names:
+            log.warning(
+                "topics have cleanup.policy=COMPACTION, which is not done here: retention deletes "
+                "the only value of a key like any other message; keep them with a broker of "
+                "RocketMQ, or raise fileReservedTime",
+                topics=names[:TOPICS_NAMED_MAX],
+                count=len(names),
+            )
 
     def open(self) -> None:
         """From now on write changes: the store is locked."""

@@ -173,7 +173,7 @@ class Sender:
         properties = self._broker_properties(send)
         if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
             raise IllegalMessage("the sysFlag says that the message is rolled back")
-        is_compacted = topic.attributes.get("cleanup.policy") == "COMPACTION"
+        is_compacted = topic.is_to_be_compacted
         if is_compacted and not properties.get(PROPERTY_KEYS):
             raise IllegalMessage("Required message key is missing")
         lite_topic = properties.get(PROPERTY_LITE_TOPIC)

@@ -14,6 +14,7 @@ ATTRIBUTE_MESSAGE_TYPE = "message.type"
 ATTRIBUTE_RESERVE_TIME = "reserve.time"
 ATTRIBUTE_PRIORITY_FACTOR = "priority.factor"
 
+CLEANUP_POLICY_COMPACTION = "COMPACTION"
 QUEUE_TYPE_SIMPLE = "SimpleCQ"
 QUEUE_TYPE_BATCH = "BatchCQ"
 MESSAGE_TYPE_NORMAL = "NORMAL"
@@ -39,7 +40,9 @@ RULES: Mapping[str, AttributeRule] = {
     ATTRIBUTE_QUEUE_TYPE: AttributeRule(
         frozenset((QUEUE_TYPE_SIMPLE, QUEUE_TYPE_BATCH)), False, QUEUE_TYPE_SIMPLE
     ),
-    ATTRIBUTE_CLEANUP_POLICY: AttributeRule(frozenset(("DELETE", "COMPACTION")), False, "DELETE"),
+    ATTRIBUTE_CLEANUP_POLICY: AttributeRule(
+        frozenset(("DELETE", CLEANUP_POLICY_COMPACTION)), False, "DELETE"
+    ),
     ATTRIBUTE_MESSAGE_TYPE: AttributeRule(
         frozenset(
             (
@@ -62,6 +65,12 @@ RULES: Mapping[str, AttributeRule] = {
 GROUP_RULES: Mapping[str, AttributeRule] = {
     ATTRIBUTE_PRIORITY_FACTOR: AttributeRule(None, True, "100", (0, 100)),
 }
+
+
+_NOT_COMPACTED = (
+    "cleanup.policy=COMPACTION is not served: no topic is compacted here, and retention would "
+    "delete the only value of a key. Leave the attribute out, and keep the last values elsewhere"
+)
 
 
 class AttributeChangeError(ValueError):
@@ -106,6 +115,8 @@ def change_attributes(
         if sign == "+":
             _check_value(key, rule, value)
             is_same = after.get(key, rule.default) == value
+            if value == CLEANUP_POLICY_COMPACTION and not is_same:
+                raise AttributeChangeError(_NOT_COMPACTED)
             if current is not None and not rule.is_changeable and not is_same:
                 raise AttributeChangeError(
                     f"attempt to update an unchangeable attribute. key: {key}"

@@ -19,8 +19,10 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.tables.static_topics import StaticTopic
 from rockhopper.broker.tables.topic_attributes import (
+    ATTRIBUTE_CLEANUP_POLICY,
     ATTRIBUTE_MESSAGE_TYPE,
     ATTRIBUTE_QUEUE_TYPE,
+    CLEANUP_POLICY_COMPACTION,
     MESSAGE_TYPE_PRIORITY,
     QUEUE_TYPE_BATCH,
 )
@@ -32,6 +34,7 @@ from rockhopper.protocol.names import (
     LMQ_PREFIX,
     OFFSET_MOVED_EVENT_TOPIC,
     RETRY_PREFIX,
+    REVIVE_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     SYSTEM_TOPICS,
@@ -72,6 +75,7 @@ class TopicConfig:
         "is_batch",
         "is_prioritised",
         "is_readable",
+        "is_to_be_compacted",
         "is_writable",
         "name",
         "order",
@@ -105,6 +109,9 @@ class TopicConfig:
         self.is_readable = bool(perm & PERM_READ)
         self.is_writable = bool(perm & PERM_WRITE)
         self.is_batch = self.attributes.get(ATTRIBUTE_QUEUE_TYPE) == QUEUE_TYPE_BATCH
+        self.is_to_be_compacted = (
+            self.attributes.get(ATTRIBUTE_CLEANUP_POLICY) == CLEANUP_POLICY_COMPACTION
+        )
         self.is_prioritised = self.attributes.get(ATTRIBUTE_MESSAGE_TYPE) == MESSAGE_TYPE_PRIORITY
 
     def __eq__(self, other: object) -> bool:
@@ -483,7 +490,7 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         (OFFSET_MOVED_EVENT_TOPIC, 1, read_write),
         (SCHEDULE_TOPIC, SCHEDULE_LEVEL_COUNT, read_write),
         (reply_topic(cluster), 1, read_write),
-        (f"rmq_sys_REVIVE_LOG_{cluster}", 8, read_write),
+        (REVIVE_TOPIC_PREFIX + cluster, 8, read_write),
         (f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, PERM_INHERIT),
         (TRANSACTION_HALF_TOPIC, 1, read_write),
         (TRANSACTION_OP_HALF_TOPIC, 1, read_write),

@@ -29,6 +29,10 @@ def test_a_changeable_attribute_is_changed_and_removed() -> None:
 def test_an_unchangeable_attribute_may_be_named_as_it_is() -> None:
     assert change({"queue.type": "BatchCQ"}, "+queue.type=BatchCQ") == {"queue.type": "BatchCQ"}
     assert change({}, "+queue.type=SimpleCQ") == {"queue.type": "SimpleCQ"}
+    compacted = {"cleanup.policy": "COMPACTION"}
+    assert change(compacted, "+cleanup.policy=COMPACTION,+message.type=FIFO").items() > set(
+        compacted.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,8 @@ def test_an_unchangeable_attribute_may_be_named_as_it_is() -> None:
         ({"message.type": "FIFO"}, "+message.type=DELAY,-message.type", "key duplication"),
         ({}, "+queue.type=BatchCQ", "attempt to update an unchangeable attribute"),
         ({"queue.type": "BatchCQ"}, "-queue.type", "attempt to delete an unchangeable attribute"),
+        (None, "+cleanup.policy=COMPACTION", "no topic is compacted here"),
+        ({}, "+cleanup.policy=COMPACTION", "no topic is compacted here"),
         ({}, "-message.type", "attempt to delete a nonexistent key"),
         ({}, "+reserve.time=soon", "no whole number"),
     ],
