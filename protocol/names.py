@@ -30,6 +30,9 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+# Where RocketMQ notes pops and acknowledgements, one topic a cluster, and the group that reads it.
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 # Ours: what a replica set keeps beside its messages.
 STATE_TOPIC = "rmq_sys_rockhopper_state"
 

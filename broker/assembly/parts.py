@@ -236,6 +236,7 @@ class ServingParts:
             now_ms=steady_ms,
         )
         self.pop.on_loaded = self.clock.not_before
+        self.timers.on_import = self.pop.adopt
         self.sinks = SinkPublisher(
             store.layout.own / "sinks",
             store,

@@ -124,8 +124,12 @@ class Handles:
             )
         return meant
 
-    def change(self, meant: InFlight, invisible_ms: int) -> ReceiptHandle | None:
+    def change(
+        self, meant: InFlight, invisible_ms: int, *, suspend: bool = False
+    ) -> ReceiptHandle | None:
         """Have the message come back that long from now; its new handle, None if it is gone.
+
+        *suspend* is as for PopService.change_invisible.
 
         Raises OSError: nothing is changed.
         """
@@ -137,6 +141,7 @@ class Handles:
             handle.queue_offset,
             meant.info(),
             invisible_ms,
+            suspend=suspend,
         )
         if changed is None:
             return None

@@ -156,7 +156,7 @@ class InOrder:
         return True
 
     def change_invisible(
-        self, lane: Lane, offset: int, info: ExtraInfo, now_ms: int, invisible_ms: int
+        self, lane: Lane, offset: int, info: ExtraInfo, visible_ms: int, suspend: bool
     ) -> tuple[int, int] | None:
         """As PopService.change_invisible; the pop time stays."""
         batch = lane.batch
@@ -167,8 +167,11 @@ class InOrder:
             or offset in batch.acked
         ):
             return None
-        visible_at = {**batch.visible_at, offset: now_ms + invisible_ms}
-        batch = msgspec.structs.replace(batch, visible_at=visible_at)
+        batch = msgspec.structs.replace(
+            batch,
+            visible_at={**batch.visible_at, offset: visible_ms},
+            suspended=batch.suspended | {offset} if suspend else batch.suspended - {offset},
+        )
         self._lanes.ordered(lane, lane.cursor, batch)
         self._lanes.call_at(batch.blocked_until(), lane)
-        return batch.pop_ms, now_ms + invisible_ms - batch.pop_ms
+        return batch.pop_ms, visible_ms - batch.pop_ms

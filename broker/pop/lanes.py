@@ -25,12 +25,13 @@ Kinds of records, all integers big-endian:
     5 COPIED   number:4 copyEnd:8 {offset:8}…
     6 DROP     number:4
     7 ORDERED  number:4 cursor:8 ordered batch as msgpack
+    8 SUSPEND  as CHANGE, and its next delivery counts as no further attempt
 """
 
 import heapq
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -42,7 +43,7 @@ from rockhopper.protocol.store.note_records import encode_record
 
 log = structlog.get_logger("broker.pop")
 
-LANE, POP, ACK, CHANGE, COPIED, DROP, ORDERED = range(1, 8)
+LANE, POP, ACK, CHANGE, COPIED, DROP, ORDERED, SUSPEND = range(1, 9)
 _NOT_COPIED = -1
 _DUE_REBUILD_MIN = 1024
 
@@ -63,6 +64,8 @@ class InFlight(NamedTuple):
     pop_ms: int
     invisible_ms: int
     copy_end: int = _NOT_COPIED
+    is_suspended: bool = False
+    """Whether its next delivery counts as no further attempt."""
 
     @property
     def visible_ms(self) -> int:
@@ -151,11 +154,10 @@ class Lanes:
         self._note(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
         self._remove(lane, offsets)
 
-    def changed(self, lane: Lane, offset: int, pop_ms: int, invisible_ms: int) -> None:
+    def changed(self, lane: Lane, offset: int, entry: InFlight) -> None:
         """A message in flight becomes visible at another time."""
-        payload = _CHANGE.pack(lane.number, offset, pop_ms, invisible_ms)
-        self._note(encode_record(CHANGE, payload))
-        self._change(lane, offset, pop_ms, invisible_ms)
+        self._note(_change_record(lane, offset, entry))
+        self._change(lane, offset, entry)
 
     def copied(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
         """Messages in flight were stored anew, before *copy_end* of the commit log.
@@ -172,6 +174,21 @@ class Lanes:
         self._note(lane_record(fresh))
         self.in_flight -= len(lane.entries)
         lane.entries, lane.batch, lane.cursor = {}, None, cursor
+
+    def adopt(self, lane: Lane, cursor: int, entries: Mapping[int, InFlight]) -> None:
+        """Add what another broker handed out in front of *cursor*; the latest pop counts."""
+        fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
+        latest = {**entries}
+        for offset, entry in lane.entries.items():
+            if offset not in latest or latest[offset].pop_ms <= entry.pop_ms:
+                latest[offset] = entry
+        fresh.entries = dict(sorted(latest.items()))
+        fresh.batch = lane.batch if cursor == lane.cursor else None
+        self._note(lane_record(fresh))
+        self.in_flight += len(fresh.entries) - len(lane.entries)
+        lane.entries, lane.batch, lane.cursor = fresh.entries, fresh.batch, cursor
+        for offset, entry in entries.items():
+            self.call_at(entry.visible_ms, lane, (offset,))
 
     def ordered(self, lane: Lane, cursor: int, batch: OrderedBatch | None) -> None:
         """An orderly pop, or an acknowledgement of one."""
@@ -218,8 +235,8 @@ class Lanes:
             lane.entries.pop(offset, None)
         self.in_flight -= before - len(lane.entries)
 
-    def _change(self, lane: Lane, offset: int, pop_ms: int, invisible_ms: int) -> None:
-        entry = lane.entries[offset] = InFlight(pop_ms, invisible_ms)
+    def _change(self, lane: Lane, offset: int, entry: InFlight) -> None:
+        lane.entries[offset] = entry
         self.call_at(entry.visible_ms, lane, (offset,))
 
     def _copy(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
@@ -335,9 +352,10 @@ class Lanes:
             self._pop(lane, cursor, pop_ms, invisible_ms, _decode_offsets(payload, _POP.size))
         elif kind == ACK:
             self._remove(lane, _decode_offsets(payload, _NUMBER.size))
-        elif kind == CHANGE:
+        elif kind in (CHANGE, SUSPEND):
             _, offset, pop_ms, invisible_ms = _CHANGE.unpack(payload)
-            self._change(lane, offset, pop_ms, invisible_ms)
+            entry = InFlight(pop_ms, invisible_ms, is_suspended=kind == SUSPEND)
+            self._change(lane, offset, entry)
         elif kind == COPIED:
             _, copy_end = _COPIED.unpack_from(payload)
             self._copy(lane, _decode_offsets(payload, _COPIED.size), copy_end)
@@ -370,7 +388,7 @@ class Lanes:
 
 
 def lane_record(lane: Lane) -> bytes:
-    """The record that says all about a lane."""
+    """The records that say all about a lane."""
     group, topic = lane.group.encode(), lane.topic.encode()
     parts = [
         _LANE.pack(lane.number, lane.queue_id),
@@ -379,10 +397,20 @@ def lane_record(lane: Lane) -> bytes:
         _SIZE.pack(len(topic)),
         topic,
         _CURSOR_AND_COUNT.pack(lane.cursor, len(lane.entries)),
-        *(_ENTRY.pack(offset, *entry) for offset, entry in lane.entries.items()),
+        *(_ENTRY.pack(offset, *entry[:3]) for offset, entry in lane.entries.items()),
         encode_batch(lane.batch),
     ]
-    return encode_record(LANE, b"".join(parts))
+    suspended = (
+        _change_record(lane, offset, entry)
+        for offset, entry in lane.entries.items()
+        if entry.is_suspended and not entry.is_copied
+    )
+    return b"".join((encode_record(LANE, b"".join(parts)), *suspended))
+
+
+def _change_record(lane: Lane, offset: int, entry: InFlight) -> bytes:
+    payload = _CHANGE.pack(lane.number, offset, entry.pop_ms, entry.invisible_ms)
+    return encode_record(SUSPEND if entry.is_suspended else CHANGE, payload)
 
 
 def _decode_lane(payload: bytes) -> Lane:

@@ -21,6 +21,8 @@ class OrderedBatch(msgspec.Struct):
     """Visible times that were changed, by offset."""
     counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How often an offset was handed out before, where it was."""
+    suspended: set[int] = msgspec.field(default_factory=set)
+    """Offsets whose next delivery counts as no further attempt."""
 
     def visible_ms(self, offset: int) -> int:
         """From when on *offset* may be handed out again."""
@@ -54,7 +56,9 @@ class OrderedBatch(msgspec.Struct):
         if attempt_id is None or attempt_id != self.attempt_id:
             known = set(self.offsets)
             counts = {
-                offset: self.counts.get(offset, 0) + 1 for offset in offsets if offset in known
+                offset: self.counts.get(offset, 0) + (offset not in self.suspended)
+                for offset in offsets
+                if offset in known
             }
         return OrderedBatch(attempt_id, pop_ms, invisible_ms, offsets, set(), {}, dict(counts))
 

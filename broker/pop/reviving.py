@@ -223,10 +223,12 @@ class Reviving:
         self, lane: Lane, group: SubscriptionGroup, offset: int, message: StoredMessage
     ) -> bool:
         """Stage the copy; False when no file can hold it. Raises StoreError: not now."""
-        if 0 <= group.retry_max_times <= message.reconsume_times:
+        entry = lane.entries[offset]
+        if entry.is_suspended:
+            message.reconsume_times -= 1
+        elif 0 <= group.retry_max_times <= message.reconsume_times:
             return self.bury(lane, message)
         properties = _properties_of_copy(message)
-        entry = lane.entries[offset]
         properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
         topic = self._retry_topic(lane)
         if not self._store_copy(topic.name, message, properties):

@@ -21,6 +21,7 @@ import structlog
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.adopting import adopt
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
 from rockhopper.broker.pop.in_order import InOrder, read
@@ -105,6 +106,15 @@ class PopService(Part):
             self._groups.find_or_create(lane.group)
         self.expire()
         self._topics.listeners.append(self._topic_changed)
+
+    def adopt(self) -> None:
+        """Take over what was popped from RocketMQ's broker, which had the store. Blocks.
+
+        Raises:
+            OSError: it cannot be noted.
+        """
+        for group, _, _ in adopt(self._store, self._topics, self._offsets, self.lanes):
+            self._groups.find_or_create(group)
 
     def start(self) -> None:
         """Begin to revive; needs a running event loop."""
@@ -371,8 +381,12 @@ class PopService(Part):
         offset: int,
         info: ExtraInfo,
         invisible_ms: int,
+        *,
+        suspend: bool = False,
     ) -> tuple[int, int] | None:
         """Have a message become visible *invisible_ms* from now.
+
+        With *suspend* its next delivery counts as no further attempt.
 
         Returns its new pop and invisible times; None when it is not in flight by this pop any more.
 
@@ -384,7 +398,8 @@ class PopService(Part):
             return None
         now_ms = self._now_ms()
         if info.is_orderly:
-            changed = self._in_order.change_invisible(lane, offset, info, now_ms, invisible_ms)
+            until_ms = now_ms + invisible_ms
+            changed = self._in_order.change_invisible(lane, offset, info, until_ms, suspend)
             if changed is not None:
                 self._after_change(lane)
             return changed
@@ -394,7 +409,7 @@ class PopService(Part):
         # Another pop time, so that what the client knew of the message is void.
         pop_ms = max(now_ms, entry.pop_ms + 1)
         invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
-        self.lanes.changed(lane, offset, pop_ms, invisible_ms)
+        self.lanes.changed(lane, offset, InFlight(pop_ms, invisible_ms, is_suspended=suspend))
         self._stats.checkpointed(topic, group).add(1, 0)
         self._after_change(lane)
         return pop_ms, invisible_ms

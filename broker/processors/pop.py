@@ -262,6 +262,7 @@ class PopProcessors:
             fields.offset,
             info,
             min(fields.invisible_time, INVISIBLE_MS_MAX),
+            suspend=fields.suspend,
         )
         if changed is None:
             raise RequestError(

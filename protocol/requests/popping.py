@@ -33,7 +33,7 @@ class AckMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, g
 
 
 class ChangeInvisibleTimeRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """CHANGE_MESSAGE_INVISIBLETIME (200053)."""
+    """CHANGE_MESSAGE_INVISIBLETIME (200053); *suspend*: the next delivery counts no attempt."""
 
     consumer_group: str
     topic: str
@@ -41,6 +41,7 @@ class ChangeInvisibleTimeRequest(RpcRequest, rename="camel", frozen=True, kw_onl
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    suspend: bool = False
 
 
 class ChangeInvisibleTimeResponse(

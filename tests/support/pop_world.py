@@ -136,10 +136,10 @@ class PopWorld:
         """Acknowledge."""
         self.pop_service.ack(GROUP, popped.topic, 0, [popped.offset], popped.info)
 
-    def change(self, popped: Popped, invisible_ms: int) -> bool:
+    def change(self, popped: Popped, invisible_ms: int, *, suspend: bool = False) -> bool:
         """Have it come back at another time; whether the broker agreed."""
         changed = self.pop_service.change_invisible(
-            GROUP, popped.topic, 0, popped.offset, popped.info, invisible_ms
+            GROUP, popped.topic, 0, popped.offset, popped.info, invisible_ms, suspend=suspend
         )
         if changed is None:
             return False

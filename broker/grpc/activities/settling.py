@@ -73,7 +73,7 @@ class Settling:
                 f"invisible for {invisible_ms} ms; 0 to {INVISIBLE_MS_MAX} are allowed",
             )
         meant = self._handles.settle(request.receipt_handle, group, topic)
-        handle = self._handles.change(meant, invisible_ms)
+        handle = self._handles.change(meant, invisible_ms, suspend=request.suspend)
         if handle is None:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,

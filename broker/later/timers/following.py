@@ -19,7 +19,7 @@ from rockhopper.broker.later.timers.times import due_ms
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQUE_KEY,
@@ -98,6 +98,9 @@ class TimerQueue:
 
     def _entries(self, message: StoredMessage, before: list[Entry]) -> list[Entry]:
         """What *message* adds to the index, which does not know *before* yet."""
+        if message.properties.get(PROPERTY_REAL_TOPIC, "").startswith(REVIVE_TOPIC_PREFIX):
+            # A note of RocketMQ's pops: see pop/adopting.py.
+            return []
         due = self.due_ms(message)
         if due is None:
             log.error(

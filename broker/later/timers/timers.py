@@ -97,6 +97,8 @@ class Timers(Part):
             now_ms=steady_ms,
         )
         store.expires_sooner_after(self._has_rolled_since)
+        self.on_import: Callable[[], None] = lambda: None
+        """Called when RocketMQ may have written to the queue, until what it does is durable."""
         self._timer = WallTimer(now_ms, self._run)
         self._saved: TimerCheckpoint | None = None
         self._timer_checks: tuple[int, ...] = ()
@@ -226,6 +228,7 @@ class Timers(Part):
                 log.error("a file of timers is damaged or gone, all are made anew", slot=slot)
                 checkpoint = None
         if checkpoint is None or crc not in checkpoint.timer_checks:
+            self.on_import()
             notes = [note for number in sorted(noted) for note in noted[number]]
             delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
             # Without it a kill in the midst of this begins anew.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
+from rockhopper.broker.pop.lanes import InFlight, Lane, Lanes, lane_record
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.store.files import disk
 from rockhopper.protocol.store.note_records import decode_records
@@ -49,7 +49,24 @@ def acked(lanes: Lanes, lane: Lane) -> None:
 
 def changed(lanes: Lanes, lane: Lane) -> None:
     lanes.popped(lane, 13, 1000, 500, [10, 11, 12])
-    lanes.changed(lane, 11, 2000, 0)
+    lanes.changed(lane, 11, InFlight(2000, 0))
+
+
+def suspended(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 13, 1000, 500, [10, 11, 12])
+    lanes.changed(lane, 11, InFlight(2000, 0, is_suspended=True))
+
+
+def adopted(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 13, 1000, 500, [11, 12])
+    theirs = {9: InFlight(1, 2, is_suspended=True), 11: InFlight(2000, 5), 12: InFlight(900, 5)}
+    lanes.adopt(lane, 14, theirs)
+    assert list(lane.entries.items()) == [
+        (9, InFlight(1, 2, is_suspended=True)),
+        (11, InFlight(2000, 5)),
+        (12, InFlight(1000, 500)),
+    ]
+    assert lanes.in_flight == 3
 
 
 def moved(lanes: Lanes, lane: Lane) -> None:
@@ -66,7 +83,7 @@ def ordered(lanes: Lanes, lane: Lane) -> None:
     lanes.ordered(lane, 11, OrderedBatch("a", 5, 6, [11, 12], {12}, {11: 9}, {11: 2}))
 
 
-CHANGES = [popped, filtered, acked, changed, moved, dropped, ordered]
+CHANGES = [popped, filtered, acked, changed, suspended, adopted, moved, dropped, ordered]
 
 
 @pytest.mark.parametrize("change", CHANGES)

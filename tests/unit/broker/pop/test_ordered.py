@@ -56,6 +56,12 @@ def test_the_next_batch_counts_what_was_handed_out_before() -> None:
     assert (following.acked, following.visible_at) == (set(), {})
 
 
+def test_what_was_suspended_counts_no_further_attempt() -> None:
+    following = batch(counts={5: 2}, suspended={5}).successor("b", 2000, 100, [5, 6])
+    assert following.counts == {5: 2, 6: 1}
+    assert following.suspended == set()
+
+
 def test_a_repeated_attempt_counts_nothing() -> None:
     first = batch(counts={5: 2})
     assert first.successor("a", 2000, 100, [5, 6]).counts == {5: 2}

@@ -45,6 +45,29 @@ def test_acknowledged_in_time_is_never_seen_again(world: PopWorld) -> None:
     assert world.offsets.get(TOPIC, GROUP, 0) == 1
 
 
+def test_a_suspended_message_counts_no_attempt_and_is_never_dead(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store", retry_max_times=1)
+    world.send(b"a")
+    seen = []
+    for suspend in (True, True, False, True, True, False):
+        (popped,) = world.pop(invisible_ms=100)
+        seen.append(popped.message.reconsume_times)
+        assert world.change(popped, 50, suspend=suspend)
+        world.pass_time(50)
+    assert seen == [0, 0, 0, 1, 1, 1]
+    assert [letter.body for letter in world.dead()] == [b"a"]
+    world.abandon()
+
+
+def test_a_later_change_without_suspend_counts_an_attempt(world: PopWorld) -> None:
+    world.send(b"a")
+    (popped,) = world.pop()
+    assert world.change(popped, 50, suspend=True)
+    assert world.change(popped, 50)
+    world.pass_time(50)
+    assert [again.message.reconsume_times for again in world.pop()] == [1]
+
+
 @pytest.mark.parametrize("set_ms", [-3_600_000, -30_000])
 def test_a_clock_that_is_set_back_keeps_nothing_invisible_for_longer(
     tmp_path: Path, set_ms: int

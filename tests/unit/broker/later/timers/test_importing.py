@@ -98,6 +98,16 @@ def test_what_rocketmq_rolled_or_withdrew_comes_once_or_not_at_all(rig: TimerRig
     assert rig.bodies() == [b"rolled"]
 
 
+def test_what_rocketmq_noted_of_pops_is_handed_over_once_and_is_no_timer(rig: TimerRig) -> None:
+    notes: list[int] = []
+    real_topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
+    java_message(rig, START_MS + 5000, b"{}", REAL_TOPIC=real_topic, TAGS="ck")
+    rig.broker.timers.on_import = lambda: notes.append(rig.broker.timers.queue.range[1])
+    rig.start()
+    assert notes == [1]
+    assert rig.pending == 0
+
+
 def test_what_rocketmq_had_read_past_is_over(rig: TimerRig) -> None:
     java_message(rig, START_MS - 5000, b"delivered")
     java_message(rig, START_MS - 1000, b"taken over and due")
