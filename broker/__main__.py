@@ -25,6 +25,7 @@ if "rich" not in sys.modules:
 import click
 import structlog
 
+from rockhopper.broker.assembly.store_modes import use_umask
 from rockhopper.broker.loop.garbage import ShortCollections
 from rockhopper.broker.loop.heap import keep_freed_memory
 from rockhopper.broker.loop.service_manager import ServiceManager
@@ -261,6 +262,11 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     """
     parent = None if parent_http is None else Parent(parent_http)
     # A parent speaks for its children.
+    try:
+        use_umask(loaded.config)
+    except SettingError as error:
+        _say(str(error))
+        return 2
     manager = ServiceManager(os.environ if parent is None else {})
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)

@@ -6,8 +6,8 @@ Broker adds what is around it: ports, connections, name service, registration, t
 from collections.abc import Callable
 
 from rockhopper.broker.assembly.persistence import Tables
-from rockhopper.broker.assembly.private_log import close_to_others
 from rockhopper.broker.assembly.purging import Contents
+from rockhopper.broker.assembly.store_modes import protect_store
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
@@ -132,7 +132,7 @@ class ServingParts:
             store_host=store_host,
             extent=Extent(mapped_files_max, cut_at),
         )
-        close_to_others(self.config)
+        protect_store(self.config)
         self.clock.not_before(self.store.store_time_ms)
         self.tables.agree_with(self.store)
 

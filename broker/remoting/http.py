@@ -146,9 +146,11 @@ class HttpServer:
         served = self.pages.get(request.path)
         if served is None:
             return Page(f"served are {', '.join(sorted(self.pages))}\n".encode(), 404)
-        # Who scrapes uses any name; browsers always say which languages are read.
-        named = request.headers.get("host", "")
-        if "accept-language" in request.headers and not self._knows_name(named):
+        # Probes use any name. Browsers always send a name and languages: a name that is not ours
+        # may be another site's, pointed here to read what operators read.
+        named = request.headers.get("host")
+        is_kept = served.readers is Readers.OPERATORS or "accept-language" in request.headers
+        if is_kept and named is not None and not self._knows_name(named):
             return unknown_name(named)
         refused = self._refusal(request)
         if refused is not None and served.readers is Readers.OPERATORS:

@@ -131,9 +131,9 @@ class BrokerConfig:
     """
 
     console_hosts: tuple[str, ...] = setting("consoleHosts", ())
-    """Ours. Names by which browsers may reach the console, ``;`` between, beside addresses,
-    localhost, this host's name, brokerIP1 and the names of advertise. Others are refused, for
-    whoever owns a name can have it point here."""
+    """Ours. Names by which the console and /metrics may be reached, ``;`` between, beside
+    addresses, localhost, this host's name, brokerIP1 and the names of advertise. Others are
+    refused: the owner of a name can point it here and read what a browser is served."""
 
     grpc_port: int = setting("grpcPort", -1, least=-1, most=65535)
     """Ours. The port of RocketMQ 5 clients, 8081 by habit; it takes the extra ``[grpc]``. 0

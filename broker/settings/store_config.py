@@ -32,6 +32,13 @@ class StoreConfig:
     root: Path = setting("storePathRootDir", Path("data"))
     """The store directory. One broker at a time; created when missing."""
 
+    group: str = setting("storeGroup", "")
+    """Ours. A group of this host whose members may read the store's files where users are on
+    (authenticationEnabled): Spark, the store tools. Without it the broker's own user alone may.
+
+    Cost: safety: its members read all messages, whatever the rules say.
+    """
+
     commit_log_directory: Path | None = setting("storePathCommitLog", None)
     """Where the commit log is when not in ``<storePathRootDir>/commitlog``: on a faster disk."""
 

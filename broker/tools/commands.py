@@ -66,7 +66,7 @@ def store() -> None:
     """
 
 
-directory = click.argument("root", metavar="DIR", type=click.Path(path_type=Path))
+directory = click.argument("root", metavar="DIR", type=click.Path(path_type=Path, readable=False))
 config_option = click.option(
     "-c",
     "--config",
@@ -99,6 +99,11 @@ def errors_in_words() -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS:
             fail(f"there is no room for what is written to {_output()}: free some, run this again")
+        if isinstance(error, PermissionError):
+            fail(
+                f"{error.filename}: {(error.strerror or str(error)).lower()}: run this as the "
+                "broker's user, or as a member of the group that its storeGroup names"
+            )
         fail(f"{error.filename or 'the disk'}: {(error.strerror or str(error)).lower()}")
     except KeyboardInterrupt:
         fail("interrupted", 130)

@@ -106,11 +106,17 @@ def open_store(path_option: str, commit_log_option: str | None = None) -> StoreD
     Raises:
         PipelineError: there is none.
     """
-    root, commit_log = find_commit_log(path_option, commit_log_option)
+    try:
+        root, commit_log = find_commit_log(path_option, commit_log_option)
+    except PermissionError as error:
+        raise _refusal(error) from None
     # Asked before the files are listed: what is flushed now is in files that are there now.
     is_live = root is not None and _is_live(root)
     flushed = _flushed(root) if root is not None and is_live else Flushed()
-    segments, foreign = _segments(commit_log)
+    try:
+        segments, foreign = _segments(commit_log)
+    except PermissionError as error:
+        raise _refusal(error) from None
     return StoreDirectory(
         commit_log,
         segments,
@@ -203,6 +209,13 @@ def _local_path(path_option: str) -> Path:
     return Path(path_option).expanduser()
 
 
+def _refusal(error: PermissionError) -> PipelineError:
+    return PipelineError(
+        f"{error.filename} may not be read ({error.strerror}): run Spark as the broker's user, or "
+        "set storeGroup on the broker to a group of Spark's user"
+    )
+
+
 def _segments(commit_log: Path) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
     found: list[Segment] = []
     foreign: list[str] = []
@@ -220,10 +233,7 @@ def _segments(commit_log: Path) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
         except FileNotFoundError:
             continue  # The broker deletes files that have expired.
         except PermissionError as error:
-            raise PipelineError(
-                f"{entry.path} may not be read ({error.strerror}): run Spark as the broker's "
-                "user, or let its user read the store"
-            ) from None
+            raise _refusal(error) from None
         if size:
             starts = is_record(head, 0, base_offset)
             found.append(Segment(entry.path, base_offset, size, starts))

@@ -26,7 +26,7 @@ async def raw(address: str, request: bytes) -> bytes:
 
 async def get(broker: Broker, path: str) -> tuple[int, str]:
     """Status and body of a page."""
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     head, _, body = (await raw(broker.http_address, request)).partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     return int(head.split()[1]), body.decode()

@@ -8,7 +8,6 @@ ones that forget unsynced bytes.
 import contextlib
 import errno
 import os
-import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,7 +27,6 @@ _SOON_READ_BYTES = 64 << 10
 
 
 DEFAULT_FILE_MODE = 0o666
-OWNERS_DIRECTORY_MODE = 0o700
 
 
 def write_atomically(
@@ -124,17 +122,6 @@ def make_directories(path: Path) -> list[Path]:
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)
     return [directory.parent for directory in reversed(missing)]
-
-
-def close_to_others(directory: Path) -> bool:
-    """Let nobody but its owner into *directory*; return whether that was different.
-
-    A power cut may undo it. Raises OSError: it belongs to somebody else.
-    """
-    if stat.S_IMODE(directory.stat().st_mode) == OWNERS_DIRECTORY_MODE:
-        return False
-    directory.chmod(OWNERS_DIRECTORY_MODE)
-    return True
 
 
 def unmake_directories(path: Path, count: int) -> None:

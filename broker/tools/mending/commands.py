@@ -323,7 +323,7 @@ def _verified(backup: Backup) -> list[str]:
 
 @store.command("restore")
 @click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
-@click.argument("root", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("root", metavar="DIR", type=click.Path(path_type=Path, readable=False))
 @click.option("--to", "before_ms", type=TimeOrMs(), help="Only what was stored before this time.")
 @click.option("--point", "number", type=click.IntRange(1), help="This point, not the newest.")
 @config_option

@@ -1,0 +1,138 @@
+"""Whom the files of a store let in, where its broker has users.
+
+A broker that serves users only must not hand the same messages to everybody who has an account on
+its host. So its store's directories have mode 0700 and its files 0600. ``storeGroup`` names a group
+that may read (Spark, the store tools): 2750 and 0640, and files that are made later belong to it
+too. What holds secrets stays with the owner: the table of users, and keys made for TLS.
+
+New files get their mode by the umask of the process. A store that was open before is changed once,
+its root last: a start that is killed in between begins again.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.store_layout import StoreLayout
+
+log = structlog.get_logger("broker.store")
+
+OTHERS = 0o077
+NO_GROUP = -1
+SECRET_NAMES = ("users.json", "tls")
+
+
+class Modes(NamedTuple):
+    """The modes that a store is to have."""
+
+    directory: int = 0o700
+    file: int = 0o600
+    group: int = NO_GROUP
+    umask: int = 0o077
+
+    def apply(self, path: Path, *, is_directory: bool, is_secret: bool) -> bool:
+        """Give *path* its mode and group; return whether it had others. Raises OSError."""
+        mode = self.directory if is_directory else self.file
+        if is_secret:
+            mode &= ~OTHERS
+        found = path.stat(follow_symlinks=False)
+        has_group = is_secret or self.group in (NO_GROUP, found.st_gid)
+        if has_group and stat.S_IMODE(found.st_mode) == mode:
+            return False
+        if not has_group:
+            os.chown(path, -1, self.group)
+        path.chmod(mode)
+        return True
+
+
+def find_modes(config: BrokerConfig) -> Modes | None:
+    """The modes that *config* asks for; None where every user of the host may read the store.
+
+    Raises:
+        SettingError: there is no such group, or the log holds secrets that it must not read.
+    """
+    if not config.auth.authentication_enabled:
+        return None
+    name = config.store.group
+    if not name:
+        return Modes()
+    if config.replication.is_replica:
+        reason = "a replica's log holds the secrets of users; let Spark read over the network"
+        raise SettingError("storeGroup", name, reason)
+    import grp  # not on Windows
+
+    try:
+        return Modes(0o2750, 0o640, grp.getgrnam(name).gr_gid, 0o027)
+    except KeyError:
+        raise SettingError("storeGroup", name, "there is no such group on this host") from None
+
+
+def use_umask(config: BrokerConfig) -> None:
+    """Have this process make files with the modes of its store. Raises SettingError."""
+    modes = find_modes(config)
+    if modes is not None:
+        os.umask(os.umask(modes.umask) | modes.umask)
+
+
+def protect_store(config: BrokerConfig) -> None:
+    """Give a store that exists the modes that *config* asks for, where its root has others.
+
+    Raises:
+        SettingError: as ``find_modes``.
+        OSError: files belong to somebody else, or this user is not in the group.
+    """
+    modes = find_modes(config)
+    if modes is None:
+        return
+    layout = StoreLayout.of(config.store)
+    for root in (layout.root, layout.commit_log):
+        if not root.is_dir():
+            continue
+        try:
+            if _is_protected(root, modes):
+                continue
+            for path, is_directory, is_secret in _below(root):
+                modes.apply(path, is_directory=is_directory, is_secret=is_secret)
+            modes.apply(root, is_directory=True, is_secret=False)
+        except PermissionError as error:
+            reason = f"cannot restrict who reads the store ({error.strerror}): run the broker as "
+            reason += "the owner of these files"
+            if config.store.group:
+                reason += f", and as a member of the group {config.store.group} (storeGroup)"
+            raise PermissionError(error.errno or errno.EPERM, reason, error.filename) from error
+        log.info(
+            "only the broker's user may read the store now"
+            if modes.group == NO_GROUP
+            else "only the broker's user and the group may read the store now",
+            directory=str(root),
+            group=config.store.group or None,
+        )
+
+
+def _is_protected(root: Path, modes: Modes) -> bool:
+    found = root.stat()
+    return stat.S_IMODE(found.st_mode) == modes.directory and (
+        modes.group in (NO_GROUP, found.st_gid)
+    )
+
+
+def _below(directory: Path, *, is_secret: bool = False) -> Iterator[tuple[Path, bool, bool]]:
+    """Every path below *directory*, those inside a directory first; links are left out."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                continue
+            secret = is_secret or entry.name.startswith(SECRET_NAMES)
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(path, is_secret=secret)
+                yield path, True, secret
+            elif entry.is_file(follow_symlinks=False):
+                yield path, False, secret
