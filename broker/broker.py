@@ -67,6 +67,7 @@ from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.gate import close_connections_of
 from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
@@ -513,10 +514,14 @@ class Broker(ServingParts):
             table |= classic.rows(table)
         if self.member is not None:
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
-        dispatcher = Dispatcher(table, self.access, self.request_times)
+        dispatcher = Dispatcher(table, self.access, self.request_times, self._lease_gate)
         hot_pass = HotPass(self, dispatcher, store_host)
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
         self.store.on_failure = self._store_failed
+
+    @property
+    def _lease_gate(self) -> LeaseGate | None:
+        return None if self.member is None else self.member.gate
 
     def _make_name_service(self, connections_max: int) -> NameService:
         config = self.config
@@ -597,7 +602,9 @@ class Broker(ServingParts):
 
         self._ports.take_again("grpcPort")
         port = self._ports.number("grpcPort")
-        self.grpc = open_door(self, self.access, self._advertiser, port, self._shares[0])
+        self.grpc = open_door(
+            self, self.access, self._advertiser, port, self._shares[0], self._lease_gate
+        )
         await self._ports.listen("grpcPort", self.grpc.start_on)
 
     async def _close_grpc(self) -> None:

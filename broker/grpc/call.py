@@ -3,13 +3,16 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.access.access import Action, Resource
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.grpc.identity import Proved
-from rockhopper.broker.grpc.statuses import StatusError, status_of
+from rockhopper.broker.grpc.statuses import StatusError, status_of, unconfirmed_status
 from rockhopper.broker.loop.latencies import Kind, RequestTimes
+from rockhopper.broker.remoting.lease_gate import LeaseGate
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
 from rockhopper.protocol.grpc_v2.messages import Method
@@ -36,6 +39,8 @@ class Rpc(NamedTuple):
     """Hears of each answer."""
     metric_name: str = ""
     """What it is called there."""
+    gate: LeaseGate | None = None
+    """What its replies leave through, if they promise state."""
 
 
 class Line(Protocol):
@@ -175,6 +180,18 @@ class Call:
 
     def reply(self, message: Any) -> None:
         """Answer with one message, and end the call."""
+        gate = self.rpc.gate
+        if gate is None or gate.is_open():
+            self._answer(message)
+        else:
+            gate.hold(partial(self._release, message))
+
+    def _release(self, message: Any, error: StoreError | None) -> None:
+        if error is not None:
+            message = self.rpc.method.reply(status=unconfirmed_status(error))
+        self._answer(message)
+
+    def _answer(self, message: Any) -> None:
         if not self.is_over:
             self.connection.answer(self.stream_id, framed(message.SerializeToString()))
             self._note(_CODES.get(message.status.code, "unknown"), has_waited=False)

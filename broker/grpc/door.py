@@ -24,6 +24,7 @@ from rockhopper.broker.listening.gates import gate_with_tls
 from rockhopper.broker.listening.listener import Gate
 from rockhopper.broker.listening.tls import Tls, TlsError
 from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.protocol.grpc_v2.codes import Code
 
@@ -36,8 +37,14 @@ class GrpcDoor:
     """The port, its clients and what serves them."""
 
     def __init__(
-        self, broker: ServingParts, access: Access, route_source: RouteSource, connections_max: int
+        self,
+        broker: ServingParts,
+        access: Access,
+        route_source: RouteSource,
+        connections_max: int,
+        gate: LeaseGate | None = None,
     ) -> None:
+        """Replies that promise state leave through *gate*."""
         config, store = broker.config, broker.store
         topics, groups, pop = broker.topics, broker.groups, broker.pop
         self.sessions = Sessions(broker.steady_ms)
@@ -75,6 +82,7 @@ class GrpcDoor:
             clients.heard,
             producing.settle,
             broker.request_times,
+            gate,
         )
         self.server = GrpcServer(
             service,

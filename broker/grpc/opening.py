@@ -9,14 +9,20 @@ from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.door import GrpcDoor
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.protocol.addresses import join_address, split_address
 
 
 def open_door(
-    broker: ServingParts, access: Access, advertiser: Advertiser, port: int, connections_max: int
+    broker: ServingParts,
+    access: Access,
+    advertiser: Advertiser,
+    port: int,
+    connections_max: int,
+    gate: LeaseGate | None = None,
 ) -> GrpcDoor:
-    """The door; *port* is the one that it is going to listen on."""
+    """The door; *port* is the one that it is going to listen on. See GrpcDoor for *gate*."""
     own_name = broker.config.broker_name
 
     async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:
@@ -30,7 +36,7 @@ def open_door(
             found.append(BrokerQueues(*each[:4], address, is_own))
         return found
 
-    return GrpcDoor(broker, access, brokers_of, connections_max)
+    return GrpcDoor(broker, access, brokers_of, connections_max, gate)
 
 
 def _beside(address: str, own: str, own_grpc: str) -> str:

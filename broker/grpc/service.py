@@ -15,8 +15,25 @@ from rockhopper.broker.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.broker.loop.latencies import RequestTimes
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
+
+PROMISES_NOTHING = frozenset(
+    {
+        "QueryRoute",
+        "QueryAssignment",
+        "Telemetry",
+        "Heartbeat",
+        "NotifyClientTermination",
+        "SendMessage",
+        "ReceiveMessage",
+        "PullMessage",
+        "GetOffset",
+        "QueryOffset",
+    }
+)
+"""RPCs whose replies may leave at any time; see lease_gate.py."""
 
 Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
 """What serves an RPC, and what must be allowed; see Rpc."""
@@ -33,14 +50,23 @@ class GrpcService:
         on_heard: Callable[[Call], None],
         settle: Callable[[], None],
         times: RequestTimes | None = None,
+        gate: LeaseGate | None = None,
     ) -> None:
         """*on_opened* and *on_heard* are told when a client begins and ends to stream requests.
 
-        *settle* stores what is staged. *times* hears of answers.
+        *settle* stores what is staged. *times* hears of answers, and those that promise state
+        leave through *gate*.
         """
         self.settle = settle
         self._rpcs = {
-            f"/{SERVICE}/{name}": Rpc(METHODS[name], serve, demands, times, _snake(name))
+            f"/{SERVICE}/{name}": Rpc(
+                METHODS[name],
+                serve,
+                demands,
+                times,
+                _snake(name),
+                None if name in PROMISES_NOTHING else gate,
+            )
             for name, (serve, demands) in rpcs.items()
         }
         self._access = access

@@ -24,6 +24,9 @@ class Follower:
     held_offset: int = -1
     """-1 until its log is known to be a part of ours."""
     left_at_ms: int = 0
+    vouched_at_ms: int = 0
+    """It followed this master at that time, or later. What was read may have waited here unread,
+    while this process stood still: it counts from before the process was last seen to run."""
 
 
 class MasterTerm:
@@ -91,10 +94,16 @@ class MasterTerm:
             self._waited_for = tuple(self.required - {self.me})
         return self._waited_for
 
-    def all_heard_within(self, age_ms: int, now_ms: int) -> bool:
-        """Whether all whose word it takes have spoken so lately: nobody else can be elected."""
+    def all_vouch_within(self, age_ms: int, now_ms: int) -> bool:
+        """Whether all whose word it takes have followed so lately: nobody else can be elected.
+
+        A follower that asks for the mastership hangs up before.
+        """
         followers = [self.followers.get(each) for each in self.required - {self.me}]
-        return all(each is not None and now_ms - each.heard_at_ms <= age_ms for each in followers)
+        return all(
+            each is not None and each.link is not None and now_ms - each.vouched_at_ms <= age_ms
+            for each in followers
+        )
 
     def proposal(self, now_ms: int) -> SetState | None:
         """The in-sync set as it should be, if it should be another one."""

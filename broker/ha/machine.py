@@ -78,6 +78,8 @@ class Machine:
         self.view: View | None = None
         self.term: MasterTerm | None = None
         self.lease_until_ms = 0
+        self.renewed_at_ms = now_ms
+        """When the engine was last asked that said that this replica leads."""
         self.following = Following(standing, timing, self.actions, now_ms)
         self._timing = timing
         self._campaigning = Campaigning(
@@ -102,6 +104,8 @@ class Machine:
         self._renew_at_ms = now_ms
         self._is_renewing = False
         self._beat_at_ms = now_ms
+        self._ticked_ms = self._ticked_before_ms = now_ms
+        """When it was last seen to run, and once before."""
 
     # What the engine says.
 
@@ -168,6 +172,7 @@ class Machine:
             return
         if outcome is Outcome.DONE and view:
             self.view = view
+            self.renewed_at_ms = self._asked_at_ms
             self.lease_until_ms = self._asked_at_ms + self._timing.lease_usable_ms
             if view.state:
                 self._remember(view.state)
@@ -194,6 +199,7 @@ class Machine:
         """Trust the lease for two thirds of it, from when it was asked for."""
         self._is_renewing = False
         if outcome is Outcome.DONE:
+            self.renewed_at_ms = asked_at_ms
             self.lease_until_ms = asked_at_ms + self._timing.lease_usable_ms
         elif outcome is Outcome.REFUSED:
             self.actions.append(Read())
@@ -406,7 +412,11 @@ class Machine:
             self.actions.append(Close(before.link))
             self._links.pop(before.link, None)
         term.followers[hello.replica] = Follower(
-            link, hello.is_clean, heard_at_ms=now_ms, moved_at_ms=now_ms
+            link,
+            hello.is_clean,
+            heard_at_ms=now_ms,
+            moved_at_ms=now_ms,
+            vouched_at_ms=self._ticked_before_ms,
         )
         self._links[link] = hello.replica
         common = common_end(hello.epochs, hello.log_end, mine.epochs, mine.log_end)
@@ -440,6 +450,7 @@ class Machine:
             self.closed(link, now_ms)
             return
         follower.heard_at_ms, follower.is_clean = now_ms, ack.is_clean
+        follower.vouched_at_ms = self._ticked_before_ms
         if follower.held_offset < 0:
             self.actions.append(Stream(link, ack.held_offset, term.epoch))
         if ack.held_offset > follower.held_offset or ack.held_offset == self.standing.log_end:
@@ -451,6 +462,7 @@ class Machine:
 
     def tick(self, now_ms: int) -> None:
         """Do what is due; to be called several times in each interval of ``Timing``."""
+        self._ticked_before_ms, self._ticked_ms = self._ticked_ms, now_ms
         if now_ms - self._read_ms >= self._read_interval_ms():
             self._read_ms = now_ms
             self.actions.append(Read())
@@ -474,7 +486,7 @@ class Machine:
         """Whether it leads, and nobody can have been elected since: not after it stood still."""
         term = self.term
         return term is not None and (
-            now_ms < self.lease_until_ms or term.all_heard_within(self._timing.silence_ms, now_ms)
+            now_ms < self.lease_until_ms or term.all_vouch_within(self._timing.silence_ms, now_ms)
         )
 
     def _tick_as_master(self, term: MasterTerm, now_ms: int) -> None:

@@ -51,6 +51,7 @@ from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
+from rockhopper.broker.remoting.lease_gate import PROMISES_NOTHING
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk
@@ -100,7 +101,8 @@ class HotPass:
         self._pull = broker.puller.pull
         self._dispatcher = dispatcher
         self._access = dispatcher.access
-        self._general_pass = frame_handler(dispatcher.dispatch)
+        self._gate = dispatcher.gate
+        self._general_pass = frame_handler(dispatcher.dispatch, gate=dispatcher.gate)
         self._stats = stats
         self._times = broker.request_times
         # Topics that plain messages may go to: the tails of their queues, and their counter; of
@@ -144,7 +146,14 @@ class HotPass:
     def _serve(self, connection: Connection, frames: list[Frame]) -> int:
         began_s = self._clock()
         ends_at_s = began_s + PASS_S
-        turn = Turn(self._store, self._stats.puts_refused, connection, self._times, began_s)
+        turn = Turn(
+            self._store,
+            self._stats.puts_refused,
+            connection,
+            self._times,
+            began_s,
+            gate=self._gate,
+        )
         taken = 0
         while taken < len(frames):
             serialize_type, header, body = frames[taken]
@@ -192,8 +201,10 @@ class HotPass:
             return False
         if command.is_response:
             connection.response_received(command)
-        else:
+        elif command.code in PROMISES_NOTHING:
             turn.answer(self._dispatcher.dispatch(connection, command))
+        else:
+            turn.promise(self._dispatcher.dispatch(connection, command))
         return True
 
     def _take_sends(self, turn: Turn, frames: list[Frame], first: int) -> int:
@@ -242,7 +253,7 @@ class HotPass:
             count, answers = self._plain_commits.take(turn.connection, frames, first)
             turn.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
         if answers:
-            turn.answer(answers)
+            turn.promise(answers)
         return count
 
     def _serve_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:

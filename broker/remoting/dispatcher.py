@@ -45,6 +45,7 @@ from rockhopper.protocol.errors import FieldError, ProtocolError
 from rockhopper.protocol.requests import decode_fields
 
 if TYPE_CHECKING:
+    from rockhopper.broker.remoting.lease_gate import LeaseGate
     from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.dispatcher")
@@ -114,12 +115,17 @@ class RequestError(Exception):
 class Request:
     """One decoded request and the connection it came by."""
 
-    __slots__ = ("_began_s", "_principal", "_times", "command", "connection")
+    __slots__ = ("_began_s", "_gate", "_principal", "_times", "command", "connection")
 
     def __init__(
-        self, connection: "Connection", command: Command, times: RequestTimes | None = None
+        self,
+        connection: "Connection",
+        command: Command,
+        times: RequestTimes | None = None,
+        gate: "LeaseGate | None" = None,
     ) -> None:
-        """*times* hears of its answer."""
+        """*times* hears of its answer, which leaves through *gate*."""
+        self._gate = gate
         self.connection = connection
         self.command = command
         self._principal: Principal | None = None
@@ -182,8 +188,13 @@ class Request:
     def answer(self, response: Response) -> None:
         """Write *response* now, unless the request was oneway or its connection is gone."""
         self.note(response, has_waited=self.code in LONG_POLLING)
-        if not self.oneway:
-            self.connection.write(encode_response(self.command, response))
+        if self.oneway:
+            return
+        frame = encode_response(self.command, response)
+        if self._gate is None or response.code != ResponseCode.SUCCESS:
+            self.connection.write(frame)
+        else:
+            self._gate.write(self.connection, self.code, frame)
 
     def note(self, response: Response, *, has_waited: bool = False) -> None:
         """Count the request as answered, for the statistics."""
@@ -310,8 +321,14 @@ class Dispatcher:
     """Finds the processor of each request and answers with what it returns or raises."""
 
     def __init__(
-        self, table: Mapping[int, Row], access: Access, times: RequestTimes | None = None
+        self,
+        table: Mapping[int, Row],
+        access: Access,
+        times: RequestTimes | None = None,
+        gate: "LeaseGate | None" = None,
     ) -> None:
+        self.gate = gate
+        """What answers leave through; whoever writes what ``dispatch`` returned asks it."""
         self._table = table
         self._times = times
         self.access = access
@@ -321,7 +338,7 @@ class Dispatcher:
 
     def dispatch(self, connection: "Connection", command: Command) -> bytes:
         """Serve one request; return the frame to write now, empty if there is none (yet)."""
-        request = Request(connection, command, self._times)
+        request = Request(connection, command, self._times, self.gate)
         try:
             response = self._process(request)
         except Exception as error:

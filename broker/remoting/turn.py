@@ -9,6 +9,7 @@ from functools import partial
 
 from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.broker.remoting.dispatcher import Response, store_error_response, unconfirmed_code
+from rockhopper.broker.remoting.lease_gate import LeaseGate, unconfirmed_frames
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -26,6 +27,8 @@ class Turn:
 
     __slots__ = (
         "_began",
+        "_gate",
+        "_guarded",
         "_has_waited",
         "_on_refused",
         "_owed",
@@ -50,13 +53,16 @@ class Turn:
         began_s: float,
         *,
         has_waited: bool = False,
+        gate: LeaseGate | None = None,
     ) -> None:
         """*on_refused* is told how many staged sends could not be written.
 
         *began_s* is when its frames were read, by the clock of *times*; when messages came for
-        them, if it *has_waited*.
+        them, if it *has_waited*. Promises leave through *gate*.
         """
         self._store = store
+        self._gate = gate
+        self._guarded: list[int] = []
         self._on_refused = on_refused
         self._began = False
         self._times = times
@@ -113,6 +119,12 @@ class Turn:
         self.answers.append(frame)
         self.size_bytes += len(frame)
 
+    def promise(self, frame: bytes) -> None:
+        """Send *frame* with the pass, unless this broker may not lead its set any more by then."""
+        if self._gate is not None:
+            self._guarded.append(len(self.answers))
+        self.answer(frame)
+
     def settle(self) -> None:
         """Write what is staged, so that whatever follows finds it stored, or refused."""
         if not self.staged:
@@ -165,6 +177,9 @@ class Turn:
         """Settle and send everything."""
         self.settle()
         if self.answers:
+            if self._gate is not None and self._guarded:
+                self._gate.hold_back(self.connection, self.answers, self._guarded)
+                self._guarded = []
             self.connection.write_parts(self.answers)
             self.answers = []
             self.size_bytes = 0
@@ -183,22 +198,10 @@ def _release(
     connection: Connection, frames: bytes, note: Callable[[int], None]
 ) -> Callable[[StoreError | None], None]:
     def release(error: StoreError | None) -> None:
-        connection.write(frames if error is None else _unconfirmed(frames, error))
+        connection.write(frames if error is None else unconfirmed_frames(frames, error))
         note(ResponseCode.SUCCESS if error is None else unconfirmed_code(error))
 
     return release
-
-
-def _unconfirmed(frames: bytes, error: StoreError) -> bytes:
-    """The same answers with a code that says: stored, but the disk has not confirmed it."""
-    code = unconfirmed_code(error)
-    answers = []
-    for serialize_type, header, _ in _decoder().feed(frames):
-        command = decode_header(serialize_type, header)
-        command.code = code
-        command.remark = str(error)
-        answers.append(encode_command(command))
-    return b"".join(answers)
 
 
 def _decoder() -> FrameDecoder:

@@ -133,8 +133,8 @@ class ReplicaConfig:
     of this machine."""
 
     state_interval_ms: int = setting("haStateInterval", 100, least=1, most=60_000)
-    """Ours. How often committed offsets and the like go to the other replicas: what consumers
-    repeat after a failover.
+    """Ours. Within what time committed offsets and the like are at the other replicas: what
+    consumers repeat after a failover. They are sent after half of it.
 
     Cost: a record in the log each time that something was committed.
     """

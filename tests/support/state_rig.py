@@ -73,7 +73,7 @@ class Member(ServingParts):
             self.build(STORE_HOST, DelayLevels())
             await self.flushing(self.parts.open())
             self.values.start_saving()
-            self.writer = StateWriter(self, self.values)
+            self.writer = StateWriter(self, self.values, now_ms=self.passed_ms)
             self.writer.begin()
             self.parts.start()
 
@@ -83,7 +83,7 @@ class Member(ServingParts):
         """Begin to apply what a master tells."""
 
         async def follow() -> None:
-            self.tables.open()
+            self.tables.start()
             self.values.start_saving()
             self.applier = StateApplier(
                 self.store,

@@ -38,6 +38,7 @@ from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningR
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
@@ -151,6 +152,20 @@ class SetMember:
         self._deposed = asyncio.Event()
         self._guests: Guests | None = None
         self._changing = asyncio.Lock()
+        self.gate = LeaseGate(self._may_promise, self._config.slave_timeout_ms)
+        """What answers leave through that promise state."""
+
+    def _may_promise(self) -> bool:
+        """Whether a master that comes after this one knows what is promised now.
+
+        Nobody else leads; and the others hold what changed lately, or the engine has said since
+        that this replica leads: one that is cut off from both hears of neither.
+        """
+        replica, writer = self._replica, self._writer
+        if replica is None or writer is None or not replica.leads_alone:
+            return False
+        overdue_since_ms = writer.overdue_since_ms()
+        return overdue_since_ms is None or replica.machine.renewed_at_ms >= overdue_since_ms
 
     @property
     def replica(self) -> RunningReplica:
@@ -218,6 +233,7 @@ class SetMember:
             if self._replica.takes_sends:
                 await self._end_the_lead()
         self._leads_in = 0
+        self.gate.close()
         try:
             await self._close_period()
         finally:
@@ -389,6 +405,7 @@ class SetMember:
         self._watch.resigned()
         self._deposed.set()
         self._replica_store.is_following = False
+        self.gate.refuse(NotReplicatedError(f"this broker leads its set no more: {why}"))
         self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
         self._changed.set()
         self._confirmed.set()
@@ -401,6 +418,7 @@ class SetMember:
             self._follow()
         elif self._leads_in and self._is_sync_mode:
             self.parts.store.safe_point.confirm(offset)
+            self.gate.look()
 
     def _follow(self) -> None:
         self.parts.store.follow_to(self._confirmed_offset)
@@ -454,6 +472,7 @@ class SetMember:
         store.lead()
         store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
         self._leads_in = epoch
+        self.gate.begin()
         self._look_once()
         await self._doors.build_parts()
         self.parts.locks.may_grant = lambda: self.replica.leads_alone
@@ -470,7 +489,7 @@ class SetMember:
 
     def _begin_telling(self) -> None:
         self._writer = StateWriter(
-            self.parts, self._values, interval_ms=self._config.state_interval_ms
+            self.parts, self._values, interval_ms=self._config.state_interval_ms, now_ms=now_ms
         )
         self._writer.begin()
 
@@ -508,9 +527,8 @@ class SetMember:
         await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
         undo.push_async_callback(parts.store.close)
         await parts.store.start()
-        parts.tables.open()
         undo.push_async_callback(parts.tables.close)
-        self._applier = StateApplier(
+        applier = StateApplier(
             parts.store,
             parts.tables,
             parts.config,
@@ -519,7 +537,10 @@ class SetMember:
             steady_ms=parts.steady_ms,
             passed_ms=parts.passed_ms,
         )
-        self._applier.open()
+        applier.open()
+        # Behind what may refuse: a start that does saves nothing.
+        self._applier = applier
+        parts.tables.start()
         await self._doors.open_names(undo)
         await self._doors.refuse(undo)
         parts.store.on_flushed = self._flushed
@@ -582,6 +603,7 @@ class SetMember:
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
         self._look_once()
+        self.gate.look()
         self._watch.look(self.replica.machine, self._fence, self.replica.engine_health)
 
     def _look_once(self) -> None:

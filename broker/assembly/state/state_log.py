@@ -57,6 +57,11 @@ class StateLog:
         self._is_failing = False
         self._is_closed = False
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the store has not taken all that was noted."""
+        return bool(self._lost)
+
     def stage(self, entries: Sequence[Entry], *, alone: bool = False) -> int:
         """Add a record to the pass that is open; its queue offset.
 

@@ -14,6 +14,7 @@ holds one.
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -65,15 +66,24 @@ class StateWriter:
         *,
         interval_ms: int = STATE_INTERVAL_MS,
         pop_interval_ms: int = POP_INTERVAL_MS,
+        now_ms: Callable[[], int],
     ) -> None:
-        """*values* are those of the name service in this process, if there is one."""
+        """*values* are those of the name service in this process, if there is one.
+
+        *now_ms* is a clock that never goes back, and goes on while this process stands still.
+        """
+        self._now_ms = now_ms
+        self._due_ms: int | None = None
+        """When the others are to have what is gathered."""
+        self._told: deque[tuple[int, int]] = deque()
+        """What they have not confirmed yet: where it ends in the log, and when it is due."""
         self._parts = parts
         self._store = parts.store
         self._kept = KeptTables(
             parts.tables, parts.pop.request_modes, parts.transactions.counts, values
         )
-        self._interval_s = interval_ms / 1000
-        self._pop_interval_s = pop_interval_ms / 1000
+        self._interval_ms = interval_ms
+        self._pop_interval_ms = pop_interval_ms
         self._log = StateLog(parts.store)
         self._timer: asyncio.TimerHandle | None = None
         self._changes: dict[tuple[str, int], int] = {}
@@ -102,8 +112,7 @@ class StateWriter:
     def write_snapshot(self) -> None:
         """Tell all of it; blocks the loop. Raises StoreError: none of it counts."""
         store = self._store
-        self._gathered()
-        self._log.flush()
+        self._tell()
         store.begin()
         self._min_offset, self._snapshot_at = (
             store.min_commit_log_offset,
@@ -153,8 +162,7 @@ class StateWriter:
             StoreError: it was not in time.
         """
         if self._is_writing:
-            self._gathered()
-            self._log.flush()
+            self._tell()
             self.drop()
             await self._log.confirmed()
 
@@ -181,7 +189,7 @@ class StateWriter:
     def _gatherer(self, table_name: str) -> Callable[[str], None]:
         def gather(name: str) -> None:
             self._touched[table_name, name] = None
-            self._soon(self._interval_s)
+            self._soon(self._interval_ms)
 
         return gather
 
@@ -193,19 +201,23 @@ class StateWriter:
                 del changes[other]
         changes.pop(place, None)
         changes[place] = change.offset
-        self._soon(self._interval_s)
+        self._soon(self._interval_ms)
 
     def _locked(self, group: str, queue: QueueKey, client_id: str) -> None:
         self._locks[group, queue] = client_id
-        self._soon(self._interval_s)
+        self._soon(self._interval_ms)
 
     def _pop_noted(self, record: bytes) -> None:
         self._popped.append(once(record))
-        self._soon(self._pop_interval_s)
+        self._soon(self._pop_interval_ms)
 
-    def _soon(self, delay_s: float) -> None:
+    def _soon(self, interval_ms: int) -> None:
+        """Tell in half of the time in which the others are to have it."""
+        due_ms = self._now_ms() + interval_ms
+        if self._due_ms is None or due_ms < self._due_ms:
+            self._due_ms = due_ms
         loop = asyncio.get_running_loop()
-        due_s = loop.time() + delay_s
+        due_s = loop.time() + interval_ms / 2000
         if self._timer is not None:
             if self._timer.when() <= due_s:
                 return
@@ -214,13 +226,35 @@ class StateWriter:
 
     def _tell_gathered(self) -> None:
         self._timer = None
-        self._gathered()
-        self._log.flush()
+        self._tell()
         if self._is_snapshot_old():
             try:
                 self.write_snapshot()
             except StoreError as error:
                 log.warning("a snapshot for replicas waits for the store", reason=str(error))
+
+    def _tell(self) -> None:
+        self._gathered()
+        self._log.flush()
+        if self._due_ms is not None and not self._log.is_late:
+            self._told.append((self._store.max_commit_log_offset, self._due_ms))
+            self._due_ms = None
+
+    def overdue_since_ms(self) -> int | None:
+        """Since when the others should have what changed, and have not; None: nothing is late.
+
+        What a master promised before that survives it.
+        """
+        told, safe_offset = self._told, self._store.safe_offset
+        while told and told[0][0] <= safe_offset:
+            told.popleft()
+        due = [due_ms for _, due_ms in told]
+        if self._due_ms is not None:
+            due.append(self._due_ms)
+        if not due:
+            return None
+        due_ms = min(due)
+        return due_ms if due_ms < self._now_ms() else None
 
     def _gathered(self) -> None:
         """Note what is gathered, in records of a bounded size."""

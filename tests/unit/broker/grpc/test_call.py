@@ -6,6 +6,8 @@ import pytest
 
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.statuses import StatusError
+from rockhopper.broker.remoting.lease_gate import LeaseGate
+from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.framing import MessageReader
 from tests.support.grpc_client import GrpcBroker, GrpcClient
@@ -54,6 +56,28 @@ async def test_who_waits_learns_once_that_the_call_is_over(client: GrpcClient, r
     call.over()
     assert told == [waiting]
     assert waiting.closed
+
+
+async def test_a_promise_is_held_until_the_gate_opens_or_is_refused(
+    client: GrpcClient, rpc: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(
+        type(client.connection), "answer", lambda _connection, _stream, data: written.append(data)
+    )
+    is_open = False
+    gate = LeaseGate(lambda: is_open, 3000)
+    promised, refused = (call_with(client, rpc._replace(gate=gate)) for _ in range(2))
+    promised.reply(rpc.method.reply())
+    assert not written
+    is_open = True
+    gate.look()
+    assert len(written) == 1
+    is_open = False
+    refused.reply(rpc.method.reply())
+    gate.refuse(NotReplicatedError("another one leads"))
+    assert b"another one leads" in written[1]
+    gate.close()
 
 
 async def test_nothing_is_said_once_a_call_is_over(client: GrpcClient, rpc: Any) -> None:

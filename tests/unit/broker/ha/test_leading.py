@@ -113,7 +113,14 @@ def test_who_makes_no_progress_leaves() -> None:
 
 def test_all_are_heard_only_if_each_spoke_lately() -> None:
     term = a_term(A, B)
-    assert not term.all_heard_within(1000, 0)
+    assert not term.all_vouch_within(1000, 0)
     follows(term, B, 70)
-    assert term.all_heard_within(1000, 1000)
-    assert not term.all_heard_within(1000, 1001)
+    assert term.all_vouch_within(1000, 1000)
+    assert not term.all_vouch_within(1000, 1001)
+
+
+def test_a_follower_that_hung_up_vouches_for_nothing() -> None:
+    term = a_term(A, B)
+    follows(term, B, 70)
+    term.followers[B].link = None
+    assert not term.all_vouch_within(1000, 0)

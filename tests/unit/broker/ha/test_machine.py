@@ -167,11 +167,28 @@ def test_a_master_without_a_lease_goes_on_while_all_others_answer() -> None:
     rig = Rig().lead(frozenset({A, B}))
     over_ms = TIMING.silence_ms + TIMING.lease_usable_ms
     rig.greet()
+    rig.machine.tick(over_ms)
+    rig.machine.tick(over_ms)
     rig.machine.received(7, Ack(2, 100, True), over_ms)
     assert rig.machine.takes_sends(over_ms + TIMING.silence_ms)
     assert not rig.machine.takes_sends(over_ms + TIMING.silence_ms + 1)
     rig.machine.renewed(Outcome.DONE, over_ms + 2000)
     assert rig.machine.takes_sends(over_ms + 2000 + TIMING.lease_usable_ms - 1)
+
+
+def test_a_master_that_stood_still_believes_no_acknowledgement_that_may_have_waited() -> None:
+    rig = Rig().lead(frozenset({A, B}))
+    rig.greet()
+    rig.machine.tick(1050)
+    awake_ms = 11_000
+    rig.machine.received(7, Ack(2, 100, True), awake_ms)
+    assert not rig.machine.leads_alone(awake_ms)
+    rig.machine.tick(awake_ms)
+    rig.machine.received(7, Ack(2, 100, True), awake_ms)
+    assert not rig.machine.leads_alone(awake_ms)
+    rig.machine.tick(awake_ms + 50)
+    rig.machine.received(7, Ack(2, 100, True), awake_ms + 60)
+    assert rig.machine.leads_alone(awake_ms + 60)
 
 
 def test_a_new_master_has_the_lease_that_came_with_its_election() -> None:

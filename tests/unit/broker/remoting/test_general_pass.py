@@ -6,9 +6,10 @@ import pytest
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.remoting.general_pass import frame_handler
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.remoting.server import Connection
-from rockhopper.protocol.codes import FLAG_RESPONSE
-from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 
 
@@ -46,10 +47,34 @@ def served(
     return connected, handle(cast(Connection, connected), given)
 
 
+def answered(connected: Connected) -> list[int]:
+    frames = FrameDecoder().feed(b"".join(connected.written))
+    return [decode_header(*frame).opaque for frame in frames]
+
+
 def test_all_answers_leave_in_one_write() -> None:
     connected, taken = served(frames(1, 2, 3))
     assert taken == 3
     assert connected.written == [b"<1><2><3>"]
+
+
+async def test_a_promise_is_held_while_the_lease_may_be_over() -> None:
+    gate = LeaseGate(lambda: is_open, 3000)
+    is_open = False
+    connected = Connected()
+
+    def dispatch(connection: Connection, command: Command) -> bytes:
+        return encode_command(Command(code=0, opaque=command.opaque, flag=FLAG_RESPONSE))
+
+    commit = Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, opaque=1)
+    read = Command(code=RequestCode.GET_MAX_OFFSET, opaque=2)
+    given = FrameDecoder().feed(encode_command(commit) + encode_command(read))
+    frame_handler(dispatch, gate=gate)(cast(Connection, connected), given)
+    assert answered(connected) == [2]
+    is_open = True
+    gate.look()
+    assert answered(connected) == [2, 1]
+    gate.close()
 
 
 def test_an_answer_of_the_peers_is_handed_on() -> None:

@@ -7,8 +7,14 @@ import pytest
 
 from rockhopper.broker.loop.latencies import Kind, RequestTimes
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.remoting.turn import Turn
-from rockhopper.broker.store.files.errors import DiskFullError, StoreBusyError, StoreError
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    NotReplicatedError,
+    StoreBusyError,
+    StoreError,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
@@ -180,3 +186,24 @@ def test_sends_that_are_refused_are_counted_as_that() -> None:
     one.turn.count_sends(RequestCode.SEND_BATCH_MESSAGE)
     one.turn.end()
     assert counted(one) == {Kind("send_batch_message", "system_busy", False, False): (1, 0.0)}
+
+
+async def test_a_promise_that_must_not_leave_when_the_pass_ends_is_held() -> None:
+    one, is_open = Pass(), True
+    gate = LeaseGate(lambda: is_open, 3000)
+    one.turn = Turn(
+        cast(MessageStore, one.store),
+        one.stats.puts_refused,
+        one.peer.connection,
+        one.times,
+        one.seconds,
+        gate=gate,
+    )
+    one.turn.promise(encode_command(Command(0, 1, 1)))
+    one.turn.answer(encode_command(Command(0, 2, 1)))
+    is_open = False
+    one.turn.end()
+    assert one.answers() == [(2, 0)]
+    gate.refuse(NotReplicatedError("another one leads"))
+    assert one.answers() == [(2, 0), (1, ResponseCode.FLUSH_SLAVE_TIMEOUT)]
+    gate.close()

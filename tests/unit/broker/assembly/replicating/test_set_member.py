@@ -451,3 +451,76 @@ async def test_metrics_are_shown_in_any_role(
         'rockhopper_ha_elections_total{cluster="DefaultCluster",'
         'node_id="broker-a",node_type="broker",cause="first-start"} 1.0'
     ]
+
+
+COMMIT = {"topic": "orders", "consumerGroup": "readers", "queueId": "0", "commitOffset": "0"}
+GROUP = b'{"groupName":"readers"}'
+LOCK = b'{"consumerGroup":"readers","clientId":"c","mqSet":[]}'
+TOPIC = {
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+}
+
+
+class Asked:
+    """What a client asks of a master, each kind of promise once."""
+
+    def __init__(self, client: WireClient) -> None:
+        self.promises = [
+            client.send(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT),
+            client.send(RequestCode.LOCK_BATCH_MQ, body=LOCK),
+            client.send(RequestCode.UPDATE_AND_CREATE_TOPIC, {"topic": "late"} | TOPIC),
+        ]
+        self.read = client.send(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
+
+    async def codes(self) -> list[int]:
+        """What each promise was answered with."""
+        return [(await each).code for each in self.promises]
+
+
+async def test_a_master_whose_lease_may_be_over_promises_nothing_until_it_is_sure(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await three.master(in_sync=3)
+    async with Admin(three.nameserver) as admin:
+        await admin.create_topic("orders")
+    machine = three.member(first).replica.machine
+    async with WireClient(three.brokers[first].address) as client:
+        await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=GROUP)
+        with monkeypatch.context() as patch:
+            patch.setattr(machine, "leads_alone", lambda _now_ms: False)
+            asked = Asked(client)
+            assert (await asked.read).code == ResponseCode.SUCCESS
+            await until(lambda: "late" in three.brokers[first].topics)
+            assert not any(each.done() for each in asked.promises)
+        assert await asked.codes() == [ResponseCode.SUCCESS] * 3
+
+
+async def test_a_master_that_nobody_confirms_anything_to_promises_nothing(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await three.master(in_sync=3)
+    async with Admin(three.nameserver) as admin:
+        await admin.create_topic("orders")
+    member = three.member(first)
+    machine = member.replica.machine
+    async with WireClient(three.brokers[first].address) as client:
+        await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=GROUP)
+        with monkeypatch.context() as patch:
+            patch.setattr(machine, "received", lambda *_: None)
+            patch.setattr(machine, "renewed", lambda *_: None)
+            before = client.send(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)
+            assert (await before).code == ResponseCode.SUCCESS
+            writer = member._writer
+            assert writer is not None
+            await until(lambda: writer.overdue_since_ms() is not None)
+            asked = Asked(client)
+            assert (await asked.read).code == ResponseCode.SUCCESS
+            assert not any(each.done() for each in asked.promises)
+        member.replica.step_down("a test says so")
+        committed, locked, _ = asked.promises
+        assert (await committed).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert (await locked).code == ResponseCode.FLUSH_SLAVE_TIMEOUT

@@ -338,7 +338,7 @@ def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: P
     assert master.bodies("orders") == [b"before"]
 
     async def begin() -> None:
-        StateWriter(master, master.values).begin()
+        StateWriter(master, master.values, now_ms=master.passed_ms).begin()
 
     master.run(begin())
     seeded = pair.follower = pair.member("seeded")
