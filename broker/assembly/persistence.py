@@ -156,8 +156,8 @@ class Tables(Part):
                 count=len(names),
             )
 
-    def open(self) -> None:
-        """From now on write changes: the store is locked."""
+    def start(self) -> None:
+        """From now on write changes: the store is locked, and whatever may refuse was opened."""
         for table in (*self.all, self.subscriptions):
             table.start_saving()
 
@@ -176,6 +176,11 @@ class Tables(Part):
                 failure = failure or error
         if failure is not None:
             raise failure
+
+    def abandon(self) -> None:
+        """Save nothing."""
+        self.stop_saving()
+        self.offsets.close_journal()
 
     async def close(self) -> None:
         """Save everything, and write nothing more. Raises OSError, after having tried all."""

@@ -227,6 +227,12 @@ class DelayedDelivery(Part):
             self.table.put(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
         self.start()
 
+    async def abandon(self) -> None:
+        """Stop, and let go of the journal."""
+        self.stop()
+        await self._sync.close()
+        self._journal.close()
+
     async def close(self) -> None:
         """Stop, and settle what was delivered, so that a clean stop repeats nothing.
 

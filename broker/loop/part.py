@@ -8,6 +8,7 @@ Each stands behind those that it uses, so they begin in this order and end in th
     purge     forget everything, for the next test
     stop      act no more, and answer who waits; what was begun may still be asked for
     close     save, and let go of files and connections
+    abandon   instead of close when the start failed: let go of them and save nothing
 """
 
 import contextlib
@@ -35,7 +36,14 @@ class Part:
         """Act no more."""
 
     def close(self) -> Awaitable[None] | None:
-        """Save everything; also when ``open`` failed or never was. Raises OSError."""
+        """Save everything. Raises OSError."""
+
+    def abandon(self) -> Awaitable[None] | None:
+        """Let go of everything; ``open`` failed or never was, or another part's did.
+
+        A part that saves what it holds must not do so here: it has not read all of it.
+        """
+        return self.close()
 
 
 class Parts:
@@ -43,6 +51,7 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
+        self._has_begun = False
 
     async def open(self) -> None:
         """Open each. Raises StoreError, OSError; those behind it are not opened then."""
@@ -53,6 +62,7 @@ class Parts:
         """Start each."""
         for part in self._parts:
             part.start()
+        self._has_begun = True
 
     def expire(self) -> None:
         """Have each forget what has become too old."""
@@ -71,14 +81,21 @@ class Parts:
                 stack.callback(part.stop)
 
     async def close(self) -> None:
-        """Close all, the last first; what one raises is raised when all were asked."""
+        """Close all, the last first; what one raises is raised when all were asked.
+
+        Nothing is saved if they never all began: a start that refused changes nothing.
+        """
         async with contextlib.AsyncExitStack() as stack:
             for part in self._parts:
-                stack.push_async_callback(_close, part)
+                stack.push_async_callback(_close if self._has_begun else _abandon, part)
 
 
 async def _close(part: Part) -> None:
     await _done(part.close())
+
+
+async def _abandon(part: Part) -> None:
+    await _done(part.abandon())
 
 
 async def _done(work: Awaitable[None] | None) -> None:

@@ -98,13 +98,9 @@ class PopService(Part):
         self.request_modes.load()
         self.lanes.load(self._store.max_commit_log_offset)
         self.on_loaded(self.lanes.newest_ms)
-        clamped = self.lanes.clamp(self._store.queue_range)
-        if clamped:
-            log.warning("popped messages are not in the log any more", lanes=clamped)
         for lane in self.lanes:
             # A kill may come before the table of groups is on disk, and the journal is there.
             self._groups.find_or_create(lane.group)
-        self.expire()
         self._topics.listeners.append(self._topic_changed)
 
     def adopt(self) -> None:
@@ -117,7 +113,11 @@ class PopService(Part):
             self._groups.find_or_create(group)
 
     def start(self) -> None:
-        """Begin to revive; needs a running event loop."""
+        """Forget what is not here any more, and begin to revive; needs a running event loop."""
+        clamped = self.lanes.clamp(self._store.queue_range)
+        if clamped:
+            log.warning("popped messages are not in the log any more", lanes=clamped)
+        self.expire()
         self.request_modes.start_saving()
         self.reviving.start()
 
@@ -125,6 +125,12 @@ class PopService(Part):
         """Revive nothing more and answer who waits."""
         self.reviving.stop()
         self.polling.close()
+
+    async def abandon(self) -> None:
+        """Stop, and let go of the journal."""
+        self.stop()
+        await self.compaction.close()
+        self.journal.close()
 
     async def close(self) -> None:
         """Settle what is on disk, so that a clean stop repeats nothing; the store is still open."""

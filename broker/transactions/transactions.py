@@ -112,6 +112,10 @@ class Transactions(Part):
             self._settle_timer.cancel()
             self._settle_timer = None
 
+    def abandon(self) -> None:
+        """Stop; what is open was not found, so how far all is finished is not known."""
+        self.stop()
+
     async def close(self) -> None:
         """Stop, and note how far everything is finished. The store must still be open.
 

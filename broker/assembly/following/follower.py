@@ -108,7 +108,7 @@ class Follower:
         self._check_store(facts)
         self.store.follow_to(self.store.max_commit_log_offset)
         self.store.expire_before(facts.log_min_offset)
-        parts.tables.open()
+        parts.tables.start()
         self._undo.push_async_callback(parts.tables.close)
         self._modes.start_saving()
         self._undo.push_async_callback(self._modes.saved)

@@ -105,10 +105,10 @@ class KeptState:
         modes, counts = self._own
         modes.load()
         counts.load_if_readable()
-        for table in self._own:
-            table.start_saving()
         self.lanes.load(self._store.max_commit_log_offset)
         self.timers.open()
+        for table in self._own:
+            table.start_saving()
 
     def take(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply one entry of the record at *log_offset*.

@@ -270,6 +270,14 @@ class Timers(Part):
         self.queue.offset = self.queue.range[1]
         self.start()
 
+    async def abandon(self) -> None:
+        """Stop, and let go of the files."""
+        self.stop()
+        if self._is_open:
+            self._is_open = False
+            await self._sync.close()
+            self.index.close()
+
     async def close(self) -> None:
         """Stop, and note everything, so that the next start has nothing to look for.
 

@@ -21,6 +21,7 @@ from tests.support.direct import ask, pull, pull_fields, route, send, send_field
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
 from tests.support.popping import pop_fields
+from tests.support.transactions import half_fields
 from tests.support.wire import WireClient
 
 
@@ -159,6 +160,78 @@ async def test_two_damaged_tables_refuse_to_start_and_change_nothing(tmp_path: P
         "topics.json": "{",
         "topics.json.bak": "{",
     }
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """The tables and journals of a store, and what they hold."""
+    kept = (root / "config", root / "rockhopper")
+    files = [path for folder in kept for path in sorted(folder.rglob("*")) if path.is_file()]
+    derived = ("timers", "inventory", "quarantine", "stopped-files")
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in files
+        if not any(path.relative_to(root).parts[1].startswith(each) for each in derived)
+    }
+
+
+async def live_with_everything_open(broker: Broker) -> None:
+    """Leave a transaction open, a message popped, one delayed, and offsets committed."""
+    for number in range(3):
+        fields = half_fields("orders", f"KEY{number}")
+        await ask(broker.address, RequestCode.SEND_MESSAGE_V2, fields, b"half")
+        await send(broker.address, "orders", b"%d" % number)
+    broker.groups.find_or_create("billing")
+    broker.offsets.commit("orders", "billing", 0, 1)
+    delayed = send_fields("orders") | {"properties": "DELAY\x0118\x02"}
+    await ask(broker.address, RequestCode.SEND_MESSAGE, delayed, b"later")
+    await ask(broker.address, RequestCode.POP_MESSAGE, pop_fields(topic="orders"))
+
+
+@pytest.mark.parametrize(
+    "damaged", ["rockhopper/sinks/published.json", "config/messageRequestMode.json"]
+)
+async def test_a_start_that_refuses_saves_nothing(tmp_path: Path, damaged: str) -> None:
+    async with broker_on(tmp_path) as broker:
+        await live_with_everything_open(broker)
+        assert len(broker.transactions.halves) == 3
+    # Tables that the store contradicts would be set right, and saved, by a start that goes on.
+    path = tmp_path / damaged
+    path.parent.mkdir(exist_ok=True)
+    was = path.read_bytes() if path.exists() else None
+    path.write_bytes(b"{")
+    path.with_name(path.name + ".bak").write_bytes(b"{")
+    (tmp_path / "config" / "topics.json").unlink()
+    before = contents(tmp_path)
+    with pytest.raises(StartError):
+        await broker_on(tmp_path).start()
+    assert contents(tmp_path) == before
+    path.with_name(path.name + ".bak").unlink()
+    if was is None:
+        path.unlink()
+    else:
+        path.write_bytes(was)
+    async with broker_on(tmp_path) as broker:
+        assert len(broker.transactions.halves) == 3
+        assert broker.offsets.get("orders", "billing", 0) == 1
+
+
+async def test_a_start_whose_port_is_taken_at_the_end_saves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_on(tmp_path) as broker:
+        await live_with_everything_open(broker)
+    before = contents(tmp_path)
+
+    async def refuse(_broker: Broker) -> None:
+        raise StartError("the port is taken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Broker, "_open_ports", refuse)
+        with pytest.raises(StartError):
+            await broker_on(tmp_path).start()
+    assert contents(tmp_path) == before
+    async with broker_on(tmp_path) as broker:
+        assert len(broker.transactions.halves) == 3
 
 
 async def test_committed_offsets_never_point_beyond_the_log(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ class Noted(Part):
     async def close(self) -> None:
         self._note("close")
 
+    async def abandon(self) -> None:
+        self._note("abandon")
+
 
 class Plain(Part):
     """Has no life of its own."""
@@ -59,13 +62,21 @@ async def test_parts_begin_in_order_and_end_in_reverse() -> None:
     ]
 
 
-async def test_those_behind_a_part_that_cannot_open_are_not_opened_and_all_are_closed() -> None:
+async def test_those_behind_a_part_that_cannot_open_are_not_opened_and_none_saves() -> None:
     asked: list[str] = []
     parts = Parts(Noted("a", asked), Noted("b", asked, "open"), Noted("c", asked))
     with pytest.raises(OSError, match="b cannot open"):
         await parts.open()
     await parts.close()
-    assert asked == ["open a", "open b", "close c", "close b", "close a"]
+    assert asked == ["open a", "open b", "abandon c", "abandon b", "abandon a"]
+
+
+async def test_parts_that_were_opened_and_never_began_save_nothing() -> None:
+    asked: list[str] = []
+    parts = Parts(Noted("a", asked))
+    await parts.open()
+    await parts.close()
+    assert asked == ["open a", "abandon a"]
 
 
 def test_a_part_that_cannot_stop_keeps_no_other_from_it() -> None:
@@ -79,6 +90,8 @@ def test_a_part_that_cannot_stop_keeps_no_other_from_it() -> None:
 async def test_a_part_that_cannot_close_keeps_no_other_from_it() -> None:
     asked: list[str] = []
     parts = Parts(Noted("a", asked), Noted("b", asked, "close"), Noted("c", asked))
+    parts.start()
+    asked.clear()
     with pytest.raises(OSError, match="b cannot close"):
         await parts.close()
     assert asked == ["close c", "close b", "close a"]
