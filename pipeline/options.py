@@ -6,9 +6,10 @@ Every refusal is a PipelineError that names the option as its documentation spel
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.times import parse_time_ms
 
 NOT_SERVED = ("accessKey", "secretKey", "securityToken")
 """Options of other connectors that would need what the client does not have."""
@@ -135,18 +136,12 @@ class Options:
         value = self.text(name)
         if not value:
             return None
-        if value.lstrip("-").isdecimal():
+        if value.startswith("-") and value[1:].isdecimal():
             return int(value)
         try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise PipelineError(
-                f"the option {name} is {value!r}: set it to milliseconds since 1970, or to a time "
-                "such as 2026-11-20T09:00:00"
-            ) from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return round(moment.timestamp() * 1000)
+            return parse_time_ms(value, UTC)
+        except ValueError as error:
+            raise PipelineError(f"the option {name}: {error}") from None
 
 
 def read_boolean(name: str, value: str) -> bool:

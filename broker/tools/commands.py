@@ -9,7 +9,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
@@ -33,6 +32,7 @@ from rockhopper.broker.tools.output import (
 from rockhopper.broker.tools.progress import Bar
 from rockhopper.broker.tools.showing import Shown, show
 from rockhopper.broker.tools.store_view import NoStoreError, StoreView
+from rockhopper.protocol.times import parse_time_ms
 
 P = ParamSpec("P")
 
@@ -45,17 +45,10 @@ class TimeOrMs(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int) or str(value).isdecimal():
-            return int(value)
         try:
-            return round(datetime.fromisoformat(value).timestamp() * 1000)
-        except ValueError:
-            self.fail(
-                f"{value!r} is no time: give 2026-11-27T10:30:00, with or without a zone, or "
-                "milliseconds since 1970",
-                param,
-                ctx,
-            )
+            return value if isinstance(value, int) else parse_time_ms(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

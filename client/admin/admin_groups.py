@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rockhopper.client.admin.group_states import GroupReader, GroupState, QueueLag
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
@@ -31,6 +31,13 @@ _NOBODY_ONLINE = frozenset({int(ResponseCode.CONSUMER_NOT_ONLINE), int(ResponseC
 _LATEST = -1
 
 
+def describe_target(to: Target) -> str:
+    """Where a reset goes, for people: a time with its zone, as it was understood."""
+    if isinstance(to, datetime):
+        return f"{to.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    return f"offset {to:,}" if isinstance(to, int) else f"the {to} message"
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
     """A reset of one queue."""
@@ -39,6 +46,27 @@ class OffsetMove:
     before: int | None
     """None where the group had never committed."""
     after: int
+
+
+class MovedMessages(NamedTuple):
+    """What a reset means for a group."""
+
+    again: int
+    """Messages that it consumes again."""
+    skipped: int
+    """Messages that it does not consume."""
+    queue_count: int
+    """Queues in which it moves."""
+
+
+def sum_moves(moves: Sequence[OffsetMove]) -> MovedMessages:
+    """The sums of *moves*; a group without an offset in a queue stood at 0 there."""
+    steps = [move.after - (move.before or 0) for move in moves]
+    return MovedMessages(
+        again=-sum(step for step in steps if step < 0),
+        skipped=sum(step for step in steps if step > 0),
+        queue_count=sum(move.before != move.after for move in moves),
+    )
 
 
 class GroupAdmin:

@@ -388,6 +388,8 @@ async def _reset(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
+    from rockhopper.client.admin.admin_groups import sum_moves
+
     async with reached(nameserver, changes=not dry_run) as admin:
         await admin.groups.lag(name)  # raises where no broker knows the group
         queues = None
@@ -395,13 +397,25 @@ async def _reset(
             queues = select_queues((await admin.route(topic)).read_queues, wanted, topic)
         moves = await admin.groups.plan_reset(name, topic, target, queues=queues)
         if not dry_run:
-            moving = sum(move.before != move.after for move in moves)
+            moving = sum_moves(moves).queue_count
             question = f"Move {name} in {moving} of {len(moves)} queues of {topic}?"
             if not yes and may_ask():
                 _print_moves(moves, as_json=False, title="WOULD BE")
+                _print_sum(moves, target)
             confirm(question, yes)
             moves = await admin.groups.reset_offsets(name, topic, target, queues=queues)
     _print_moves(moves, as_json=as_json, title="WOULD BE" if dry_run else "AFTER")
+    if not as_json:
+        _print_sum(moves, target)
+
+
+def _print_sum(moves: "Sequence[OffsetMove]", target: "Target") -> None:
+    from rockhopper.client.admin.admin_groups import describe_target, sum_moves
+
+    sums = sum_moves(moves)
+    again = f"{counted(sums.again, 'message')} consumed again"
+    skipped = f"{counted(sums.skipped, 'message')} skipped"
+    write_line(f"to {describe_target(target)}: {again}, {skipped}")
 
 
 def _print_moves(moves: "Sequence[OffsetMove]", *, as_json: bool, title: str) -> None:

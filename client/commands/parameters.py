@@ -18,6 +18,7 @@ from rockhopper.client.commands.shell.completion import (
     complete_topics,
 )
 from rockhopper.protocol.names import group_error, topic_error
+from rockhopper.protocol.times import DIGITS_OF_DAY, parse_ms
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position
@@ -35,6 +36,7 @@ _AGO_UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
+_OFFSET_PREFIX = "offset:"
 _QUEUE = re.compile(r"(?:(?P<broker>.+):)?(?P<id>\d+)")
 
 
@@ -48,7 +50,7 @@ def parse_time(text: str, now: datetime) -> datetime | None:
         return now - float(ago[1]) * _AGO_UNITS[ago[2]]
     try:
         if text.startswith("@"):
-            return datetime.fromtimestamp(int(text[1:]) / 1000)
+            return datetime.fromtimestamp(parse_ms(text[1:]) / 1000)
         if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
             text = f"{now:%Y-%m-%d}T{text.zfill(5) if len(text) < 6 else text.zfill(8)}"
         return datetime.fromisoformat(text)
@@ -84,8 +86,18 @@ class PositionType(_Completed):
             return "earliest"
         if value == "latest":
             return "latest"
-        if value.isascii() and value.isdigit():
-            return int(value)
+        offset = value.removeprefix(_OFFSET_PREFIX)
+        if offset.isascii() and offset.isdigit():
+            is_day = offset == value and len(value) == DIGITS_OF_DAY
+            if is_day and parse_time(value, datetime.now()) is not None:
+                day = f"{value[:4]}-{value[4:6]}-{value[6:]}"
+                self.fail(
+                    f"{value} is a day or an offset: write {day} for the day, or "
+                    f"{_OFFSET_PREFIX}{value}",
+                    param,
+                    ctx,
+                )
+            return int(offset)
         time = parse_time(value, datetime.now())
         if time is None:
             self.fail(

@@ -40,7 +40,9 @@ class _Job:
 
     topic: str
     body: bytes | None
-    """None: one message for each line of standard input."""
+    """None: one message for each line of the source."""
+    source: BinaryIO | None
+    """The file whose lines are sent; None: standard input."""
     tag: str | None
     keys: tuple[str, ...]
     properties: dict[str, str]
@@ -73,8 +75,13 @@ class _Job:
 @click.argument("topic", type=TOPIC)
 @click.argument("body", required=False)
 @click.option(
-    "--file", "-f", "source", type=click.File("rb"), help="Read the body from a file, as it is."
+    "--file",
+    "-f",
+    "source",
+    type=click.File("rb"),
+    help="Send a file as one message.",
 )
+@click.option("--lines", "is_by_line", is_flag=True, help="Send each line of --file by itself.")
 @click.option("--tag", "-t", help="Tag that consumers can filter by.")
 @click.option("--key", "-k", "keys", multiple=True, help="Key to find the message by; repeatable.")
 @click.option(
@@ -124,37 +131,55 @@ class _Job:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def send(
-    body: str | None, source: BinaryIO | None, properties: tuple[str, ...], **asked: Any
+    body: str | None,
+    source: BinaryIO | None,
+    is_by_line: bool,
+    properties: tuple[str, ...],
+    **asked: Any,
 ) -> None:
     """Send messages to TOPIC.
 
     BODY is the text of the message; "-" sends each line of standard input as a message of its own
-    (empty lines are left out).
+    (empty lines are left out). --file sends a whole file as one message, or with --lines each of
+    its lines as one.
 
     \b
     Examples:
       rockhopper send orders "hello" --tag new --key o-1
       rockhopper send orders "remind me" --delay 10m
       seq 1000 | rockhopper send orders - --batch 50
+      rockhopper send orders --file orders.jsonl --lines
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     if (body is None) == (source is None):
         raise click.UsageError('give one of BODY, "-" or --file')
-    if body == "-" and asked["count"] > 1:
-        raise click.UsageError('--count does not go with "-": every line is sent once')
+    if is_by_line and source is None:
+        raise click.UsageError('--lines goes with --file; "-" sends the lines of standard input')
+    is_by_line |= body == "-"
+    if is_by_line and asked["count"] > 1:
+        raise click.UsageError("--count does not go with lines: every line is sent once")
     if reason := tag_error(asked["tag"] or ""):
         raise click.UsageError(reason)
     if asked["is_oneway"] and asked["batch"] > 1:
         raise click.UsageError("--oneway does not go with --batch")
     _check_delivery(asked)
-    content = source.read() if source is not None else (body or "").encode(errors="surrogateescape")
-    job = _Job(
-        body=None if body == "-" else content, properties=parse_properties(properties), **asked
-    )
+    content = None
+    if not is_by_line:
+        text = (body or "").encode(errors="surrogateescape")
+        content = text if source is None else source.read()
+        if source is not None:
+            _tell_of_lines(source.name, content)
+    job = _Job(body=content, source=source, properties=parse_properties(properties), **asked)
     try:
         job.message(b"")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     run(_send(job, nameserver()))
+
+
+def _tell_of_lines(name: str, content: bytes) -> None:
+    line_count = len(content.splitlines())
+    if line_count > 1:
+        report(f"{name} is one message of {line_count:,} lines; --lines sends each by itself")
 
 
 def _check_delivery(asked: dict[str, Any]) -> None:
@@ -185,7 +210,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
 
     started = time.monotonic()
     total = job.count if job.body is not None else None
-    is_chatty = total == 1 or (job.body is None and sys.stdin.isatty())
+    is_chatty = total == 1 or (job.body is None and job.source is None and sys.stdin.isatty())
     async with Producer(nameserver, timeout_s=job.timeout_s) as producer:
         queue = await _queue(producer, job)
         await tell_of_new_topic(producer, job.topic, nameserver)
@@ -226,7 +251,8 @@ async def _queue(producer: "Producer", job: _Job) -> "MessageQueue | None":
 
 async def _bodies(job: _Job) -> AsyncIterator[bytes]:
     if job.body is None:
-        async for line in stdin_lines():
+        lines = stdin_lines() if job.source is None else stdin_lines(job.source.fileno())
+        async for line in lines:
             yield line
     else:
         for _ in range(job.count):

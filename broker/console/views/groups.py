@@ -18,7 +18,7 @@ from rockhopper.broker.console.visit import (
     told,
     whole,
 )
-from rockhopper.client.admin.admin_groups import OffsetMove, Target
+from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
 from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
 from rockhopper.client.admin.topic_figures import lag_seconds, together
 from rockhopper.client.errors import ClientError
@@ -194,18 +194,10 @@ async def preview_reset(visit: Visit) -> Shown:
         "shown_moves": shown,
         **pager,
         "members": state.members,
-        **_sums(moves),
+        "sums": sum_moves(moves),
+        "target": describe_target(asked.to),
     }
     return Shown("reset.html", values)
-
-
-def _sums(moves: Sequence[OffsetMove]) -> dict[str, int]:
-    steps = [move.after - (move.before or 0) for move in moves]
-    return {
-        "again": -sum(step for step in steps if step < 0),
-        "skipped": sum(step for step in steps if step > 0),
-        "moving": sum(move.before != move.after for move in moves),
-    }
 
 
 async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:

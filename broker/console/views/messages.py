@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from datetime import datetime
 
 from rockhopper.broker.access.access import Action
 from rockhopper.broker.console.bodies import compression, opened, shown
@@ -23,6 +22,7 @@ from rockhopper.client.admin.tracks import due_ms, history
 from rockhopper.client.consuming.pulling import PullResult
 from rockhopper.client.errors import MessageNotFoundError
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.times import parse_time_ms
 
 BY_KEY_MAX = 64
 IS_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -93,15 +93,10 @@ async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Lis
 
 def time_of(text: str) -> int:
     """The time in ms that a field of a form says, in this host's zone. Raises WrongInput."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return whole(text, "time")
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        raise WrongInput(
-            f"{text[:60]!r} is no time: 2024-05-01T12:00, or milliseconds since 1970"
-        ) from None
+        return parse_time_ms(text)
+    except ValueError as error:
+        raise WrongInput(str(error)) from None
 
 
 async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:

@@ -131,7 +131,7 @@ def test_a_time_is_milliseconds_or_iso(text: str, time_ms: int | None) -> None:
 
 
 def test_what_is_no_time_is_refused() -> None:
-    with pytest.raises(PipelineError, match="set it to milliseconds since 1970"):
+    with pytest.raises(PipelineError, match="or milliseconds since 1970"):
         options(startingTime="yesterday").time_ms("startingTime")
 
 

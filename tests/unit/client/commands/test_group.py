@@ -1,6 +1,7 @@
 """`rockhopper group` against our broker."""
 
 import asyncio
+from datetime import datetime
 
 import pytest
 
@@ -202,14 +203,29 @@ async def test_single_queues_are_reset(broker: Broker, shell: CommandLine) -> No
     reset = await shell.run(
         *("group", "reset", "billing", "--topic", "orders", "--to", "1", "-q", "broker-a:1", "-y")
     )
-    assert reset.rows == [
+    assert reset.rows[:-1] == [
         ["TOPIC", "BROKER", "QUEUE", "BEFORE", "AFTER", "MOVED"],
         ["orders", "broker-a", "1", "3", "1", "-2"],
     ]
+    assert reset.out.endswith("to offset 1: 2 messages consumed again, 0 messages skipped\n")
     assert [broker.offsets.get("orders", "billing", queue) for queue in (0, 1)] == [3, 1]
     wrong = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "1", "-q", "9")
     assert (wrong.code, wrong.out) == (1, "")
     assert "has no queue 9" in wrong.err
+
+
+async def test_a_preview_shows_the_time_that_was_understood_with_its_zone(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 3)
+    await consume(broker, 2)
+    arguments = ("group", "reset", "billing", "-t", "orders", "--dry-run", "--to")
+    shown = await shell.run(*arguments, "2020-11-29")
+    zone = datetime(2020, 11, 29).astimezone().strftime("%Z")
+    told = f"to 2020-11-29 00:00:00 {zone}: 2 messages consumed again, 0 messages skipped"
+    assert shown.out.splitlines()[-1] == told
+    refused = await shell.run(*arguments, "20201129")
+    assert (refused.code, "a day or an offset" in refused.err) == (2, True)
 
 
 async def test_members_go_on_where_their_group_was_reset_to(
@@ -277,7 +293,7 @@ async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine
         reset = await shell.run(
             "group", "reset", "billing", "-t", "orders", "--to", "earliest", "--yes"
         )
-        assert [row[1] for row in reset.rows[1:]] == ["broker-a", "broker-b"]
+        assert [row[1] for row in reset.rows[1:-1]] == ["broker-a", "broker-b"]
         lag = (await shell.run("group", "lag", "billing", "--json")).objects
         assert sum(each["lag"] for each in lag) == 10
         assert {each["broker"] for each in lag if each["lag"]} == {"broker-a", "broker-b"}

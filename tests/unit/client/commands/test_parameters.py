@@ -28,6 +28,7 @@ NOW = datetime(2024, 5, 1, 12, 0, 0)
         ("9:15", datetime(2024, 5, 1, 9, 15)),
         ("23:59:01", datetime(2024, 5, 1, 23, 59, 1)),
         ("2024-04-30", datetime(2024, 4, 30)),
+        ("20240430", datetime(2024, 4, 30)),
         ("2024-04-30 08:00", datetime(2024, 4, 30, 8)),
         ("2024-04-30T08:00:00.250", datetime(2024, 4, 30, 8, 0, 0, 250_000)),
         ("2024-04-30T08:00:00+00:00", datetime(2024, 4, 30, 8, tzinfo=UTC)),
@@ -90,3 +91,12 @@ def test_what_is_no_duration_and_no_time_is_refused(text: str) -> None:
 
 def test_a_time_is_in_milliseconds() -> None:
     assert TimeType().convert("@1700000000500", None, None) == 1_700_000_000_500
+
+
+def test_eight_digits_are_a_day_or_an_offset_and_never_milliseconds() -> None:
+    with pytest.raises(click.BadParameter, match=r"2026-11-29 for the day, or offset:20261129"):
+        PositionType().convert("20261129", None, None)
+    assert PositionType().convert("offset:20261129", None, None) == 20_261_129
+    assert PositionType().convert("99999999", None, None) == 99_999_999
+    with pytest.raises(click.BadParameter):
+        PositionType().convert("@20261129", None, None)

@@ -57,6 +57,22 @@ async def test_a_line_is_sent_as_soon_as_it_is_written(processes: Shell) -> None
     assert await process.wait() == 0
 
 
+async def test_the_lines_of_a_file_are_messages_where_that_is_asked_for(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "orders.txt"
+    file.write_bytes(b"one\n\ntwo\r\nthree")
+    whole = await shell.run("send", "orders", "--file", str(file))
+    assert "is one message of 4 lines; --lines sends each by itself" in whole.err
+    sent = await shell.run("send", "orders", "--file", str(file), "--lines")
+    assert sent.out.startswith("stored 3 messages in orders")
+    pulled = await shell.run("pull", "orders", "--json")
+    bodies = sorted(each["body"] for each in pulled.objects)
+    assert bodies == ["one", "one\n\ntwo\r\nthree", "three", "two"]
+    for wrong in (["x", "--lines"], ["--file", str(file), "--lines", "--count", "2"]):
+        assert (await shell.run("send", "orders", *wrong)).code == 2
+
+
 async def test_a_file_is_sent_byte_for_byte(
     processes: Shell, shell: CommandLine, tmp_path: Path
 ) -> None:
