@@ -13,14 +13,16 @@ made once: of an answer to a send only numbers and the message's key are its own
 """
 
 import re
+from collections.abc import Callable
 from struct import Struct as ByteStruct
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, SerializeType
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.headers.header_json import check_depth
 from rockhopper.protocol.requests.fields import Int32, Int64
 
 SEND_PREFIX = b'{"code":310'
@@ -36,8 +38,12 @@ SEND_STARTS: dict[int, tuple[bytes, ...]] = {
 """How headers begin that ask for messages to be stored, by their serialisation."""
 SIGNED = b"AccessKey"
 """In headers that are signed, in every serialisation; they are verified where they are decoded."""
+# A shorter one is nested no deeper than any decoder goes.
+_LONG_SIZE_BYTES = 1024
 _LENGTHS = ByteStruct(">II")
 _PLACE = re.compile("%016X|%d|%s")
+
+Header = TypeVar("Header")
 
 
 class SendFields(msgspec.Struct, gc=False):
@@ -154,14 +160,27 @@ class EndHeader(msgspec.Struct, gc=False):
 
 
 # Bad UTF-8 in a text comes as an exception of its own.
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedHeaderError)
 """What the decoders raise for a header that goes the general way."""
-decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
-decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
-decode_commit = msgspec.json.Decoder(CommitHeader, strict=False).decode
-decode_ack = msgspec.json.Decoder(AckHeader, strict=False).decode
-decode_end = msgspec.json.Decoder(EndHeader, strict=False).decode
-decode_pull = msgspec.json.Decoder(PullHeader, strict=False).decode
+
+
+def _decoder_of(header_type: type[Header]) -> Callable[[bytes], Header]:
+    decode = msgspec.json.Decoder(header_type, strict=False).decode
+
+    def decode_header(header: bytes) -> Header:
+        if len(header) > _LONG_SIZE_BYTES:
+            check_depth(header)
+        return decode(header)
+
+    return decode_header
+
+
+decode_send = _decoder_of(_SendHeader)
+decode_batch = _decoder_of(_BatchHeader)
+decode_commit = _decoder_of(CommitHeader)
+decode_ack = _decoder_of(AckHeader)
+decode_end = _decoder_of(EndHeader)
+decode_pull = _decoder_of(PullHeader)
 
 
 def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, int, bool] | None:

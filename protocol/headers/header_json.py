@@ -12,6 +12,8 @@ the JSON, which is also what signatures are made of; nulls are absent. Objects a
 values, numbers beyond 32 bits, bad UTF-8, NaN and deep nesting are refused.
 """
 
+import re
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -56,15 +58,36 @@ class _AnyHeader(msgspec.Struct, gc=False):
     ext: dict[str, msgspec.Raw] | None = msgspec.field(name="extFields", default=None)
 
 
+DEPTH_MAX = 64
+_without_strings = partial(re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL).sub, b"")
+_brackets = re.compile(rb"[][{}]").findall
 _decode_plain = msgspec.json.Decoder(_PlainHeader).decode
 _decode_any = msgspec.json.Decoder(_AnyHeader, strict=False).decode
 _decode_string = msgspec.json.Decoder(str).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
+def check_depth(header: bytes) -> None:
+    """Refuse what is nested as no header is: how deep a decoder goes depends on the interpreter.
+
+    Raises:
+        MalformedHeaderError: it is.
+    """
+    if header.count(b"{") + header.count(b"[") <= DEPTH_MAX:
+        return
+    depth = 0
+    for bracket in _brackets(_without_strings(header)):
+        depth += 1 if bracket in b"{[" else -1
+        if depth > DEPTH_MAX:
+            raise MalformedHeaderError(
+                f"the JSON header is nested more than {DEPTH_MAX} levels deep"
+            )
+
+
 def decode_json_header(header: bytes) -> HeaderFields:
     """The fields of a JSON header. Raises MalformedHeaderError."""
     fields: _PlainHeader | _AnyHeader
+    check_depth(header)
     try:
         if not header.isascii():
             header.decode()  # Strings that the decoder skips are not checked by it.

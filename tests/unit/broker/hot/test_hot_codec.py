@@ -36,6 +36,9 @@ def read(frame: bytes) -> Command:
     return decode_header(serialize_type, head, body)
 
 
+DEEP = b'{"x":' + b"[" * 600 + b"]" * 600 + b","
+
+
 @pytest.mark.parametrize(("code", "decode"), [(310, decode_send), (320, decode_batch)])
 def test_numbers_come_as_text_and_what_is_not_needed_is_passed_over(
     code: int, decode: Callable[[bytes], Any]
@@ -65,6 +68,11 @@ def test_a_pull_has_the_fields_of_the_wire() -> None:
         (decode_send, header(310, SEND).replace(b"orders", b"\xff\xfe")),
         (decode_pull, header(11, pull_fields("orders", 0) | {"maxMsgNums": str(1 << 31)})),
         (decode_send, b'{"code":310,"x":' + b"[" * 100_000),
+        (decode_send, b'{"x":' + b"[" * 600 + b"]" * 600 + b"," + header(310, SEND)[1:]),
+        (
+            decode_pull,
+            b'{"x":' + b"[" * 600 + b"]" * 600 + b"," + header(11, pull_fields("orders", 0))[1:],
+        ),
     ],
 )
 def test_what_is_not_plain_does_not_decode(decode: Callable[[bytes], object], bad: bytes) -> None:

@@ -177,12 +177,21 @@ def test_empty_ext_fields_stay_a_map() -> None:
         b'{"x":' + b"[" * 100_000,
         b'{"extFields":{"x":' + b"[" * 100_000,
         b"[" * 100_000,
+        b'{"code":1,"x":' + b"[" * 64 + b"]" * 64 + b"}",
+        b'{"code":1,"x":' + b'{"a":' * 200 + b"1" + b"}" * 201,
+        b'{"code":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
     ids=lambda header: repr(header[:30]),
 )
 def test_what_is_no_header_is_refused(header: bytes) -> None:
     with pytest.raises(MalformedHeaderError):
         decode(header)
+
+
+def test_brackets_in_texts_are_no_levels() -> None:
+    text = '[{"' * 500
+    header = json.dumps({"code": 1, "extFields": {"properties": text}, "x": [[]] * 100})
+    assert (decode(header).ext or {})["properties"] == text
 
 
 def test_256_ext_fields_pass_and_257_do_not() -> None:
