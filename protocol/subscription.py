@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.properties import PROPERTY_TAGS
 from rockhopper.protocol.sql92 import SqlFilter, compile_filter
 
 SUBSCRIBE_ALL = "*"
@@ -135,3 +136,31 @@ class Subscription:
             f"Subscription({self.topic!r}, {self.expression!r}, {self.expression_type!r}, "
             f"{self.version})"
         )
+
+
+class ExactSubscription(Subscription):
+    """One whose tags are compared themselves, and not by their hashes alone.
+
+    For clients of RocketMQ 5, which do not compare them once more.
+    """
+
+    __slots__ = ("_hashes",)
+
+    def __init__(
+        self, topic: str, expression: str | None, expression_type: str | None = TYPE_TAG
+    ) -> None:
+        """As for Subscription."""
+        super().__init__(topic, expression, expression_type)
+        # None whose messages are wanted at once.
+        self._hashes, self.tag_hashes = self.tag_hashes, frozenset()
+
+    @property
+    def matches_properties(self) -> Callable[[Mapping[str, str]], bool] | None:
+        """As of a Subscription; for tags, too, unless all are wanted."""
+        if self.takes_any_tag:
+            return super().matches_properties
+        return lambda properties: properties.get(PROPERTY_TAGS) in self.tags
+
+    def matches_hash(self, tags_code: int) -> bool:
+        """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
+        return self.takes_any_tag or tags_code in self._hashes

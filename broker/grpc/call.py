@@ -33,8 +33,8 @@ class Rpc(NamedTuple):
     method: Method
     serve: Callable[["Call", Any], Any]
     """Serves a request of a call: returns the reply, or None when it comes later or was written."""
-    demands: Callable[[Any], Demands]
-    """Of a request."""
+    demands: Callable[[Any], Demands] | None
+    """Of a request; None: nobody is asked who they are."""
     times: RequestTimes | None = None
     """Hears of each answer."""
     metric_name: str = ""

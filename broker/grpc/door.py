@@ -14,19 +14,17 @@ from rockhopper.broker.grpc.activities.pulling import Pulling
 from rockhopper.broker.grpc.activities.receiving import Receiving
 from rockhopper.broker.grpc.activities.routes import Routes, RouteSource
 from rockhopper.broker.grpc.activities.settling import Settling
-from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.handles import Handles
+from rockhopper.broker.grpc.probing import probes
 from rockhopper.broker.grpc.server import GrpcServer
 from rockhopper.broker.grpc.service import GrpcService, Served
 from rockhopper.broker.grpc.sessions import Sessions
-from rockhopper.broker.grpc.statuses import StatusError
 from rockhopper.broker.listening.gates import gate_with_tls
 from rockhopper.broker.listening.listener import Gate
 from rockhopper.broker.listening.tls import Tls, TlsError
 from rockhopper.broker.processors.pop_checks import PopChecks
 from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.advertise import fixed_host
-from rockhopper.protocol.grpc_v2.codes import Code
 
 log = structlog.get_logger("broker.grpc")
 
@@ -84,6 +82,7 @@ class GrpcDoor:
             broker.request_times,
             gate,
         )
+        service.add(probes(store.check_writable))
         self.server = GrpcServer(
             service,
             connections_max=connections_max,
@@ -165,13 +164,9 @@ def _table(
         "AckMessage": (settling.ack, needs.of_consuming),
         "ChangeInvisibleDuration": (settling.change, needs.of_consuming),
         "ForwardMessageToDeadLetterQueue": (settling.forward, needs.of_consuming),
-        "SyncLiteSubscription": (_no_lite_topics, needs.of_consuming),
+        "SyncLiteSubscription": (clients.no_lite_topics, needs.of_consuming),
         "PullMessage": (pulling.pull, needs.of_queue),
         "UpdateOffset": (pulling.update_offset, needs.of_queue),
         "GetOffset": (pulling.get_offset, needs.of_queue),
         "QueryOffset": (pulling.query_offset, needs.of_looking),
     }
-
-
-def _no_lite_topics(_call: Call, _request: object) -> None:
-    raise StatusError(Code.UNSUPPORTED, "there are no lite topics here")

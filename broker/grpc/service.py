@@ -75,14 +75,18 @@ class GrpcService:
         self.find = self._rpcs.get
         """The RPC of a path; None if there is none."""
 
+    def add(self, rpcs: Mapping[str, Rpc]) -> None:
+        """Serve RPCs of other services, too; by path."""
+        self._rpcs |= rpcs
+
     def serve(self, call: Call, request: Any) -> None:
         """Serve one request of *call*; sends are staged until ``settle``."""
         if call.rpc.method.name != "SendMessage":
             # It finds stored what was sent before it.
             self.settle()
         try:
-            if not self._access.is_open:
-                self._admit(call, request)
+            if not self._access.is_open and call.rpc.demands is not None:
+                self._admit(call, call.rpc.demands(request))
             reply = call.rpc.serve(call, request)
         except Exception as error:
             call.refuse(error)
@@ -90,13 +94,13 @@ class GrpcService:
         if reply is not None:
             call.reply(reply)
 
-    def _admit(self, call: Call, request: Any) -> None:
+    def _admit(self, call: Call, demands: Demands) -> None:
         line = call.connection
         line.proved = identify(self._access, call.fields, line.peer_host, line.proved)
         if line.proved is not None:
             call.principal = line.proved.principal
         principal = call.principal
-        for actions, resource in call.rpc.demands(request):
+        for actions, resource in demands:
             if not self._access.may_any(principal, actions, resource):
                 wanted = " or ".join(action.value for action in actions)
                 raise StatusError(

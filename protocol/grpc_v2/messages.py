@@ -26,11 +26,11 @@ def _pool() -> DescriptorPool:
     return pool
 
 
-_POOL = _pool()
+POOL = _pool()
 
 
 def _class(name: str) -> Any:
-    return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return GetMessageClass(POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
 class Method(NamedTuple):
@@ -45,7 +45,7 @@ class Method(NamedTuple):
 
 def _methods() -> dict[str, Method]:
     found = {}
-    for method in _POOL.FindServiceByName(SERVICE).methods:
+    for method in POOL.FindServiceByName(SERVICE).methods:
         described = descriptor_pb2.MethodDescriptorProto()
         method.CopyToProto(described)
         found[method.name] = Method(

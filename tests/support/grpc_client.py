@@ -18,7 +18,7 @@ from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.connection import GrpcConnection
 from rockhopper.broker.grpc.door import GrpcDoor
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
-from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
+from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE, Method
 from tests.support.hang import HANG_S
 from tests.support.served_broker import ServedBroker
 
@@ -70,8 +70,8 @@ class Pipe:
 class Answer:
     """What has come of one call so far."""
 
-    def __init__(self, rpc: str) -> None:
-        self._rpc = rpc
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
         self._reader = MessageReader("identity", 1 << 26)
         self.fields: dict[str, str] = {}
         self.messages: list[Any] = []
@@ -91,8 +91,7 @@ class Answer:
         elif isinstance(event, h2.events.DataReceived):
             self.body += event.data
             if self.fields[":status"] == "200":
-                reply = METHODS[self._rpc].reply
-                self.messages += map(reply.FromString, self._reader.feed(event.data))
+                self.messages += map(self._reply.FromString, self._reader.feed(event.data))
         elif isinstance(event, h2.events.StreamEnded):
             self.is_ended = True
         elif isinstance(event, h2.events.StreamReset):
@@ -170,13 +169,20 @@ class GrpcClient:
         self, rpc: str, client_id: str | None = CLIENT_ID, **fields: str
     ) -> tuple[int, Answer]:
         """Open a call; its stream, and what comes of it."""
+        method = METHODS.get(rpc) or Method(rpc, None, None, False, False)
+        return self.begin_other(SERVICE, method, client_id, **fields)
+
+    def begin_other(
+        self, service: str, method: Method, client_id: str | None = None, **fields: str
+    ) -> tuple[int, Answer]:
+        """The same of any service."""
         named = {name.replace("_", "-"): value for name, value in fields.items()}
         stream_id = self._h2.get_next_available_stream_id()
-        answer = self._answers[stream_id] = Answer(rpc)
+        answer = self._answers[stream_id] = Answer(method.reply)
         head = {
             ":method": "POST",
             ":scheme": "http",
-            ":path": f"/{SERVICE}/{rpc}",
+            ":path": f"/{service}/{method.name}",
             ":authority": GRPC_ADDRESS,
             "te": "trailers",
             "content-type": "application/grpc",

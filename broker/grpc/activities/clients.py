@@ -33,14 +33,9 @@ RECEIVE_BATCH_SIZE = 32
 LONG_POLLING_S = 20
 TOPICS_PER_CLIENT_MAX = 1000
 _CONSUMERS = frozenset(
-    {
-        ClientType.PUSH_CONSUMER,
-        ClientType.SIMPLE_CONSUMER,
-        ClientType.PULL_CONSUMER,
-        ClientType.LITE_PUSH_CONSUMER,
-        ClientType.LITE_SIMPLE_CONSUMER,
-    }
+    {ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER, ClientType.PULL_CONSUMER}
 )
+_LITE_CONSUMERS = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
 _HeartbeatReply = METHODS["Heartbeat"].reply
 _TerminationReply = METHODS["NotifyClientTermination"].reply
 
@@ -83,6 +78,10 @@ class Clients:
                 return
             is_clients = Code.BAD_REQUEST <= told.code < Code.INTERNAL_ERROR
             code = GrpcStatus.INVALID_ARGUMENT if is_clients else GrpcStatus.INTERNAL
+            if told.code == Code.UNSUPPORTED:
+                # For clients that read statuses of gRPC's, and for those that read RocketMQ's.
+                call.write(TelemetryCommand(status=told))
+                code = GrpcStatus.UNIMPLEMENTED
             call.connection.fail(call, code, told.message)
 
     def _take(self, call: Call, command: Any) -> None:
@@ -102,6 +101,8 @@ class Clients:
             raise StatusError(
                 Code.BAD_REQUEST, "the settings say neither what is published nor subscribed to"
             )
+        if settings.client_type in _LITE_CONSUMERS:
+            self.no_lite_topics(call, settings)
         check_client_properties(settings.client_properties)
         _check_names(settings)
         session = self._sessions.open(call)
@@ -134,12 +135,23 @@ class Clients:
         session = self._sessions.known(call)
         if request.client_type in _CONSUMERS:
             group_of(request.group)
+        elif request.client_type in _LITE_CONSUMERS:
+            self.no_lite_topics(call, request)
         elif request.client_type != ClientType.PRODUCER:
             raise StatusError(
                 Code.UNRECOGNIZED_CLIENT_TYPE, f"{request.client_type} is no type of a client"
             )
         self._register(session)
         return _HeartbeatReply(status=OK)
+
+    @staticmethod
+    def no_lite_topics(_call: Call, _request: Any) -> None:
+        """SyncLiteSubscription, and whatever else a consumer of lite topics begins with."""
+        raise StatusError(
+            Code.UNSUPPORTED,
+            "lite topics are not served here, so no LitePushConsumer or LiteSimpleConsumer: use a "
+            "PushConsumer or SimpleConsumer of an ordinary topic",
+        )
 
     def _register(self, session: Session) -> None:
         settings = session.settings

@@ -23,8 +23,9 @@ from rockhopper.protocol.grpc_v2.messages import (
     OFFSET_BEGINNING,
     OFFSET_END,
 )
+from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
-from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG
+from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
 from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND
 
 MESSAGES_MAX = 32
@@ -64,8 +65,14 @@ class Pulling:
         expression = request.filter_expression
         namespace = request.message_queue.topic.resource_namespace
 
+        kind = TYPE_SQL92 if expression.type == FILTER_SQL else TYPE_TAG
+
         def answer(outcome: Outcome, result: GetResult) -> None:
-            _write_pulled(call, topic, namespace, outcome, result)
+            # The store compares hashes of tags, and these clients compare nothing.
+            wanted = Subscription(topic, expression.expression, kind)
+            messages = decode_messages(result.body) if outcome is Outcome.FOUND else []
+            found = [stored for stored in messages if wanted.matches_tag(stored.tags)]
+            _write_pulled(call, (topic, namespace), outcome, result, found)
 
         pulled = self._puller.pull(
             Pull(
@@ -80,7 +87,7 @@ class Pulling:
                 commit_offset=-1,
                 suspend_ms=wait_ms,
                 expression=expression.expression,
-                expression_type=TYPE_SQL92 if expression.type == FILTER_SQL else TYPE_TAG,
+                expression_type=kind,
                 version=0,
                 answer=answer,
             )
@@ -140,12 +147,16 @@ class Pulling:
 
 
 def _write_pulled(
-    call: Call, topic: str, namespace: str, outcome: Outcome, result: GetResult
+    call: Call,
+    place: tuple[str, str],
+    outcome: Outcome,
+    result: GetResult,
+    found: list[StoredMessage],
 ) -> None:
     if outcome is Outcome.FOUND:
         call.write(_PullReply(status=OK))
-        for stored in decode_messages(result.body):
-            call.write(_PullReply(message=delivered(stored, topic, namespace)))
+        for stored in found:
+            call.write(_PullReply(message=delivered(stored, *place)))
     elif outcome is Outcome.MOVED:
         call.write(
             _PullReply(status=status(Code.ILLEGAL_OFFSET, "the queue has no such offset now"))

@@ -25,7 +25,7 @@ from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import FILTER_SQL, METHODS
 from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle
 from rockhopper.protocol.store.message_codec import decode_message
-from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
+from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, ExactSubscription, Subscription
 
 MESSAGES_MAX = 32
 POLLING_S_MIN, POLLING_S_MAX = 5.0, 20.0
@@ -108,7 +108,7 @@ class Receiving:
         try:
             if len(asked.expression) > EXPRESSION_LENGTH_MAX:
                 raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
-            parsed = Subscription(topic, asked.expression, kind)
+            parsed = ExactSubscription(topic, asked.expression, kind)
             # An expression that does not compile is refused here.
             _ = parsed.sql
         except (ProtocolError, ValueError) as error:

@@ -87,6 +87,7 @@ async def test_every_rpc_asks(served: GrpcBroker) -> None:
             made = sending("t")
         elif name in ("Heartbeat", "NotifyClientTermination"):
             made.group.name = "g"
+        assert rpc.demands is not None
         assert list(rpc.demands(made)), name
 
 

@@ -7,6 +7,7 @@ import pytest
 from rockhopper.broker.access.accounts import User
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.grpc.probing import probes
 from rockhopper.broker.grpc.service import GrpcService
 from rockhopper.protocol.grpc_v2.messages import METHODS
 from rockhopper.protocol.signing import sign
@@ -28,6 +29,12 @@ class Asking:
         self.replies: list[Any] = []
         self.refusals: list[str] = []
 
+    def write(self, reply: Any) -> None:
+        self.replies.append(reply)
+
+    def end(self) -> None:
+        pass
+
     def reply(self, reply: Any) -> None:
         self.replies.append(reply)
 
@@ -35,7 +42,7 @@ class Asking:
         self.refusals.append(type(error).__name__)
 
 
-def served(**fields: str) -> Asking:
+def served(path: str | None = None, **fields: str) -> Asking:
     guard = Guard(remote_admin=False, authenticates=True)
     guard.use({"root": User("root", SECRET, is_super=True)}, {})
     service = GrpcService(
@@ -45,9 +52,21 @@ def served(**fields: str) -> Asking:
         lambda _call: None,
         lambda: None,
     )
+    service.add(probes(lambda: None))
     asking = Asking(service, **fields)
-    service.serve(asking, METHODS["Heartbeat"])  # type: ignore[arg-type]
+    if path is not None:
+        asking.rpc = service.find(path)
+    rpc = asking.rpc
+    request = METHODS["Heartbeat"] if path is None or rpc is None else rpc.method.request()
+    service.serve(asking, request)  # type: ignore[arg-type]
     return asking
+
+
+def test_probes_are_served_to_nobody_and_to_anybody() -> None:
+    for fields in ({}, {"authorization": "MQv2-HMAC-SHA1 nonsense"}):
+        asking = served("/grpc.health.v1.Health/Check", **fields)
+        assert [reply.status for reply in asking.replies] == [1]
+    assert served().refusals
 
 
 def header(secret: str = SECRET, user: str = "root") -> str:

@@ -38,6 +38,21 @@ async def test_the_stream_begins_before_anything_is_said(client: GrpcClient) -> 
     assert not telemetry.is_ended
 
 
+@pytest.mark.parametrize("client_type", [5, 6])
+async def test_a_consumer_of_lite_topics_reads_what_is_missing(
+    client: GrpcClient, client_type: int
+) -> None:
+    _, telemetry = await told(client, settings_of_consumer("g", "t", client_type=client_type))
+    await telemetry.ended()
+    sentence = "lite topics are not served here"
+    assert sentence in telemetry.messages[0].status.message
+    assert (telemetry.status, sentence in telemetry.fields["grpc-message"]) == ("12", True)
+    beat = await client.ask("Heartbeat", request("Heartbeat", client_type=client_type))
+    assert beat.status.code != Code.OK
+    synced = await client.ask("SyncLiteSubscription", request("SyncLiteSubscription", group="g"))
+    assert (synced.status.code, sentence in synced.status.message) == (Code.UNSUPPORTED, True)
+
+
 async def test_a_producer_learns_how_to_send(client: GrpcClient) -> None:
     _, telemetry = await told(client, settings_of_producer("t"))
     settings = telemetry.messages[0].settings

@@ -25,6 +25,18 @@ async def test_messages_are_pulled_from_an_offset(served: GrpcBroker, client: Gr
     assert following.next_offset == 3
 
 
+async def test_tags_with_the_same_hash_are_told_apart(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    for tag in ("Aa", "BB", "Aa"):
+        served.put("t", tag.encode(), properties=f"TAGS\x01{tag}\x02")
+    made = of_queue("PullMessage", batch_size=32)
+    made.filter_expression.expression = "Aa"
+    _, *messages, following = (await client.ask_for("PullMessage", made).ended()).messages
+    assert [each.message.body for each in messages] == [b"Aa", b"Aa"]
+    assert following.next_offset == 3
+
+
 async def test_a_pull_waits_for_what_comes(served: GrpcBroker, client: GrpcClient) -> None:
     served.create_topic("t", queues=1)
     made = of_queue("PullMessage", batch_size=32, long_polling_timeout_ms=20_000)

@@ -61,6 +61,17 @@ async def test_who_gave_up_waiting_takes_nothing(served: GrpcBroker, client: Grp
     assert bodies(await received(client, receiving("t"))) == [b"for others"]
 
 
+async def test_tags_with_the_same_hash_are_told_apart(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    tags = ["BB"] * 40 + ["Aa", "BB", "Aa"]
+    for number, tag in enumerate(tags):
+        served.put("t", b"%d" % number, properties=f"TAGS\x01{tag}\x02")
+    made = receiving("t", batch_size=2)
+    made.filter_expression.expression = "C || Aa"
+    assert bodies(await received(client, made)) == [b"40", b"42"]
+
+
 async def test_nothing_in_time_is_said(served: GrpcBroker, client: GrpcClient) -> None:
     waiting = client.ask_for("ReceiveMessage", receiving("t"))
     served.pop.polling.close()
