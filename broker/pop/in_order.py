@@ -151,8 +151,12 @@ class InOrder:
                     f"offset is illegal, key:{lane.topic}@{lane.group}@{lane.queue_id}, "
                     f"old:{lane.cursor}, commit:{offset}, next:-1"
                 )
+        until_ms = batch.blocked_until()
         batch = msgspec.structs.replace(batch, acked=batch.acked | set(offsets))
         self._lanes.ordered(lane, batch.next_offset(), batch)
+        if 0 < batch.blocked_until() < until_ms:
+            # What is left was put forward.
+            self._lanes.call_at(batch.blocked_until(), lane)
         return True
 
     def change_invisible(

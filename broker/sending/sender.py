@@ -280,6 +280,11 @@ class Sender:
         outer = decode_properties(send.properties)
         if self._delay_level(outer) > 0 or not HAS_TIMER.isdisjoint(outer):
             raise IllegalMessage("a batch cannot be delayed")
+        if topic.is_batch and PROPERTY_INNER_NUM in outer:
+            raise IllegalMessage(
+                "the properties of a batch say INNER_NUM, which is the broker's to count: leave it "
+                "out"
+            )
         body, messages = batch_of(send.body)
         if topic.is_batch and outer.get(PROPERTY_UNIQUE_KEY):
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))

@@ -147,3 +147,22 @@ def test_a_cursor_is_written_when_it_moves(world: PopWorld) -> None:
         assert bodies(world, subscription=Subscription(TOPIC, "nobody")) == []
         sizes_bytes.append(journal.size_bytes)
     assert sizes_bytes[0] < sizes_bytes[1] == sizes_bytes[2]
+
+
+@pytest.mark.parametrize("order_of_events", ["change, ack", "ack, change"])
+def test_a_queue_is_free_as_soon_as_a_shortened_time_is_over(
+    world: PopWorld, order_of_events: str
+) -> None:
+    freed: list[int] = []
+    world.pop_service.reviving.on_freed = lambda lane: freed.append(world.now_ms())
+    first, second = world.pop(2, invisible_ms=60_000, order=True)
+    start_ms = world.now_ms()
+    for event in order_of_events.split(", "):
+        if event == "ack":
+            world.ack(second)
+        else:
+            assert world.change(first, 100)
+    world.pass_time(99)
+    assert freed == []
+    world.pass_time(1)
+    assert freed == [start_ms + 100]

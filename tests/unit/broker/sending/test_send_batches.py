@@ -122,6 +122,17 @@ def test_a_delayed_batch_takes_no_short_way(sync_broker: HotBroker) -> None:
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
+@pytest.mark.parametrize("number", ["5", "4", "x"])
+async def test_a_batch_that_counts_itself_is_refused_by_a_topic_that_keeps_it_whole(
+    broker: ServedBroker, number: str
+) -> None:
+    properties = f"UNIQ_KEY\x01AB\x02INNER_NUM\x01{number}\x02"
+    answer = await send(broker, FIVE, properties, topic="wrapped")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert broker.store.queue_range("wrapped", 0) == (0, 0)
+    assert (await send(broker, FIVE, "UNIQ_KEY\x01AB\x02", topic="wrapped")).code == 0
+
+
 async def test_a_batch_in_one_message_advances_the_queue_by_its_number(
     broker: ServedBroker,
 ) -> None:
