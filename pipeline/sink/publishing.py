@@ -73,7 +73,7 @@ class _Publishing:
         check_same_topics(
             self._remote,
             self._rules.checkpoint,
-            frozenset[tuple[str, str]]().union(*(part.places for part in self._parts)),
+            frozenset[str]().union(*(part.topics for part in self._parts)),
             fail_on_data_loss=self._rules.fail_on_data_loss,
         )
         decided = self._decided()

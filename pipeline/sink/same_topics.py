@@ -3,7 +3,11 @@
 In the query's checkpoint, ``<checkpointLocation>/rockhopper-sink-topics.json``, the ids that
 brokers gave their topics (TOPIC_IDS):
 
-    {"orders": {"broker-a": "979f6548c8a28eda"}}
+    {"orders": {"broker-a": "979f6548c8a28eda", "broker-b": "1c0a93b1e55f2d07"}}
+
+A batch may have rows for one broker only, so the topics are noted and compared on every broker
+that has them. Otherwise a small batch could go to a broker that had no rows so far, and compare
+with nothing.
 
 Apache's brokers have no ids, and a sink whose checkpoint is not known here notes nothing.
 """
@@ -23,18 +27,24 @@ _log = logging.getLogger(__name__)
 def check_same_topics(
     remote: Remote,
     checkpoint: str,
-    places: Collection[tuple[str, str]],
+    topics: Collection[str],
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    """See that *places*, topics on brokers, are those that earlier batches were written to.
+    """See that *topics* are the same on every broker as when earlier batches were written.
 
     Raises:
-        PipelineError: one was deleted and made anew, and what it had is gone.
+        PipelineError: one was deleted, and perhaps made anew, and what it had is gone.
     """
-    if not checkpoint or not places:
+    if not checkpoint or not topics:
         return
-    found = {place: name for place, name in remote.topic_ids(places).items() if name}
+    brokers_now = {broker.name for broker in remote.brokers()}
+    # Blank where a broker has no ids.
+    found = {
+        place: name
+        for place, name in remote.topic_ids((t, b) for t in topics for b in brokers_now).items()
+        if name != ""
+    }
     try:
         files = files_at(checkpoint)
         data = files.read(TOPICS_FILE)
@@ -53,9 +63,10 @@ def check_same_topics(
     ]
     if another:
         topic, broker = min(another)
+        what = "was deleted" if found[topic, broker] is None else "was deleted and made anew"
         said = (
-            f"the topic {topic!r} on {broker} was deleted and made anew since this query wrote to "
-            "it, and what it wrote is gone"
+            f"the topic {topic!r} on {broker} {what} since this query wrote to it, and what it "
+            "wrote is gone"
         )
         if fail_on_data_loss:
             raise PipelineError(
@@ -64,6 +75,9 @@ def check_same_topics(
         _log.warning("%s", said)
     noted = {topic: dict(brokers) for topic, brokers in known.items()}
     for (topic, broker), name in found.items():
-        noted.setdefault(topic, {})[broker] = name
+        if name is not None:
+            noted.setdefault(topic, {})[broker] = name
+        elif topic in noted:
+            noted[topic].pop(broker, None)
     if noted != known:
         files.write(TOPICS_FILE, json.dumps(noted, sort_keys=True).encode() + b"\n")

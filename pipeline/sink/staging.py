@@ -56,8 +56,8 @@ class StagedPart:
     """How many messages, by the brokers that have them."""
     owner: str = ""
     """Whose batches those of the sink are."""
-    places: frozenset[tuple[str, str]] = frozenset()
-    """Topics that they are for, each with a broker that may have some of them."""
+    topics: frozenset[str] = frozenset()
+    """Topics that they are for."""
 
     @property
     def message_count(self) -> int:
@@ -104,8 +104,8 @@ class PartWriter:
         """
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
-        self._topics: set[str] = set()
-        self._places: set[tuple[str, str]] = set()
+        self._staged_topics: set[str] = set()
+        self._staged_topics: set[str] = set()
         self._owner = owner
         self._sink_id = sink_id
         self._batch_id = batch_id
@@ -137,7 +137,7 @@ class PartWriter:
             self._partition,
             counts,
             self._owner,
-            frozenset(self._places),
+            frozenset(self._staged_topics),
         )
 
     @property
@@ -194,7 +194,7 @@ class PartWriter:
 
     def _stage(self, broker: str, messages: Messages, queue_ids: list[int], rows: Any) -> None:
         """Send one request; the one before must have been answered, this one is not waited for."""
-        self._places.update((topic, broker) for topic in set(messages.topics))
+        self._staged_topics.update(messages.topics)
         body = encode_sink_body(self._runs.items(messages, queue_ids, rows, broker))
         self._settle(broker)
         share = self._shares[broker]

@@ -6,24 +6,27 @@ from typing import Any
 
 import pytest
 
+from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink.same_topics import TOPICS_FILE, check_same_topics
 
 
 class Brokers:
-    """Tells the ids that it was given."""
+    """The broker a has topics with these ids, and so has b where it is given some."""
 
-    def __init__(self, **ids: str | None) -> None:
-        self._ids = ids
+    def __init__(self, b: dict[str, str] | None = None, /, **ids: str | None) -> None:
+        self._ids: dict[str, dict[str, Any]] = {"a": ids} | ({} if b is None else {"b": b})
+
+    def brokers(self) -> list[BrokerAddress]:
+        return [BrokerAddress("c", name, 0, "h:1") for name in self._ids]
 
     def topic_ids(self, places: Any) -> dict[tuple[str, str], str | None]:
-        return {place: self._ids.get(place[0]) for place in places}
+        return {(topic, broker): self._ids[broker].get(topic) for topic, broker in places}
 
 
 def check(brokers: Brokers, checkpoint: Path | str, *topics: str, fails: bool = True) -> None:
     remote: Any = brokers
-    places = {(topic, "a") for topic in topics}
-    check_same_topics(remote, str(checkpoint), places, fail_on_data_loss=fails)
+    check_same_topics(remote, str(checkpoint), topics, fail_on_data_loss=fails)
 
 
 def noted(checkpoint: Path) -> Any:
@@ -55,3 +58,18 @@ def test_without_a_checkpoint_nothing_is_noted(tmp_path: Path) -> None:
     check(Brokers(one="1"), "", "one")
     check(Brokers(one="1"), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_broker_is_noted_before_the_first_batch_and_compared_later(tmp_path: Path) -> None:
+    check(Brokers({"one": "2"}, one="1"), tmp_path, "one")
+    assert noted(tmp_path) == {"one": {"a": "1", "b": "2"}}
+    with pytest.raises(PipelineError, match="'one' on b was deleted and made anew"):
+        check(Brokers({"one": "8"}, one="1"), tmp_path, "one")
+
+
+def test_a_topic_that_a_broker_has_no_longer_is_lost_too(tmp_path: Path) -> None:
+    check(Brokers({"one": "2"}, one="1"), tmp_path, "one")
+    with pytest.raises(PipelineError, match="'one' on b was deleted since"):
+        check(Brokers({}, one="1"), tmp_path, "one")
+    check(Brokers({}, one="1"), tmp_path, "one", fails=False)
+    assert noted(tmp_path) == {"one": {"a": "1"}}
