@@ -104,7 +104,7 @@ class PartWriter:
         """
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
-        self._staged_topics: set[str] = set()
+        self._topics: set[str] = set()
         self._staged_topics: set[str] = set()
         self._owner = owner
         self._sink_id = sink_id
