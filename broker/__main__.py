@@ -40,6 +40,7 @@ from rockhopper.broker.settings.config_file import (
     parts_of,
     properties_of,
 )
+from rockhopper.broker.settings.rocketmq_keys import WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 from rockhopper.broker.supervising.broker_process import Parent
 
@@ -324,8 +325,11 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
         log.warning(warning)
     for note in loaded.notes:
         log.info(note)
-    if loaded.ignored_keys:
-        log.debug("settings of RocketMQ without effect here", keys=loaded.ignored_keys)
+    by_meaning: dict[str, list[str]] = {}
+    for key in loaded.ignored_keys:
+        by_meaning.setdefault(WITHOUT_EFFECT[key], []).append(key)
+    for meaning, keys in by_meaning.items():
+        log.info("settings of RocketMQ have no effect", they_are=meaning, keys=keys)
 
 
 def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:

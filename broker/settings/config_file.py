@@ -105,7 +105,10 @@ _LIVE_KEYS = frozenset(
     known.key for part in (LiveSettings, LiveStoreSettings) for _, known in settings_of(part)
 )
 _KNOWN_KEYS = (
-    _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE, TLS_FILE} | WITHOUT_EFFECT | REFUSED.keys()
+    _OUR_KEYS
+    | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE, TLS_FILE}
+    | WITHOUT_EFFECT.keys()
+    | REFUSED.keys()
 )
 HIDDEN = "(set)"
 """Shown in place of what must not be seen."""

@@ -1,100 +1,269 @@
 """RocketMQ's keys that mean nothing here, so that an existing broker.conf brings no warnings.
 
-Some tune thread pools and locks that one event loop does not have, or let a flush wait for pages,
-which none does here; some belong to what is not served (controllers, RocksDB); some are spellings
-of old releases that RocketMQ itself ignores.
+All keys of its release 5.5.0 (broker, store, network, users, name service, proxy, controller), and
+some of older ones, are settings of ours, or stand here with what they are about.
 """
 
-_WITHOUT_EFFECT_TEXT = """
-    abortFile accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums
-    ackThreadPoolQueueCapacity adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity
-    allAckInSyncStateSet asyncLearner asyncSendEnable autoMessageVersionOnTopicLen
-    authenticationMetadataProvider authenticationProvider authenticationStrategy
-    authorizationMetadataProvider authorizationProvider authorizationStrategy
-    batchDispatchRequestThreadPoolNums bitMapLengthConsumeQueueExt
-    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerConfigPath
-    brokerFastFailureEnable brokerHeartbeatInterval brokerIP2 brokerNotActiveTimeoutMillis
-    channelExpiredTimeout channelNotActiveInterval checkTransactionMessageEnable
-    clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
-    clientCloseSocketIfTimeout clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
-    clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientRequestThreadPoolNums
-    clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
-    clientWorkerThreads clusterTest coldDataFlowControlEnable coldDataScanEnable
-    commercialBaseCount commercialBigCount commercialEnable commercialTimerCount
-    commercialTransCount commitCommitLogLeastPages commitCommitLogThoroughInterval
-    commitIntervalCommitLog compactionCqMappedFileSize compactionMappedFileSize
-    compactionScheduleInternal compatibleWithOldNameSrv compressedRegister configBlackList
-    configManagerVersion configStorePath connectTimeoutMillis consumerFallbehindThreshold
-    consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity
-    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dataReadAheadEnable
-    defaultPopShareQueueNum defaultThreadPoolNums defaultThreadPoolQueueCapacity
-    delayOffsetUpdateVersionStep deleteConsumeQueueFilesInterval
-    destroyMapedFileIntervalForcibly disableConsumeIfConsumerReadSlowly disappearTimeAfterStart
-    diskFallRecorded duplicationEnable enableAutoInSyncReplicas enableBroadcastOffsetStore
-    enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
-    enableCompaction enableConsumeQueueExt enableControllerInNamesrv enableCreateSysGroup
-    enableDetailStat enableNetWorkFlowControl
-    enableNotifyAfterPopOrderLockRelease enablePopBatchAck enablePopBufferMerge enablePopLog
-    enablePopMessageThreshold enableRemoteEscape enableRetryTopicV2
-    enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
-    enableShutdownGracefully enableSingleTopicRegister enableSlaveActingMaster
-    enableSplitRegistration enabledAppendPropCRC endTransactionPoolQueueCapacity
-    endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter
-    fastFailIfNoBufferInStorePool fetchNamesrvAddrByAddressServer filterDataCleanTimeSpan
-    flushCommitLogLeastPages flushCommitLogThoroughInterval
-    flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
-    flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
-    haFlowControlEnable haMaxTimeSlaveNotCatchup haServerAddr
-    heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
-    initPopOffsetByCheckMsgInMem kvConfigPath litePullMessageThreadPoolNums
-    litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
-    loadBalanceThreadPoolQueueCapacity lockInStrictMode logicalDiskSpaceCleanForciblyThreshold
-    mapedFileSizeCommitLog mapedFileSizeConsumeQueue mapedFileSizeConsumeQueueExt
-    mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog maxChecksumRange maxConsumeQueueScan
-    maxErrorRateOfBloomFilter maxHaTransferByteInSecond maxPopPollingSize
-    maxRecoveryCommitlogFiles maxTopicLength messageIndexSafe messageStorePlugIn
-    metricsExportIntervalInMills metricsExporterType metricsGrpcExporterHeader
-    metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
-    metricsGrpcExporterTimeOutInMills metricsInDelta metricsLabel
-    metricsLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort
-    needWaitForService notifyMinBrokerIdChanged offsetCheckInSlave
-    osPageCacheBusyTimeOutMills popConsumerKVServiceEnable popConsumerKVServiceInit
-    popPollingMapSize popPollingSize
-    popResponseReturnActualRetryTopic processReplyMessageThreadPoolNums productEnvName
-    pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
-    putConsumeQueueDataByFileChannel putMessageTimeout putMsgIndexHightWater
-    queryMessageThreadPoolNums queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths
-    readUnCommitted realTimeNotifyConsumerChange recheckReputOffsetFromCq
-    recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval rejectCheckGroup
-    replicasPerDiskPartition replyThreadPoolQueueCapacity
-    retrieveMessageFromPopRetryTopicV1 returnOrderTopicConfigToBroker reviveInterval
-    reviveQueueNum rocketmqHome sampleCountThreshold sampleSteps
-    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
-    searchBcqByCacheEnable sendMessageThreadPoolNums sendThreadPoolQueueCapacity
-    serverAsyncSemaphoreValue serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds
-    serverLoadBalancerEnable serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
-    serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog
-    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
-    skipPreOnline spinLockCollisionRetreatOptimalDegree
-    splitRegistrationSize storeCheckpoint storePathBrokerIdentity storePathCheckpoint
-    storePathConsumeQueue storePathDLedgerCommitLog storePathEpochFile storePathIndex
-    subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod
-    syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerCongestNumEachSlot
-    timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
-    timerFlushIntervalMs timerGetMessageThreadNum timerMetricSmallThreshold
-    timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError
-    timerStopDequeue timerStopEnqueue timerWarmEnable topicQueueLockNum
-    totalReplicas transactionMetricFlushInterval
-    transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
-    transientStorePoolEnable transientStorePoolSize travelCqFileNumWhenGetMessage
-    unRegisterBrokerQueueCapacity useABSLock useEpollNativeSelector
-    useReentrantLockWhenPutMessage useTLS waitSecondsForService
-    waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
-    waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
-    waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
-    warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithoutMmap
-"""
-WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
+_WITHOUT_EFFECT_TEXTS = {
+    "of storage in RocksDB: everything is in files here": """
+        bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin
+        combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+        combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
+        combineCQUseRocksdbForLmq configManagerVersion enableRocksDBLog indexRocksDBEnable
+        iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays memTableFlushIntervalMs
+        popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+        popConsumerKVServiceLog realTimePersistRocksDBConfig rocksdbCompressionType
+        rocksdbCQDoubleWriteEnable rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold
+        statRocksDBCQIntervalSec storeType timerRocksDBEnable timerRocksDBPrecisionMs
+        timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours
+        timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
+        transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
+        transactionCheckRocksdbQueueCapacity transRocksDBEnable
+        transWriteOriginTransHalfEnable useSeparateStorePathForRocksdbCQ
+        useSingleRocksDBForAllConfigs
+    """,
+    "of lite topics, which are not served": """
+        enableLiteEventMode enableLitePopLog liteEventCheckInterval
+        liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
+        liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable
+        liteLagLatencyTopK litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
+        liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills liteTtlCheckInterval
+        maxLiteRenewNumPerChannel maxLiteSubscriptionCount maxLiteTopicSize
+        maxSyncLiteSubscriptionRate minLiteTTl waitTimeMillsInLitePullQueue
+    """,
+    "of RocketMQ's proxy or controller, which are other processes: grpcPort serves the "
+    "clients of the one, haEngine does the work of the other": """
+        aclCacheExpiredSeconds aclCacheRefreshSeconds channelExpiredInSeconds
+        consumerProcessorThreadPoolNums consumerProcessorThreadPoolQueueCapacity
+        contextExpiredInSeconds controllerDLegerGroup controllerDLegerPeers
+        controllerDLegerSelfId controllerRequestThreadPoolQueueCapacity controllerStorePath
+        controllerThreadPoolNums controllerType defaultInvisibleTimeMills detectInterval
+        detectTimeout electMasterMaxRetryCount enableAclRpcHookForClusterMode enableBatchAck
+        enableElectUncleanMaster enableGrpcEpoll enableMessageBodyEmptyCheck
+        enablePrintJstack enableProxyAutoRenew enableRemotingLocalProxyGrpc
+        enableTopicMessageTypeCheck grpcBossLoopNum grpcClientConsumerLongPollingBatchSize
+        grpcClientConsumerMaxLongPollingTimeoutMillis
+        grpcClientConsumerMinLongPollingTimeoutMillis grpcClientIdleTimeMills
+        grpcClientManagerThreadPoolNums grpcClientManagerThreadQueueCapacity
+        grpcClientProducerBackoffInitialMillis grpcClientProducerBackoffMaxMillis
+        grpcClientProducerBackoffMultiplier grpcClientProducerMaxAttempts
+        grpcConsumerThreadPoolNums grpcConsumerThreadQueueCapacity
+        grpcMaxConcurrentCallsPerConnection grpcMaxInboundMessageSize
+        grpcProducerThreadPoolNums grpcProducerThreadQueueCapacity
+        grpcProxyRelayRequestTimeoutInSeconds grpcRouteThreadPoolNums
+        grpcRouteThreadQueueCapacity grpcServerPort grpcShutdownTimeSeconds
+        grpcThreadPoolNums grpcThreadPoolQueueCapacity grpcTransactionThreadPoolNums
+        grpcTransactionThreadQueueCapacity grpcWorkerLoopNum heartbeatSyncerThreadPoolNums
+        heartbeatSyncerThreadPoolQueueCapacity heartbeatSyncerTopicClusterName
+        heartbeatSyncerTopicName invisibleTimeMillisWhenClear isProcessReadEvent jraftConfig
+        localProxyConnectTimeoutMs localServeAddr lockTimeoutMsInHandleGroup
+        longPollingReserveTimeInMillis mappedFileSize maxDelayTimeMills
+        maxInvisibleTimeMills maxMessageGroupSize maxRenewRetryTimes
+        maxTransactionRecoverySecond maxUserPropertySize metadataThreadPoolNums
+        metadataThreadPoolQueueCapacity metricCollectorAddress metricCollectorMode
+        minInvisibleTimeMillsForRecv namesrvDomain namesrvDomainSubgroup
+        notifyBrokerRoleChanged printJstackInMillis printThreadPoolStatusInMillis
+        producerProcessorThreadPoolNums producerProcessorThreadPoolQueueCapacity
+        proxyClusterName proxyMode proxyName remotingAccessAddr
+        remotingDefaultThreadPoolNums remotingDefaultThreadPoolQueueCapacity
+        remotingHeartbeatThreadPoolNums remotingHeartbeatThreadPoolQueueCapacity
+        remotingListenPort remotingPullMessageThreadPoolNums
+        remotingPullThreadPoolQueueCapacity remotingSendMessageThreadPoolNums
+        remotingSendThreadPoolQueueCapacity remotingTopicRouteThreadPoolNums
+        remotingTopicRouteThreadPoolQueueCapacity remotingUpdateOffsetThreadPoolNums
+        remotingUpdateOffsetThreadPoolQueueCapacity remotingWaitTimeMillsInDefaultQueue
+        remotingWaitTimeMillsInHeartbeatQueue remotingWaitTimeMillsInPullQueue
+        remotingWaitTimeMillsInSendQueue remotingWaitTimeMillsInTopicRouteQueue
+        remotingWaitTimeMillsInUpdateOffsetQueue renewAheadTimeMillis renewMaxThreadPoolNums
+        renewMaxTimeMillis renewSchedulePeriodMillis renewThreadPoolNums
+        renewThreadPoolQueueCapacity returnHandleGroupThreadPoolNums rocketMQClusterName
+        rocketmqMQClientNum scanInactiveMasterInterval sendLatencyEnable startDetectorEnable
+        subscriptionGroupConfigCacheExpiredSeconds subscriptionGroupConfigCacheMaxNum
+        subscriptionGroupConfigCacheRefreshSeconds tlsCertWatchIntervalMs tlsTestModeEnable
+        topicConfigCacheExpiredSeconds topicConfigCacheMaxNum topicConfigCacheRefreshSeconds
+        topicRouteServiceCacheExpiredSeconds topicRouteServiceCacheMaxNum
+        topicRouteServiceCacheRefreshSeconds topicRouteServiceThreadPoolNums
+        topicRouteServiceThreadPoolQueueCapacity transactionDataExpireMillis
+        transactionDataExpireScanPeriodMillis transactionDataMaxNum
+        transactionDataMaxWaitClearMillis transactionHeartbeatBatchNum
+        transactionHeartbeatPeriodSecond transactionHeartbeatThreadPoolNums
+        transactionHeartbeatThreadPoolQueueCapacity useDelayLevel useEndpointPortFromRequest
+        userCacheExpiredSeconds userCacheRefreshSeconds userPropertyMaxNum
+    """,
+    "of controllers, DLedger and broker containers, which are not served: see haEngine": """
+        allAckInSyncStateSet asyncLearner brokerElectionPriority checkSyncStateSetPeriod
+        controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers dLegerSelfId
+        enableAutoInSyncReplicas enableControllerInNamesrv fetchControllerAddrByDnsLookup
+        isBrokerContainer isInBrokerContainer isolateLogEnable notifyMinBrokerIdChanged
+        preferredLeaderId skipPreOnline storePathBrokerIdentity storePathDLedgerCommitLog
+        storePathEpochFile syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod
+        syncControllerMetadataPeriod totalReplicas
+    """,
+    "of limits on reads of old files: reads are never held back": """
+        accessMessageInMemoryHotRatio cgColdReadThreshold coldCtrStrategyEnable
+        coldDataFlowControlEnable coldDataScanEnable globalColdReadThreshold
+        timerColdDataCheckIntervalMs usePIDColdCtrStrategy
+    """,
+    "of the compaction of topics, which is not done": """
+        compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
+        compactionThreadNum enableCompaction maxOffsetMapSize
+    """,
+    "of caches and providers of users: they are in config/users.json and config/acls.json": """
+        aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
+        authenticationMetadataProvider authenticationProvider authenticationStrategy
+        authorizationMetadataProvider authorizationProvider authorizationStrategy
+        statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+        statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+        userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
+    """,
+    "of how RocketMQ runs timers and delay levels: here one thread keeps both, without losses": """
+        allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey
+        enableScheduleAsyncDeliver enableScheduleMessageStats
+        scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
+        timerCheckMetricsWhen timerCongestNumEachSlot timerEnableCheckMetrics
+        timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs
+        timerGetMessageThreadNum timerInterceptDelayLevel timerMetricSmallThreshold
+        timerProgressLogIntervalMs timerPutMessageThreadNum timerRecallToTimelineEnable
+        timerRecallToTimeWheelEnable timerReputServiceCorePoolSize
+        timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerRollWindowSlot
+        timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable
+        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
+    """,
+    "of how RocketMQ notes pops: here they are in a journal (docs/pop.md)": """
+        appendAckAsync appendCkAsync defaultPopShareQueueNum
+        enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
+        enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
+        enablePopMetrics enableSkipLongAwaitingAck initPopOffsetByCheckMsgInMem
+        maxPopPollingSize popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+        popCkStayBufferTimeOut popLongPollingForceNotifyInterval
+        popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize
+        popResponseReturnActualRetryTopic popReviveConcurrency popReviveMaxAttemptTimes
+        popReviveMaxReturnSizePerRead popReviveSkipIfGroupAbsent
+        retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow
+        reviveQueueNum reviveScanTime skipWhenCKRePutReachMaxTimes
+    """,
+    "of RocketMQ's own metrics, statistics and logs: see docs/metrics.md": """
+        accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats
+        commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
+        commercialTimerCount commercialTransCount debugLockEnable diskFallRecorded
+        enableConnectionMetrics enableDetailStat enableLagAndDlqMetrics enableLmqStats
+        enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics
+        enableRemotingMetrics enableRequestMetrics enableStatsMetrics
+        enableTransactionMetrics estimateAccumulation maxStatsIdleTimeInMinutes
+        metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
+        metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints
+        metricsExporterType metricsExportIntervalInMills metricsGrpcExporterHeader
+        metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
+        metricsGrpcExporterTimeOutInMills metricsInDelta metricsLabel
+        metricsLoggingExporterIntervalInMills metricsOtelCardinalityLimit
+        metricsPromExporterHost metricsPromExporterPort printChannelGroups
+        printChannelGroupsMinNum sampleCountThreshold sampleSteps
+        transactionMetricFlushInterval
+    """,
+    "of how RocketMQ checks transactions: see transactionTimeOut and transactionCheckMax": """
+        checkTransactionMessageEnable transactionOpBatchInterval transactionOpMsgMaxSize
+    """,
+    "of RocketMQ's slaves and their traffic: see haMode": """
+        duplicationEnable enableBatchPush enableRemoteEscape enableSlaveActingMaster
+        forwardTimeout haFlowControlEnable haMaxTimeSlaveNotCatchup haServerAddr
+        maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
+        replicasPerDiskPartition supportActingMaster syncMasterFlushOffsetWhenStartup
+    """,
+    "of how RocketMQ finds and tells name services: see namesrvAddr and "
+    "registerNameServerPeriod": """
+        brokerHeartbeatInterval brokerNotActiveTimeoutMillis cleanOfflineBrokerInterval
+        clusterTest compatibleWithOldNameSrv compressedRegister disappearTimeAfterStart
+        enableRegisterProducer enableSingleTopicRegister enableSplitMetadata
+        enableSplitRegistration fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup
+        fetchNamesrvAddrInterval forceRegister isScanAvailableNameSrv
+        loadBalancePollNameServerInterval needWaitForService productEnvName
+        returnOrderTopicConfigToBroker sendHeartbeatTimeoutMillis splitMetadataSize
+        splitRegistrationSize unRegisterBrokerQueueCapacity updateNameServerAddrPeriod
+        waitSecondsForService
+    """,
+    "of threads, queues of requests and sockets: one event loop serves all, and the kernel "
+    "chooses sizes": """
+        ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
+        adminBrokerThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
+        brokerFastFailureEnable channelExpiredTimeout channelNotActiveInterval
+        clientAsyncSemaphoreValue clientCallbackExecutorThreads
+        clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
+        clientManagerThreadPoolQueueCapacity clientManageThreadPoolNums
+        clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable
+        clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity
+        clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads
+        connectTimeoutMillis consumerManagerThreadPoolQueueCapacity
+        consumerManageThreadPoolNums defaultThreadPoolNums defaultThreadPoolQueueCapacity
+        disableCallbackExecutor disableNettyWorkerGroup dispatchCqThreads
+        dispatchFromSenderThread enableFastChannelEventProcess enableNetWorkFlowControl
+        enableReconnectForGoAway endTransactionPoolQueueCapacity
+        endTransactionThreadPoolNums heartbeatThreadPoolNums
+        heartbeatThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
+        loadBalanceThreadPoolQueueCapacity maxAsyncPutMessageRequests maxClientEventCount
+        maxReconnectIntervalTimeSeconds processReplyMessageThreadPoolNums
+        pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+        putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums
+        putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
+        recoverThreadPoolNums replyThreadPoolQueueCapacity sendMessageThreadPoolNums
+        sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+        serverChannelMaxIdleTimeSeconds serverNettyWorkerGroupEnable
+        serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
+        serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
+        serverWorkerThreads sharedByteBufferNum socksProxyConfig useEpollNativeSelector
+        useTLS waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
+        waitTimeMillsInHeartbeatQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+        waitTimeMillsInTransactionQueue writeBufferHighWaterMark writeBufferLowWaterMark
+    """,
+    "of the place of a file: each has one below storePathRootDir": """
+        abortFile brokerConfigPath configName configStorePath kvConfigPath
+        readOnlyCommitLogStorePaths rocketmqHome storePathCheckpoint storePathConsumeQueue
+        storePathIndex
+    """,
+    "of how RocketMQ maps, locks, flushes, warms and recovers files, which is done in "
+    "another way here": """
+        bitMapLengthConsumeQueueExt checkCommitLogOffsetOnRecover cleanSwapedMapInterval
+        commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
+        commitLogForceSwapMapInterval commitLogRecoverMaxNum commitLogSwapMapInterval
+        commitLogSwapMapReserveFileNum dataReadAheadEnable deleteConsumeQueueFilesInterval
+        destroyMapedFileIntervalForcibly dispatchCqCacheNum enableAcceleratedRecovery
+        enableAsyncReput enableBuildConsumeQueueConcurrently enableCalcFilterBitMap
+        enableConsumeQueueExt enabledAppendPropCRC enableRunningFlagsInFlush
+        expectConsumerNumUseFilter fastFailIfNoBufferInStorePool filterDataCleanTimeSpan
+        flushCommitLogLeastPages flushCommitLogThoroughInterval flushCommitLogTimed
+        flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
+        flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceVerifyPropCRC
+        indexFileReadEnable indexFileWriteEnable lockInStrictMode
+        logicalDiskSpaceCleanForciblyThreshold logicQueueForceSwapMapInterval
+        logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mapedFileSizeCommitLog
+        mapedFileSizeConsumeQueue mapedFileSizeConsumeQueueExt mappedFileSizeConsumeQueueExt
+        mappedFileSizeTimerLog mappedFileSwapEnable maxBatchDeleteFilesNum maxChecksumRange
+        maxConsumeQueueScan maxErrorRateOfBloomFilter maxMessageFilterNumForNotification
+        maxRecoveryCommitlogFiles messageIndexSafe messageStorePlugIn
+        osPageCacheBusyTimeOutMills putMessageTimeout putMsgIndexHightWater readUnCommitted
+        recheckReputOffsetFromCq recoverConcurrently redeleteHangedFileInterval
+        searchBcqByCacheEnable spinLockCollisionRetreatOptimalDegree storeCheckpoint
+        topicQueueLockNum transferMsgByHeap transientStorePoolEnable transientStorePoolSize
+        travelCqFileNumWhenGetMessage useABSLock useMessageFilterForNotification
+        useReentrantLockWhenPutMessage wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+        warmMapedFileEnable writeWithoutMmap
+    """,
+    "of how RocketMQ treats groups, offsets and its own end: here it is done in one way": """
+        asyncSendEnable autoMessageVersionOnTopicLen broadcastOffsetExpireMaxSecond
+        broadcastOffsetExpireSecond brokerIP2 clearRetryTopicWhenDeleteTopic clusterName
+        configBlackList consumerFallbehindThreshold correctLogicMinOffsetForceInterval
+        correctLogicMinOffsetSleepInterval defaultMessageRequestMode
+        delayOffsetUpdateVersionStep disableConsumeIfConsumerReadSlowly
+        enableBroadcastOffsetStore enableCleanExpiredOffset enableCreateSysGroup
+        enableRetryTopicV2 enableShutdownGracefully highSpeedMode maxTopicLength
+        persistConsumerOffsetIncrementally pullBatchMaxMessageCount
+        realTimeNotifyConsumerChange rejectCheckGroup serverLoadBalancerEnable
+        shutdownWaitTimeSeconds subscriptionExpiredTimeout useStaticSubscription
+    """,
+}
+WITHOUT_EFFECT = {
+    key: meaning for meaning, keys in _WITHOUT_EFFECT_TEXTS.items() for key in keys.split()
+}
+"""What each is about."""
 
 # Keys that promise something which running without them would silently break: value -> what to do.
 REFUSED = {
