@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import Field
 from enum import Enum
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from rockhopper.broker.settings.config_file import is_live
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.replica_config import ReplicaConfig
+from rockhopper.broker.settings.rocketmq_keys import WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import Setting, format_value, settings_of, unit_of
 from rockhopper.broker.settings.tls_config import TlsConfig
 
@@ -122,6 +124,9 @@ def generated() -> str:
         lines += ["", f"## {title}", ""]
         lines += ["| setting | default; unit, allowed | live | what it does |", "|---|---|---|---|"]
         lines += [_line(row) for row in rows]
+    lines += ["", "## RocketMQ's keys without effect", "", "| they are | keys |", "|---|---|"]
+    for meaning, found in groupby(WITHOUT_EFFECT.items(), key=itemgetter(1)):
+        lines.append(f"| {meaning} | {', '.join(f'`{key}`' for key, _ in found)} |")
     return "\n".join(lines) + "\n"
 
 
