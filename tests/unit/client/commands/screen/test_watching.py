@@ -57,7 +57,9 @@ def test_on_a_terminal_it_is_drawn_in_place_and_says_what_has_no_room(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 6)))
+    monkeypatch.setattr(
+        shutil, "get_terminal_size", lambda fallback=(80, 24): os.terminal_size((40, 6))
+    )
     watching.draw([f"topic-{number}" for number in range(100)], "topic list", 2.0, is_first=False)
     drawn = capfdbinary.readouterr().out.decode()
     assert drawn.startswith("\x1b[Hevery 2 s   topic list")

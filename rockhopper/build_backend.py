@@ -1,0 +1,108 @@
+"""How the package is built: setuptools, in a copy of the source.
+
+``pip install PATH`` and ``python -m build`` leave the checkout as it is: setuptools would write
+``build/`` and ``*.egg-info`` into it, and put modules into the wheel that an earlier build left
+there. An editable installation compiles in place, because that is what it is for.
+
+    python rockhopper/build_backend.py      exit code 1 if parts are not compiled and now could be
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HOOKS = (
+    *("build_editable", "get_requires_for_build_editable", "prepare_metadata_for_build_editable"),
+    *("get_requires_for_build_sdist", "get_requires_for_build_wheel"),
+)
+"""Those that setuptools serves as it does by itself."""
+SOURCES = (
+    *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in", "setup.cfg"),
+    *("broker", "client", "pipeline", "protocol", "rockhopper"),
+)
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "*.pyd", "*.egg-info")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOOKS:
+        raise AttributeError(name)
+    return getattr(_setuptools(), name)
+
+
+def _setuptools() -> Any:
+    from setuptools import build_meta  # not in every environment that is built in
+
+    return build_meta
+
+
+@contextlib.contextmanager
+def in_a_copy() -> Iterator[None]:
+    """Work in a copy of the source, which is the current directory of a build."""
+    source = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="rockhopper-build-") as directory:
+        copy = Path(directory) / "source"
+        copy.mkdir()
+        for name in SOURCES:
+            path = source / name
+            if path.is_dir():
+                shutil.copytree(path, copy / name, symlinks=True, ignore=IGNORED)
+            elif path.exists():
+                shutil.copy2(path, copy / name)
+        os.chdir(copy)
+        try:
+            yield
+        finally:
+            os.chdir(source)
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
+) -> str:
+    """As PEP 517 says."""
+    target = os.path.abspath(wheel_directory)
+    with in_a_copy():
+        name: str = _setuptools().build_wheel(target, config_settings, metadata_directory)
+    return name
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
+    """As PEP 517 says."""
+    target = os.path.abspath(metadata_directory)
+    with in_a_copy():
+        name: str = _setuptools().prepare_metadata_for_build_wheel(target, config_settings)
+    return name
+
+
+def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
+    """As PEP 517 says."""
+    target = os.path.abspath(sdist_directory)
+    with in_a_copy():
+        name: str = _setuptools().build_sdist(target, config_settings)
+    return name
+
+
+def find_uncompiled(checkout: Path) -> list[str]:
+    """The extension modules of an editable installation in *checkout* that are not there."""
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())
+    names = [module["name"] for module in project["tool"]["setuptools"]["ext-modules"]]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    return [name for name in names if not (checkout / (name.replace(".", "/") + suffix)).exists()]
+
+
+def can_compile() -> bool:
+    """Whether there are a C compiler and Python's headers."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    return (Path(sysconfig.get_path("include")) / "Python.h").exists() and bool(
+        shutil.which(compiler)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(bool(can_compile() and find_uncompiled(Path(__file__).parents[1])))
