@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -49,6 +49,9 @@ from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 _Body = TypeVar("_Body", bound=Body)
 
 
+QUEUES_NAMED_MAX = 5
+
+
 @dataclass(frozen=True, slots=True)
 class QueueRange:
     """What a queue holds: offsets from `min_offset` up to but not including `max_offset`."""
@@ -61,6 +64,13 @@ class QueueRange:
     def count(self) -> int:
         """How many messages that is."""
         return self.max_offset - self.min_offset
+
+
+def name_queues(ranges: Sequence[QueueRange]) -> str:
+    """Name the queues of *ranges*, a few of them where they are many."""
+    names = [f"{each.queue.broker_name}:{each.queue.queue_id}" for each in ranges]
+    more = f" and {len(names) - QUEUES_NAMED_MAX} more"
+    return ", ".join(names[:QUEUES_NAMED_MAX]) + (more if len(names) > QUEUES_NAMED_MAX else "")
 
 
 class Admin(ClosedAtEnd):
@@ -137,28 +147,63 @@ class Admin(ClosedAtEnd):
         perm: int = PERM_READ | PERM_WRITE,
         attributes: Mapping[str, str] | None = None,
         broker: str | None = None,
+        drain: bool = False,
     ) -> list[BrokerAddress]:
         """Create a topic on every master, or change it there; returns where that was.
 
         `queues` is per broker. `attributes` are RocketMQ's, for example {"queue.type": "BatchCQ"}.
-        `broker` limits it to one, by name or address. Raises RequestRefusedError.
+        `broker` limits it to one, by name or address.
+
+        No client reads a queue whose number is `queues` or more. So fewer queues than there are is
+        refused while those beyond hold messages; with `drain` they take no more messages, and stay
+        readable until a later call finds them empty.
+
+        Raises:
+            RequestRefusedError: a broker refuses it.
+            ClientError: queues that hold messages would be hidden.
         """
-        fields = CreateTopicRequest(
-            topic=topic,
-            default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=queues,
-            write_queue_nums=queues if write_queues is None else write_queues,
-            perm=perm,
-            topic_sys_flag=0,
-            attributes=",".join(f"+{key}={value}" for key, value in (attributes or {}).items()),
-        )
         targets = await self.masters(broker)
+        full = await self.queues_beyond(topic, queues, [target.name for target in targets])
+        if full and not drain:
+            count = sum(each.count for each in full)
+            raise ClientError(
+                f"with {queues} queues nobody would read {count:,} messages in {name_queues(full)} "
+                f"of the topic {topic!r}",
+                remedy="pass drain=True to keep these queues readable until they are empty",
+            )
         for target in targets:
+            here = [each.queue for each in full if each.queue.broker_name == target.name]
+            fields = CreateTopicRequest(
+                topic=topic,
+                default_topic=AUTO_CREATE_TOPIC,
+                read_queue_nums=max((queue.queue_id + 1 for queue in here), default=queues),
+                write_queue_nums=queues if write_queues is None else write_queues,
+                perm=perm,
+                topic_sys_flag=0,
+                attributes=",".join(f"+{key}={value}" for key, value in (attributes or {}).items()),
+            )
             await self.session.request(
                 target.address, RequestCode.UPDATE_AND_CREATE_TOPIC, encode_fields(fields)
             )
         self.session.routes.forget(topic)
         return targets
+
+    async def queues_beyond(
+        self, topic: str, queues: int, brokers: Collection[str]
+    ) -> list[QueueRange]:
+        """Return the queues numbered `queues` and more that hold messages, on these brokers."""
+        self.session.routes.forget(topic)
+        try:
+            route = await self.route(topic)
+        except RouteNotFoundError:
+            return []
+        beyond = [
+            queue
+            for queue in sorted({*route.read_queues, *route.write_queues})
+            if queue.queue_id >= queues and queue.broker_name in brokers
+        ]
+        ranges = await asyncio.gather(*(self.range(queue) for queue in beyond))
+        return [each for each in ranges if each.count]
 
     async def delete_topic(self, topic: str) -> list[BrokerAddress]:
         """Delete a topic and its messages on every broker that has it; returns where that was.

@@ -20,8 +20,10 @@ from rockhopper.client.commands.running import (
     broker_option,
     check_may_ask,
     confirm,
+    may_ask,
     nameserver,
     nameserver_option,
+    report,
     run,
 )
 from rockhopper.client.commands.screen.family import Family
@@ -131,6 +133,7 @@ def _print_figures(names: Sequence[str], figures: "Figures", as_json: bool) -> N
     help="For example message.type=DELAY or queue.type=BatchCQ; repeatable.",
 )
 @broker_option
+@click.option("--yes", "-y", is_flag=True, help="Close queues that hold messages without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @nameserver_option
 def create(
@@ -139,16 +142,21 @@ def create(
     perm: str,
     attributes: tuple[str, ...],
     broker: str | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
-    """Create TOPIC, or change the one that there is."""
+    """Create TOPIC, or change the one that there is.
+
+    With fewer queues than before, those that still hold messages take no new ones, and stay
+    readable until this is run again and finds them empty.
+    """
     pairs: dict[str, str] = {}
     for text in attributes:
         key, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--attribute {text!r} must look like NAME=VALUE")
         pairs[key] = value
-    run(_create(name, queues, _PERMISSIONS[perm], pairs, broker, as_json, nameserver()))
+    run(_create(name, queues, _PERMISSIONS[perm], pairs, broker, yes, as_json, nameserver()))
 
 
 async def _create(
@@ -157,12 +165,31 @@ async def _create(
     perm: int,
     attributes: dict[str, str],
     broker: str | None,
+    yes: bool,
     as_json: bool,
     nameserver: str | None,
 ) -> None:
+    from rockhopper.client.admin.admin import name_queues
+
     async with reached(nameserver, broker=broker, changes=True) as admin:
+        masters = [each.name for each in await admin.masters(broker)]
+        if full := await admin.queues_beyond(name, queues, masters):
+            held = counted(sum(each.count for each in full), "message")
+            where = f"{name_queues(full)} of {name}"
+            if not yes and not may_ask():
+                raise Failure(
+                    f"with {counted(queues, 'queue')} nobody would read {held} in {where}: --yes "
+                    "closes these queues for new messages, and keeps them readable until they are "
+                    "empty"
+                )
+            confirm(f"{where} hold {held}. Close them for new messages, keep them readable?", yes)
         targets = await admin.create_topic(
-            name, queues=queues, perm=perm, attributes=attributes, broker=broker
+            name, queues=queues, perm=perm, attributes=attributes, broker=broker, drain=True
+        )
+    if full:
+        report(
+            f"{name_queues(full)} still hold {held}: they are readable and take no more; run this "
+            "again when they are empty"
         )
     for target in targets:
         if as_json:

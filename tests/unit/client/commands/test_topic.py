@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from rockhopper.broker import Broker
-from rockhopper.client import Consumer, Message, Producer
+from rockhopper.client import Admin, ClientError, Consumer, Message, Producer
 from rockhopper.client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
@@ -23,6 +25,40 @@ async def test_topics_are_made_shown_and_deleted(broker: Broker, shell: CommandL
     assert (await shell.run("topic", "delete", "orders", "--yes")).code == 0
     again = await shell.run("topic", "delete", "orders", "--yes")
     assert (again.code, again.err) == (1, "rockhopper: there is no topic 'orders' to delete\n")
+
+
+async def test_fewer_queues_hide_no_messages(broker: Broker, shell: CommandLine) -> None:
+    await shell.run("topic", "create", "orders", "--queues", "4")
+    for queue in range(4):
+        await send(broker, b"%d" % queue, queue=queue)
+    fewer = ("topic", "create", "orders", "--queues", "2")
+    refused = await shell.run(*fewer)
+    assert refused.code == 1
+    assert "nobody would read 2 messages in broker-a:2, broker-a:3 of orders" in refused.err
+    assert len((await shell.run("topic", "show", "orders", "--json")).objects) == 4
+    drained = await shell.run(*fewer, "--yes")
+    assert drained.code == 0
+    assert "broker-a:2, broker-a:3 still hold 2 messages" in drained.err
+    async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
+        bodies = {(await anext(aiter(consumer))).body for _ in range(4)}
+    assert bodies == {b"0", b"1", b"2", b"3"}
+    async with Producer(broker.nameserver) as producer:
+        assert {queue.queue_id for queue in await producer.queues("orders")} == {0, 1}
+    await shell.run("topic", "purge", "orders", "--yes")
+    emptied = await shell.run(*fewer)
+    assert (emptied.code, emptied.err) == (0, "")
+    assert len((await shell.run("topic", "show", "orders", "--json")).objects) == 2
+
+
+async def test_python_is_told_of_messages_that_fewer_queues_would_hide(broker: Broker) -> None:
+    async with Admin(broker.nameserver) as admin:
+        await admin.create_topic("orders", queues=3)
+        await send(broker, b"x", queue=2)
+        with pytest.raises(ClientError, match=r"nobody would read 1 messages in broker-a:2"):
+            await admin.create_topic("orders", queues=2)
+        await admin.create_topic("orders", queues=2, drain=True)
+        route = await admin.route("orders")
+    assert (len(route.read_queues), len(route.write_queues)) == (3, 2)
 
 
 async def test_a_topic_is_purged(broker: Broker, shell: CommandLine) -> None:
