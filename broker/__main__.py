@@ -43,6 +43,7 @@ from rockhopper.broker.settings.config_file import (
 from rockhopper.broker.settings.rocketmq_keys import WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 from rockhopper.broker.supervising.broker_process import Parent
+from rockhopper.tasks import start_request
 
 log = structlog.get_logger("broker.main")
 
@@ -354,7 +355,7 @@ def _core_count() -> int:
 
 
 async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
-    tasks = [asyncio.ensure_future(wait()) for wait in waits]
+    tasks = [start_request(wait()) for wait in waits]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()

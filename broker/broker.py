@@ -91,6 +91,7 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
+from rockhopper.tasks import end_tasks, run_in_background
 
 if TYPE_CHECKING:
     from rockhopper.broker.grpc.door import GrpcDoor
@@ -577,7 +578,7 @@ class Broker(ServingParts):
         self.parts.start()
         self._every(SAMPLE_INTERVAL_MS, self.expire)
         self._every(SAMPLE_INTERVAL_MS, self._sample)
-        undo.callback(lambda: self._sampling and self._sampling.cancel())
+        undo.callback(lambda: end_tasks([self._sampling]))
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         self.stalls.start()
         undo.callback(self.stalls.stop)
@@ -713,7 +714,7 @@ class Broker(ServingParts):
         self._timers.append(loop.call_later(interval_ms / 1000, run))
 
     def _sample(self) -> None:
-        self._sampling = asyncio.get_running_loop().create_task(self.sample())
+        self._sampling = run_in_background(self.sample(), "sampling")
 
     def _store_failed(self, error: StoreFailedError) -> None:
         if self.store.is_lost:

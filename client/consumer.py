@@ -18,6 +18,8 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +33,7 @@ from rockhopper.client.consuming.face.batches import check_batches, collect
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.handout import Delivered
-from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
+from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, retry_later_of
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
 from rockhopper.client.errors import ClientError, ClientStateError, is_away
@@ -51,11 +53,22 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.trace import MessageTrace
 from rockhopper.client.serializers import BadBody, Serializer
 from rockhopper.protocol.names import TRACE_TOPIC
+from rockhopper.tasks import end_tasks, run_apart, run_in_background, start_task
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[ReceivedMessage], Awaitable[object]]
 _Item = TypeVar("_Item")
+
+
+@dataclass
+class _Delivery:
+    """What code that a handler calls belongs to; None when the handler has ended."""
+
+    worker: asyncio.Task[None] | None
+
+
+_delivery: ContextVar[_Delivery | None] = ContextVar("_delivery", default=None)
 
 
 class Consumer:
@@ -201,7 +214,8 @@ class Consumer:
         if exc is None:
             await self.close()
         else:
-            await self._leave(0.0, exc.delay if isinstance(exc, RetryLater) else BY_THE_LADDER)
+            later = retry_later_of(exc)
+            await self._leave(0.0, BY_THE_LADDER if later is None else later.delay)
 
     async def start(self) -> Self:
         """Join the group, and find out where to start.
@@ -214,8 +228,7 @@ class Consumer:
             self._handout.trace.start()
         if self._handler is not None:
             running = self.run(self._handler, concurrency=self._concurrency)
-            self._running = asyncio.get_running_loop().create_task(running)
-            self._running.add_done_callback(_log_failure)
+            self._running = run_in_background(running, f"consuming of group {self.group!r}")
         return self
 
     async def close(self) -> None:
@@ -420,20 +433,34 @@ class Consumer:
         if self._hooks.process:
             handler = self._handler_in_hooks(handler)
         self.engine.notifications.handler = handler
-        create_task = asyncio.get_running_loop().create_task
-        workers = [create_task(self._work(handler)) for _ in range(concurrency)]
-        self._workers.update(workers)
+        workers = {start_task(self._work(handler)) for _ in range(concurrency)}
+        self._workers |= workers
         try:
-            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+            await self._supervise(workers, handler)
         finally:
-            for worker in workers:
-                worker.cancel()
-            outcomes = await asyncio.gather(*workers, return_exceptions=True)
-            self._workers.difference_update(workers)
+            await end_tasks(workers)
+            self._workers -= workers
             self.engine.notifications.handler = None
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
+
+    async def _supervise(self, workers: set[asyncio.Task[None]], handler: Handler) -> None:
+        """Wait until all workers have ended, or one with an error, which is raised.
+
+        In place of one that other code has cancelled another begins.
+        """
+        while working := [each for each in workers if not each.done()]:
+            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            for worker in done:
+                if not worker.cancelled():
+                    worker.result()
+                elif not self._handout.is_stopped:
+                    log.warning(
+                        "other code of this process has cancelled a task of group %r that calls "
+                        "handlers: another takes its place",
+                        self.group,
+                    )
+                    another = start_task(self._work(handler))
+                    workers.add(another)
+                    self._workers.add(another)
 
     def _handler_in_hooks(self, handler: Handler) -> Handler:
         async def last(processing: Processing) -> object:
@@ -444,24 +471,34 @@ class Consumer:
 
     async def _work(self, handler: Handler) -> None:
         handout = self._handout
+        worker = asyncio.current_task()
+        assert worker is not None
         while True:
             delivered = handout.take() or await handout.next()
             if delivered is None:
                 return
             held, message = delivered
+            delivery = _Delivery(worker)
+            _delivery.set(delivery)
             try:
-                await handler(message)
-            except RetryLater as later:
-                log.debug("%r is asked for again: %s", message, later)
-                await asyncio.shield(handout.redeliver(held, message, later.delay))
-            except (asyncio.CancelledError, Exception) as error:
-                if _is_cancelled(error):
-                    handout.redeliver(held, message)
-                    raise
-                self._tell_failure(message, error)
-                await asyncio.shield(handout.redeliver(held, message))
+                await run_apart(handler, message)
+            except asyncio.CancelledError:
+                handout.redeliver(held, message)
+                raise
+            except Exception as error:
+                later = retry_later_of(error)
+                if later is None:
+                    self._tell_failure(message, error)
+                else:
+                    log.debug("%r is asked for again: %s", message, later)
+                delay = BY_THE_LADDER if later is None else later.delay
+                await asyncio.shield(handout.redeliver(held, message, delay))
             else:
                 handout.acknowledge(held, message)
+                if worker.cancelling():  # the handler has gone on to its end all the same
+                    raise asyncio.CancelledError
+            finally:
+                delivery.worker = None
 
     def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
         text = "the handler failed on %r, in delivery %d of it: it is asked for again"
@@ -474,7 +511,8 @@ class Consumer:
 
     async def _end_workers(self, timeout_s: float) -> None:
         """Let handlers finish, then cancel those that do not; never waits for its own caller."""
-        own = asyncio.current_task()
+        delivery = _delivery.get()
+        own = delivery.worker if delivery is not None else None
         tasks = [task for task in self._workers if task is not own]
         if self._running is not None and own not in self._workers:
             tasks.append(self._running)
@@ -488,9 +526,8 @@ class Consumer:
                         timeout_s,
                     )
         finally:
-            for task in tasks:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            ended = end_tasks(tasks)
+        await ended
 
 
 class _Loop(Generic[_Item]):
@@ -510,14 +547,3 @@ class _Loop(Generic[_Item]):
     async def __anext__(self) -> _Item:
         self._check(self)
         return await self._next()
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether the current task was cancelled, not merely something that the handler waited for."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _log_failure(running: asyncio.Task[None]) -> None:
-    if not running.cancelled() and (error := running.exception()) is not None:
-        log.error("consuming has ended: %s", error, exc_info=error)

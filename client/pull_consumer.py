@@ -36,13 +36,13 @@ from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.sharing import SharedConnections
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import Serializer, check_serializer
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
 from rockhopper.protocol.subscription import Subscription
+from rockhopper.tasks import end_tasks, keep_running, run_in_background
 
 log = logging.getLogger(__name__)
 
@@ -153,8 +153,7 @@ class PullConsumer(ClosedAtEnd):
                     await self._finder.look()
                 await self._assign(await self.queues(), self._start_from)
                 if self._finder is not None:
-                    finding = self._find_regularly()
-                    self.adoptions.add(asyncio.get_running_loop().create_task(finding))
+                    self.adoptions.add(keep_running(self._find_regularly, "looking for topics"))
             except BaseException:
                 await self.close()
                 raise
@@ -463,7 +462,7 @@ class PullConsumer(ClosedAtEnd):
 
     def _route_changed(self, route: TopicRoute) -> None:
         if self._is_automatic and any(queue.topic == route.topic for queue in self._readers):
-            task = asyncio.get_running_loop().create_task(self._follow(route))
+            task = run_in_background(self._follow(route), f"following {route.topic}")
             self.adoptions.add(task)
             task.add_done_callback(self.adoptions.discard)
 

@@ -29,7 +29,6 @@ from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.reachability import Reachability
 from rockhopper.client.network.sharing import SharedConnections
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
 from rockhopper.client.queues import MessageQueue
@@ -55,6 +54,7 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_PREPARED,
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )
+from rockhopper.tasks import end_tasks, run_apart, run_in_background
 
 log = logging.getLogger(__name__)
 
@@ -397,7 +397,7 @@ class TransactionProducer(Producer):
             # Nothing is recorded yet, which `check` would take for a rollback.
             return TransactionState.UNKNOWN
         try:
-            return state_of(await self._check(message), "the check")
+            return state_of(await run_apart(self._check, message), "the check")
         except Exception:
             log.exception(
                 "the check of message %s raised; the broker will ask again", message.message_id
@@ -424,7 +424,7 @@ class TransactionProducer(Producer):
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = run_in_background(work, "ending a transaction")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task

@@ -10,6 +10,7 @@ from rockhopper.broker.settings.tls_config import ClientAuth, TlsConfig
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.protocol.signing import Credentials
+from rockhopper.tasks import run_in_background
 
 IDLE_S = 60.0
 CLIENTS_MAX = 16
@@ -95,7 +96,7 @@ class Clients:
         client = self._open.pop(key)
         if client.end is not None:
             client.end.cancel()
-        task = asyncio.get_running_loop().create_task(client.admin.close())
+        task = run_in_background(client.admin.close(), "closing a client of the console")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

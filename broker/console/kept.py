@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from rockhopper.tasks import start_request
+
 _Found = TypeVar("_Found")
 
 KEPT_S = 10.0
@@ -16,7 +18,7 @@ class Kept:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._found: dict[Any, tuple[float, asyncio.Task[Any]]] = {}
+        self._found: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, key: Any, find: Callable[[], Awaitable[_Found]]) -> _Found:
         """What *find* returned lately for *key*, which also names who may see it."""
@@ -26,7 +28,7 @@ class Kept:
         if key not in self._found:
             while len(self._found) >= KEPT_MAX:
                 del self._found[next(iter(self._found))]
-            self._found[key] = (now_s + KEPT_S, asyncio.ensure_future(find()))
+            self._found[key] = (now_s + KEPT_S, start_request(find()))
         task = self._found[key][1]
         try:
             found: _Found = await asyncio.shield(task)

@@ -9,6 +9,7 @@ from rockhopper.broker.grpc.connection import GrpcConnection
 from rockhopper.broker.grpc.service import GrpcService
 from rockhopper.broker.listening.connections import Connections
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.tasks import end_task, run_in_background
 
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 500
@@ -60,7 +61,7 @@ class GrpcServer(Connections[GrpcConnection]):
         if self._sweeper is not None:
             self._sweeper.cancel()
         for task in list(self._tasks):
-            task.cancel()
+            end_task(task)
         # What was answered in this turn of the loop is written in the next.
         await asyncio.sleep(0)
         for connection in list(self.connections):
@@ -69,7 +70,7 @@ class GrpcServer(Connections[GrpcConnection]):
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with *work* in turns of its own, until the server closes."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = run_in_background(work, "a gRPC stream")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

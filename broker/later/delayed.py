@@ -48,6 +48,7 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
 from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.delayed")
 
@@ -264,7 +265,13 @@ class DelayedDelivery(Part):
 
     def _save(self) -> None:
         self._save_timer = None
-        self._saving = asyncio.create_task(self._save_and_forget(), name="delay-offsets")
+        self._saving = run_in_background(
+            self._save_and_forget(), "saving the delay levels", on_failure=self._save_failed
+        )
+
+    def _save_failed(self, _error: BaseException) -> None:
+        if self._is_running:
+            self._save_later()
 
     async def _save_and_forget(self) -> None:
         """Save the table, then let go of the notes of what it holds."""

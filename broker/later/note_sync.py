@@ -12,9 +12,11 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.store.files import disk
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.notes")
 
+NAME = "syncing notes of deliveries"
 INTERVAL_S = 0.2
 RETRY_S = 5.0
 
@@ -43,7 +45,7 @@ class NoteSync:
     def _begin(self) -> None:
         self._timer = None
         self._is_wanted = False
-        self._running = asyncio.get_running_loop().create_task(self._sync(), name="note-sync")
+        self._running = run_in_background(self._sync(), NAME)
 
     async def _sync(self) -> None:
         paths = self._take()

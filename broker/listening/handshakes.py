@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from rockhopper.broker.listening.failures import Failures
+from rockhopper.tasks import start_task
 
 log = structlog.get_logger("broker.tls")
 
@@ -95,7 +96,7 @@ class Handshakes:
         count = min(BEGUN_PER_TURN, len(self._waiting), room)
         for number in range(count):
             handshake = self._waiting.pop() if number % 2 else self._waiting.popleft()
-            task = loop.create_task(self._make(handshake))
+            task = start_task(self._make(handshake))
             self._under_way[task] = handshake, loop.time()
             task.add_done_callback(self._done)
         if self._waiting and count:

@@ -31,6 +31,7 @@ from rockhopper.broker.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.broker.listening.tls import Tls
 from rockhopper.protocol.addresses import join_address
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.listener")
 
@@ -205,7 +206,7 @@ class Listener:
                 arrival.peer, "it speaks without TLS, which tlsServerMode=enforcing demands"
             )
         else:
-            task = asyncio.get_running_loop().create_task(_connect(connected, factory))
+            task = run_in_background(_connect(connected, factory), "a new connection")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

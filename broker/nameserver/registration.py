@@ -30,6 +30,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.registration")
 
@@ -206,7 +207,7 @@ class _Keeper:
         self._shared_accounts = b""
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = keep_running(self._run, f"registering at {self._link.address}")
 
     def _lost(self) -> None:
         self._shared_accounts = b""
@@ -228,7 +229,7 @@ class _Keeper:
     async def stop(self) -> None:
         if self._task is None:
             return
-        self._task.cancel()
+        end_task(self._task)
         await asyncio.gather(self._task, return_exceptions=True)
         self._settled.set()
         await self._unregister()

@@ -58,6 +58,14 @@ class _NamedLogger:
     log = debug = info = warning = error = critical = msg
 
 
+class _TaskLines(logging.Handler):
+    """Puts what rockhopper/tasks.py says, which the client shares, among the broker's lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = structlog.get_logger("broker.tasks")
+        line.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+
+
 def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     event["logger"] = logger.name
     return event
@@ -121,6 +129,9 @@ def configure(level: str = "info", node: str = "") -> None:
             _put_common_fields_first,
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ]
+    tasks = logging.getLogger("rockhopper.tasks")
+    tasks.propagate = False
+    tasks.handlers = [_TaskLines()]
     structlog.configure(
         processors=[
             _lines.repeated,

@@ -11,6 +11,7 @@ import structlog
 
 from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
 from rockhopper.broker.store.files.record_journal import RecordJournal
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.pop")
 
@@ -78,7 +79,7 @@ class Compaction:
             self._timer = loop.call_soon(self._step)
             return
         self._threshold = max(self._size_bytes_min, 3 * self._journal.size_bytes)
-        self.deleting = loop.create_task(self._forget_older())
+        self.deleting = run_in_background(self._forget_older(), "pop journals")
 
     async def _forget_older(self) -> None:
         try:

@@ -31,6 +31,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.following")
 
@@ -62,7 +63,9 @@ class Takeover:
             await follower.check_takeover()
         if self.has_begun:
             raise FollowError("this broker is taking over already")
-        self._running = asyncio.get_running_loop().create_task(self._run(follower))
+        self._running = run_in_background(
+            self._run(follower), "taking over", on_failure=lambda _: self._on_failure()
+        )
 
     async def _run(self, follower: Follower) -> None:
         log.info("taking over", state=follower.state())

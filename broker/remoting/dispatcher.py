@@ -43,6 +43,7 @@ from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, Re
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import FieldError, ProtocolError
 from rockhopper.protocol.requests import decode_fields
+from rockhopper.tasks import run_in_background
 
 if TYPE_CHECKING:
     from rockhopper.broker.remoting.lease_gate import LeaseGate
@@ -375,7 +376,7 @@ class Dispatcher:
                 f"{slow_count} requests of this connection are being served",
             )
         self._slow_counts[connection] = slow_count + 1
-        task = asyncio.ensure_future(self._finish(request, result))
+        task = run_in_background(self._finish(request, result), "a slow request")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return None

@@ -27,6 +27,7 @@ from rockhopper.broker.listening.caller import Caller
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.tasks import end_task, run_in_background
 
 log = structlog.get_logger("broker.http")
 
@@ -116,12 +117,12 @@ class HttpServer:
             self._listener.close()
             self._listener = None
         for task in list(self._tasks):
-            task.cancel()
+            end_task(task)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def answer(self, connection: "_Connection", request: HttpRequest) -> None:
         """Serve *request* on *connection*."""
-        task = asyncio.get_running_loop().create_task(self._answer(connection, request))
+        task = run_in_background(self._answer(connection, request), "a page")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

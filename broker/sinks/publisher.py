@@ -44,6 +44,7 @@ from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooM
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
+from rockhopper.tasks import end_tasks, run_in_background, start_task
 
 log = structlog.get_logger("broker.sinks")
 
@@ -172,9 +173,7 @@ class SinkPublisher(Part):
         tasks: list[asyncio.Task[Any]] = list(self._publishing.values())
         if self._syncing is not None:
             tasks.append(self._syncing)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
     def stage(
         self,
@@ -217,7 +216,9 @@ class SinkPublisher(Part):
         part = self._parts.add(key, sequence, messages, count, topics, self._now_ms())
         if part.size_bytes - part.synced_bytes >= SYNC_AHEAD_BYTES and not self._syncing:
             part.synced_bytes = part.size_bytes
-            self._syncing = asyncio.get_running_loop().create_task(self._sync_ahead(key, part.path))
+            self._syncing = run_in_background(
+                self._sync_ahead(key, part.path), "syncing a staged part"
+            )
         return part.message_count
 
     async def _sync_ahead(self, key: PartKey, path: Path) -> None:
@@ -403,9 +404,7 @@ class SinkPublisher(Part):
         task = self._publishing.get(key)
         repeated = task is not None
         if task is None:
-            task = asyncio.get_running_loop().create_task(
-                self._publish(sink_id, batch_id, parts, owner)
-            )
+            task = start_task(self._publish(sink_id, batch_id, parts, owner))
             self._publishing[key] = task
             task.add_done_callback(lambda _: self._publishing.pop(key, None))
         return await asyncio.shield(task), repeated

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")
 
@@ -28,7 +29,7 @@ class ReputService:
 
     def start(self) -> None:
         """Start the coroutine; needs a running event loop."""
-        self._task = asyncio.create_task(self._run(), name="reput")
+        self._task = keep_running(self._run, "reput")
 
     def wake(self) -> None:
         """Say that the log is ahead of the queues."""
@@ -37,7 +38,7 @@ class ReputService:
     async def stop(self) -> None:
         """End the coroutine between two pieces."""
         if self._task is not None:
-            self._task.cancel()
+            end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
@@ -54,6 +55,9 @@ class ReputService:
                 failing = True
                 self._wake.set()
                 await asyncio.sleep(RETRY_INTERVAL_S)
+            except Exception:
+                self._wake.set()  # for the run that begins in place of this one
+                raise
             else:
                 if failing:
                     log.info("dispatch has caught up")

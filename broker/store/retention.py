@@ -41,6 +41,7 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import log_identity
+from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")
 
@@ -231,12 +232,12 @@ class RetentionService:
     async def start(self) -> None:
         """Look at the disk, and go on doing so in a task of its own."""
         self._look_at_disks()
-        self._task = asyncio.create_task(self._run(), name="retention")
+        self._task = keep_running(self._run, "retention")
 
     async def stop(self) -> None:
         """End the task; a deletion that has begun is carried out."""
         if self._task is not None:
-            self._task.cancel()
+            end_task(self._task)
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None

@@ -33,6 +33,7 @@ from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import SYS_FLAG_TRANSACTION_PREPARED, RecordCheck
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
+from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")
 
@@ -206,12 +207,12 @@ class ScrubService:
 
     def start(self) -> None:
         """Start the task; needs a running event loop."""
-        self._task = asyncio.create_task(self._run(), name="scrub")
+        self._task = keep_running(self._run, "scrub")
 
     async def stop(self) -> None:
         """End the task between two slices."""
         if self._task is not None:
-            self._task.cancel()
+            end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 

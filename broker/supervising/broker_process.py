@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from rockhopper.broker.remoting.startup import StartError
+from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.parent")
 
@@ -83,12 +84,12 @@ class BrokerProcess:
             how = await self._how_it_ended()
             await self.stop()
             raise StartError(f"{self.name} did not start ({how}), see above")
-        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._keeper = keep_running(self._keep, f"keeping {self.name} running")
 
     async def stop(self) -> int:
         """Stop the broker as SIGTERM does; return its exit code, 0 if there was no process."""
         if self._keeper is not None:
-            self._keeper.cancel()
+            end_task(self._keeper)
             await asyncio.gather(self._keeper, return_exceptions=True)
             self._keeper = None
         code = 0

@@ -32,6 +32,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError, StoreError, T
 from rockhopper.broker.tables.table_seal import Saved, differences, is_damaged, seal, unseal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.tables")
 
@@ -262,7 +263,7 @@ class JsonTable(ABC):
     def save_soon(self) -> None:
         """Start writing in a thread unless that is under way or nothing changed."""
         if self._is_saving_on and self.saving is None and not self.is_saved:
-            self.saving = asyncio.get_running_loop().create_task(self._save_in_thread())
+            self.saving = run_in_background(self._save_in_thread(), "saving a table")
 
     async def saved(self) -> None:
         """Return when every change made until now is durable, if saving is on.

@@ -24,7 +24,6 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.addresses import join_address
@@ -34,6 +33,7 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.requests import QueryMessageRequest, encode_fields
 from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.tasks import end_tasks, start_task
 
 _TIME_MAX = 0x7FFF_FFFF_FFFF_FFFF
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -193,7 +193,7 @@ class MessageSearch:
                         raise
                     return None  # deleted meanwhile, or a name without queues such as a cluster's
 
-        searches = [asyncio.create_task(search(topic)) for topic in topics]
+        searches = [start_task(search(topic)) for topic in topics]
         failure: ClientError | None = None
         copy: ReceivedMessage | None = None
         try:

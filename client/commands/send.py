@@ -22,6 +22,7 @@ from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.running import nameserver, nameserver_option, report, run
 from rockhopper.client.commands.stdin_lines import stdin_lines
 from rockhopper.protocol.names import tag_error
+from rockhopper.tasks import start_task
 
 if TYPE_CHECKING:
     from rockhopper.client.producer import Producer
@@ -283,11 +284,11 @@ async def _send_pipelined(
         try:
             async for request in _requests(producer, job, queue):
                 await slots.acquire()
-                sends.put_nowait(asyncio.create_task(request()))
+                sends.put_nowait(start_task(request()))
         finally:
             sends.put_nowait(None)
 
-    feeder = asyncio.create_task(feed())
+    feeder = start_task(feed())
     try:
         while (task := await sends.get()) is not None:
             stored(await task)

@@ -8,9 +8,10 @@ unlocked.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.handout import Handout
@@ -20,8 +21,13 @@ from rockhopper.client.consuming.progress import Progress
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import ClientError
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
+from rockhopper.tasks import (
+    end_task,
+    end_tasks,
+    keep_running,
+    run_in_background,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +35,16 @@ log = logging.getLogger(__name__)
 _FINISH_SHARE = 0.6
 _IDLE_COMMIT_S = 0.2
 _RELEASE_AT_CLOSE_S = 1.0
+
+
+class Owner(Protocol):
+    """The consumer whose queues these are."""
+
+    def released(self) -> None:
+        """A queue is given up altogether."""
+
+    def failed(self, error: BaseException) -> None:
+        """A part of the consumer has ended that does not begin again."""
 
 
 class Assignment:
@@ -43,7 +59,7 @@ class Assignment:
         handout: Handout,
         shared_room: Room,
         locks: QueueLocks | None,
-        on_released: Callable[[], None],
+        owner: Owner,
     ) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}
         self._settings = settings
@@ -53,7 +69,7 @@ class Assignment:
         self._handout = handout
         self._shared_room = shared_room
         self._locks = locks
-        self._on_released = on_released
+        self._owner = owner
         self._fetching: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: dict[MessageQueue, asyncio.Task[None]] = {}
         self._commits: set[asyncio.Task[None]] = set()
@@ -105,7 +121,7 @@ class Assignment:
         self._stop_fetching(queue)
         held.drop_waiting()
         held.is_dropped = True
-        task = asyncio.get_running_loop().create_task(self._release(held))
+        task = run_in_background(self._release(held), f"giving up {queue}")
         self._releasing[queue] = task
         task.add_done_callback(lambda _: self._released(queue))
 
@@ -206,8 +222,11 @@ class Assignment:
 
     def _fetch(self, held: ProcessQueue, delay_s: float) -> None:
         self._stop_fetching(held.queue)
-        fetching = self._fetch_after(held, delay_s)
-        self._fetching[held.queue] = asyncio.get_running_loop().create_task(fetching)
+        self._fetching[held.queue] = keep_running(
+            partial(self._fetch_after, held, delay_s),
+            f"reading {held.queue}",
+            on_failure=self._owner.failed,
+        )
 
     async def _fetch_after(self, held: ProcessQueue, delay_s: float) -> None:
         if delay_s > 0:
@@ -223,7 +242,7 @@ class Assignment:
     def _stop_fetching(self, queue: MessageQueue) -> None:
         task = self._fetching.pop(queue, None)
         if task is not None:
-            task.cancel()
+            end_task(task)
 
     async def _release(self, held: ProcessQueue) -> None:
         try:
@@ -242,7 +261,7 @@ class Assignment:
 
     def _released(self, queue: MessageQueue) -> None:
         self._releasing.pop(queue, None)
-        self._on_released()
+        self._owner.released()
 
     async def _commit_or_remember(self, held: ProcessQueue) -> None:
         try:
@@ -262,7 +281,7 @@ class Assignment:
         self.commit_all_soon()
 
     def _spawn(self, commit: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_quietly(commit))
+        task = run_in_background(_quietly(commit), "a commit")
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 

@@ -17,15 +17,15 @@ from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.rebalancing import Rebalancer
 from rockhopper.client.consuming.redelivery import Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
-from rockhopper.client.errors import ClientError, RequestRefusedError
+from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.subscription import TYPE_TAG, Subscription
+from rockhopper.tasks import end_tasks, keep_running
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +81,10 @@ class Engine:
             self.handout,
             room,
             self.locks,
-            on_released=self._released,
+            self,
         )
         self.rebalancer = Rebalancer(
-            self.session, settings, self.assignment, self.locks, _now_s, self
+            self.session, settings, self.assignment, self.locks, _now_s, self, self.failed
         )
         self.notifications = Notifications(
             self.session,
@@ -140,13 +140,17 @@ class Engine:
             await self.progress.open()
             if self.settings.patterns:
                 await self.find()
-                self.finding = asyncio.get_running_loop().create_task(self._find_regularly())
+                self.finding = keep_running(
+                    self._find_regularly, "looking for topics", on_failure=self.failed
+                )
             await self._check_filters()
             await self.rebalancer.start()
         except BaseException:
             await self.close(0.0)
             raise
-        self.committing = asyncio.get_running_loop().create_task(self._commit_regularly())
+        self.committing = keep_running(
+            self._commit_regularly, "committing offsets", on_failure=self.failed
+        )
 
     async def close(self, timeout_s: float) -> None:
         """Leave the group: commit, unlock, say goodbye.
@@ -219,7 +223,17 @@ class Engine:
     def _queue_idle(self, held: ProcessQueue) -> None:
         self.assignment.idle(held)
 
-    def _released(self) -> None:
+    def failed(self, error: BaseException) -> None:
+        """See assignment.Owner."""
+        failure = ClientStateError(
+            f"the consumer of group {self.settings.group!r} cannot go on: {error}",
+            remedy="close it, and make a new one",
+        )
+        failure.__cause__ = error
+        self.handout.fail(failure)
+
+    def released(self) -> None:
+        """See assignment.Owner."""
         self.rebalancer.soon()
 
     def _handle_request(self, connection: Connection, command: Command) -> Answer:

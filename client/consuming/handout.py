@@ -21,9 +21,9 @@ from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.trace import ConsumeResult, Consumption, MessageTrace
+from rockhopper.tasks import end_tasks, run_in_background
 
 log = logging.getLogger(__name__)
 
@@ -200,8 +200,8 @@ class Handout:
         if self._traced:
             for message in run:
                 self._trace_end(message, ConsumeResult.FAILED)
-        outcome = self._redeliver(held, run, delay)
-        task = asyncio.get_running_loop().create_task(outcome)
+        outcome = self._redeliver_or_keep(held, run, delay)
+        task = run_in_background(outcome, "asking for messages again")
         self._outcomes.add(task)
         task.add_done_callback(self._outcomes.discard)
         return task
@@ -231,6 +231,16 @@ class Handout:
             held.attempts = 0
             held.last_finish_ms = time.time_ns() // 1_000_000
             self._on_idle(held)
+
+    async def _redeliver_or_keep(
+        self, held: ProcessQueue, run: list[ReceivedMessage], delay: Delay
+    ) -> None:
+        try:
+            await self._redeliver(held, run, delay)
+        except Exception:
+            log.exception("%r cannot be asked for again: it is handed out again here", run[0])
+            for message in run:
+                self._later(self._settings.local_retry_s, held, message)
 
     async def _redeliver(
         self, held: ProcessQueue, run: list[ReceivedMessage], delay: Delay

@@ -5,9 +5,11 @@
 """
 
 import asyncio
+import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from rockhopper.client.consuming.assignment import Assignment
@@ -30,8 +32,11 @@ from rockhopper.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.tasks import run_apart, start_task
 
 log = logging.getLogger(__name__)
+
+_ASYNCIO = str(Path(asyncio.__file__).parent)
 
 Handler = Callable[[ReceivedMessage], Awaitable[object]]
 Answer = RequestAnswer | asyncio.Future[RequestAnswer]
@@ -182,7 +187,7 @@ class Notifications:
         broker_name = (command.ext or {}).get("brokerName", "")
         queue = MessageQueue(stored.topic, broker_name, stored.queue_id)
         message = ReceivedMessage(queue, stored)
-        return asyncio.get_running_loop().create_task(self._handle_directly(message))
+        return start_task(self._handle_directly(message))
 
     async def _handle_directly(self, message: ReceivedMessage) -> RequestAnswer:
         started_s = time.monotonic()
@@ -196,7 +201,7 @@ class Notifications:
             result["remark"] = "this consumer has no handler: it reads its messages in a loop"
         else:
             try:
-                await self.handler(message)
+                await run_apart(self.handler, message)
             except Exception as error:
                 log.warning("%r, sent by an operator, failed", message, exc_info=error)
                 result["consumeResult"] = "CR_THROW_EXCEPTION"
@@ -232,8 +237,13 @@ def _tasks_text() -> str:
     """Where the tasks of this event loop stand: what jstack is for Java."""
     lines = []
     for task in asyncio.all_tasks():
-        frames = task.get_stack(limit=1)
-        where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "done"
+        waiting: Any = task.get_coro()
+        while inspect.iscoroutine(inner := getattr(waiting, "cr_await", None)):
+            if inner.cr_code.co_filename.startswith(_ASYNCIO):
+                break  # how it waits tells less than for what
+            waiting = inner
+        frame = getattr(waiting, "cr_frame", None)
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "done"
         lines.append(f"{task.get_name()} at {where}")
     return "\n".join(sorted(lines))
 

@@ -1,6 +1,5 @@
 """One pull request and what its answer means."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import ClientError, MalformedAnswerError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tasks import let_go
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
@@ -35,6 +33,7 @@ from rockhopper.protocol.sys_flags import (
     PULL_FLAG_SUBSCRIPTION,
     PULL_FLAG_SUSPEND,
 )
+from rockhopper.tasks import let_go, start_request
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ class Puller:
         # The last one asks for as much as there may be, and tells how much that is now.
         counts = [backlog.step] * (times - 1) + [max_count]
         asked = [
-            asyncio.ensure_future(self._ask(address, queue, start, count, 0.0))
+            start_request(self._ask(address, queue, start, count, 0.0))
             for start, count in zip(starts, counts, strict=True)
         ]
         try:

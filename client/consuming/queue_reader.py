@@ -10,14 +10,15 @@ from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
+    ClientStateError,
     RequestRefusedError,
     RequestTimeoutError,
 )
 from rockhopper.client.network.outages import Outages
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.tasks import end_tasks, run_in_background
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,9 @@ class QueueReader:
     def start(self) -> None:
         """Begin to read ahead, if that has not begun."""
         if self.task is None:
-            self.task = asyncio.get_running_loop().create_task(self._run())
+            self.task = run_in_background(
+                self._run(), f"reading {self.queue}", on_failure=self._ended_by
+            )
 
     def stop(self) -> Awaitable[object]:
         """End the reading, which may be waited for; what was read ahead stays until it is taken."""
@@ -115,6 +118,10 @@ class QueueReader:
         self.failure = None
         if was_reading:
             self.start()
+
+    def _ended_by(self, error: BaseException) -> None:
+        self.failure = ClientStateError(f"reading {self.queue} has ended: {error!r}")
+        self._on_progress(self)
 
     @property
     def _space(self) -> Space:

@@ -28,12 +28,12 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import GetConsumerListByGroupBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.requests import GetConsumerListByGroupRequest, encode_fields
+from rockhopper.tasks import OnFailure, end_tasks, keep_running
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Rebalancer:
         locks: QueueLocks | None,
         now_s: Callable[[], float],
         whole: Whole,
+        on_failure: OnFailure,
     ) -> None:
         self._session = session
         self._settings = settings
@@ -76,6 +77,8 @@ class Rebalancer:
         self._locks = locks
         self._now_s = now_s
         self._whole = whole
+        self._on_failure = on_failure
+        self._is_complete = False
         self._due = asyncio.Event()
         self._not_before_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -98,7 +101,7 @@ class Rebalancer:
                 await self._session.routes.route(topic)
             except RouteNotFoundError as error:
                 self._warn_missing(topic, error)
-        is_complete = await self._round()
+        self._is_complete = await self._round()
         self._known = {
             queue
             for topic in self._topics
@@ -106,7 +109,7 @@ class Rebalancer:
             for queue in route.read_queues
         }
         self._session.routes.on_change.append(lambda _route: self.soon())
-        self._task = asyncio.get_running_loop().create_task(self._run(is_complete))
+        self._task = keep_running(self._run, "rebalancing", on_failure=self._on_failure)
 
     async def stop(self) -> None:
         """End the rounds."""
@@ -142,8 +145,9 @@ class Rebalancer:
         """Return the client ids of the group, as last heard."""
         return self._members.get(topic, [])
 
-    async def _run(self, is_complete: bool) -> None:
-        failures = 0 if is_complete else 1
+    async def _run(self) -> None:
+        failures = 0 if self._is_complete else 1
+        self._is_complete = False  # when it has to begin again
         while True:
             pause_s = self._settings.rebalance_interval_s
             if failures:

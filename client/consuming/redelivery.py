@@ -33,6 +33,7 @@ from rockhopper.protocol.properties import (
     encode_properties,
 )
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest, encode_fields
+from rockhopper.tasks import ApplicationCodeError
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,15 @@ class RetryLater(Exception):
     ) -> None:
         self.delay = Delay(delay_level, delay_s)
         super().__init__(reason or f"delivery is asked for again: {self.delay}")
+
+
+def retry_later_of(error: BaseException) -> RetryLater | None:
+    """The RetryLater that an error is, or that is in it: a TaskGroup raises it in a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(retry_later_of, error.exceptions)), None)
+    if isinstance(error, ApplicationCodeError) and error.__cause__ is not None:
+        return retry_later_of(error.__cause__)
+    return error if isinstance(error, RetryLater) else None
 
 
 class Redelivery:

@@ -33,6 +33,7 @@ from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
 from rockhopper.sockets import connect
+from rockhopper.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class ConnectionPool:
             return connection
         attempt = self._attempts.get(address)
         if attempt is None:
-            attempt = asyncio.get_running_loop().create_task(self._dial(address))
+            attempt = start_task(self._dial(address))
             self._attempts[address] = attempt
             self._dialed_s[address] = self.loop.time()
             attempt.add_done_callback(lambda done: self._attempt_ended(address, done))

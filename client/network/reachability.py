@@ -12,10 +12,10 @@ from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import MASTER_ID
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.protocol.bodies import ClusterInfo
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.tasks import end_tasks, keep_running
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,13 @@ class Reachability:
 
     def start(self) -> None:
         """Begin to connect."""
-        self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+        self._upkeep = keep_running(
+            self._keep_up, "staying connected to the brokers", on_failure=lambda _: self._restart()
+        )
+
+    def _restart(self) -> None:
+        if self._upkeep is not None:
+            self.start()
 
     async def close(self) -> None:
         """End the upkeep."""

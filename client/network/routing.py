@@ -32,7 +32,6 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.absent import why_no_route
 from rockhopper.client.network.addresses import MASTER_ID
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.tasks import end_tasks, let_go
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.bodies.route import BrokerData
@@ -41,6 +40,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+from rockhopper.tasks import end_tasks, let_go, start_task
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class NameServices:
         count = len(self.addresses)
         try:
             for index in [(self._current + step) % count for step in range(count)]:
-                asked[asyncio.ensure_future(self._ask(index, code, ext))] = index
+                asked[start_task(self._ask(index, code, ext))] = index
                 is_last = len(asked) + len(failures) == count
                 answer = await self._first(asked, failures, None if is_last else _PATIENCE_S)
                 if answer is not None:
@@ -407,7 +407,7 @@ class RouteTable:
     ) -> asyncio.Task[TopicRoute | None]:
         lookup = self._lookups.get(key)
         if lookup is None:
-            lookup = asyncio.get_running_loop().create_task(look_up())
+            lookup = start_task(look_up())
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._lookup_ended(key, done))
         return lookup

@@ -25,11 +25,11 @@ from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.outages import Outages
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
 from rockhopper.client.network.sharing import Connections, SharedConnections, Sharer
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
+from rockhopper.tasks import end_tasks, keep_running, run_in_background
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +101,19 @@ class Session(Sharer):
         self.pool.check_usable()  # from now on it belongs to this process and loop
         self._connections.join(self)
         self._state = "open"
-        self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
-        self._watch = asyncio.get_running_loop().create_task(self._watch_silence())
+        self._begin_upkeep()
+        self._begin_watch()
         return self
+
+    def _begin_upkeep(self, _error: BaseException | None = None) -> None:
+        if self._state == "open":
+            what = "refreshing routes and heartbeats"
+            self._upkeep = keep_running(self._keep_up, what, on_failure=self._begin_upkeep)
+
+    def _begin_watch(self, _error: BaseException | None = None) -> None:
+        if self._state == "open":
+            what = "watching silent brokers"
+            self._watch = keep_running(self._watch_silence, what, on_failure=self._begin_watch)
 
     async def close(self) -> None:
         """Say goodbye to the brokers and close the connections; a second call does nothing.
@@ -310,7 +320,7 @@ class Session(Sharer):
             return
         for address in addresses:
             if self.pool.existing(address) is None and address not in self._greetings:
-                task = asyncio.get_running_loop().create_task(self._greet_slave(address))
+                task = run_in_background(self._greet_slave(address), f"greeting {address}")
                 self._greetings[address] = task
 
     async def _greet_slave(self, address: str) -> None:

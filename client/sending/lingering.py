@@ -25,6 +25,7 @@ from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.store.message_codec import BATCHED_SIZE_BYTES, INNER_BATCH_COUNT_MAX
+from rockhopper.tasks import run_in_background
 
 # Nothing was stored, and what is wrong may be wrong with one message only, or with batches.
 _FAULTS = frozenset(
@@ -123,7 +124,7 @@ class Lingering:
     def _leave(self, key: _Key) -> None:
         lane = self._lanes.pop(key)
         lane.timer.cancel()
-        task = self._sender.session.pool.loop.create_task(self._deliver(lane, lane.waiting))
+        task = run_in_background(self._deliver(lane, lane.waiting), "sending a batch")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 

@@ -26,7 +26,6 @@ from enum import IntEnum
 
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.session import Session
-from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
@@ -48,6 +47,7 @@ from rockhopper.protocol.properties import (
     decode_properties,
 )
 from rockhopper.sockets import find_own_host
+from rockhopper.tasks import end_tasks, keep_running
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class MessageTrace:
 
     def start(self) -> None:
         """Begin to send."""
-        self.sender = asyncio.get_running_loop().create_task(self._send_records())
+        self.sender = keep_running(self._send_records, "sending the trace")
 
     async def close(self) -> None:
         """Send what waits, for at most 2 s; call it before the session is closed."""

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from rockhopper.broker.assembly.classic.slaves import Slave
 from rockhopper.protocol.ha_frames import HaFrame, HaReportDecoder, encode_ha_frame
+from rockhopper.tasks import start_task
 
 READ_SIZE_BYTES = 4096
 
@@ -88,8 +89,8 @@ class Feed:
             FeedError: this side ended it.
             OSError: the other did.
         """
-        sending = asyncio.ensure_future(self._send())
-        receiving = asyncio.ensure_future(self._receive())
+        sending = start_task(self._send())
+        receiving = start_task(self._receive())
         try:
             done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
             for task in done:

@@ -17,7 +17,7 @@ topic is known then, and of what type its queues are.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -39,6 +39,7 @@ from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.log import log_start
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.following")
 
@@ -160,14 +161,14 @@ class Follower:
             silence_s=following.housekeeping_interval_ms / 1000,
             outgoing=self._outgoing,
         )
-        self._run(self._copier.run(), "copy-log")
-        self._run(self._copy_tables_again(), "copy-tables")
+        self._run(self._copier.run, "copy-log")
+        self._run(self._copy_tables_again, "copy-tables")
 
-    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def _run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task = keep_running(work, name)
 
         async def stop() -> None:
-            task.cancel()
+            end_task(task)
             await asyncio.gather(task, return_exceptions=True)
 
         self._undo.push_async_callback(stop)

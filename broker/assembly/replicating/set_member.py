@@ -51,6 +51,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.protocol.names import STATE_TOPIC
+from rockhopper.tasks import end_task, run_in_background
 
 log = structlog.get_logger("broker.ha")
 
@@ -218,7 +219,11 @@ class SetMember:
         )
         await self._replica.start()
         self._confirm(self._replica.machine.standing.confirmed_offset)
-        self._roles = asyncio.get_running_loop().create_task(self._run_roles())
+        self._roles = run_in_background(
+            self._run_roles(),
+            "the roles of this replica",
+            on_failure=lambda _: self._doors.cannot_go_on(),
+        )
         self._look()
 
     async def close(self) -> None:
@@ -246,7 +251,7 @@ class SetMember:
         self._confirmed.set()
         async with self._changing:
             if self._roles is not None:
-                self._roles.cancel()
+                end_task(self._roles)
         if self._roles is not None:
             await asyncio.gather(self._roles, return_exceptions=True)
 

@@ -42,6 +42,7 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.ha")
 
@@ -265,7 +266,7 @@ class StateApplier:
         self._save_timer = None
         is_between = self.is_whole and not self._todo and not self._pieces
         if self._saving is None and is_between and self._is_open:
-            self._saving = asyncio.get_running_loop().create_task(self._save(), name="state")
+            self._saving = run_in_background(self._save(), "saving the state")
 
     async def saved(self) -> None:
         """Return when all that is applied, and how far that is, is on disk."""

@@ -9,6 +9,7 @@ import structlog
 
 from rockhopper.broker.ha.engine import EngineError
 from rockhopper.broker.ha.kubernetes.api import KubernetesApi
+from rockhopper.tasks import end_task, keep_running
 
 LABEL = "rockhopper/role"
 MASTER, SLAVE = "master", "slave"
@@ -30,9 +31,9 @@ class PodRole:
     def tell(self, *, is_master: bool) -> None:
         """Begin to set the label; an earlier one that could not be set yet is forgotten."""
         if self._task:
-            self._task.cancel()
+            end_task(self._task)
         role = MASTER if is_master else SLAVE
-        self._task = asyncio.get_running_loop().create_task(self._set(role))
+        self._task = keep_running(lambda: self._set(role), "the label of the pod")
 
     async def told(self) -> None:
         """Return when the label is set."""
@@ -42,7 +43,7 @@ class PodRole:
     async def close(self) -> None:
         """Give up what is under way, and the connection."""
         if self._task:
-            self._task.cancel()
+            end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)
         await self._api.close()
 

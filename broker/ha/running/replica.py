@@ -35,6 +35,7 @@ from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol.addresses import join_address
+from rockhopper.tasks import start_task
 
 log = structlog.get_logger("broker.ha")
 
@@ -308,7 +309,7 @@ class RunningReplica:
         if self._is_closing:
             link.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._accepted(link))
+        task = start_task(self._accepted(link))
         self._taken[task] = link
         task.add_done_callback(self._taken.pop)
         task.add_done_callback(self._ended)
@@ -564,7 +565,7 @@ class RunningReplica:
     # Tasks.
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = start_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 

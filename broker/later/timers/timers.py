@@ -52,6 +52,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
 )
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.timers")
 
@@ -430,7 +431,7 @@ class Timers(Part):
     def _begin_to_save(self) -> None:
         self._save_timer = None
         if self._store.failure is None:
-            self.saving = asyncio.create_task(self._save_in_thread(), name="timers")
+            self.saving = run_in_background(self._save_in_thread(), "saving the timers")
 
     async def _save_in_thread(self) -> None:
         try:

@@ -11,6 +11,7 @@ from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.dispatcher import Request, Response, error_response
 from rockhopper.broker.tables.json_table import SAVE_ERRORS, JsonTable
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.tasks import run_in_background
 
 WAITING_MAX = 10_000
 ANSWERS_PER_TURN = 200
@@ -38,8 +39,13 @@ class SavedAnswers:
             return Response()
         self._waiting.append(request)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._answer_saved())
+            self._task = run_in_background(
+                self._answer_saved(), "answers that wait for the disk", on_failure=self._failed
+            )
         return None
+
+    def _failed(self, _error: BaseException) -> None:
+        self._task = None  # the next change begins another, which answers those that wait
 
     async def _answer_saved(self) -> None:
         while self._waiting:

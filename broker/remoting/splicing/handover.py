@@ -26,6 +26,7 @@ from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame, FrameDecoder, encode_frame
 from rockhopper.protocol.names import PROBE_FIELD
 from rockhopper.sockets import connect
+from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.splicing")
 
@@ -183,7 +184,7 @@ class Handover:
         """A handler for connections that come later: hold, and pass on."""
         self._adopt(connection)
         connection.handler = self._hold
-        asyncio.get_running_loop().create_task(self._pass_on(connection))
+        run_in_background(self._pass_on(connection), "passing a connection on")
         return self._hold(connection, frames)
 
     def close(self) -> None:

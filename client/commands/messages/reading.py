@@ -7,6 +7,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rockhopper.tasks import start_task
+
 if TYPE_CHECKING:
     from rockhopper.client.consuming.pulling import PullResult
     from rockhopper.client.pull_consumer import PullConsumer
@@ -85,7 +87,7 @@ async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[Received
     request: asyncio.Task[PullResult] | None = None
     queue, offset, end = span.queue, span.start, span.end
     if offset < end:
-        request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
+        request = start_task(consumer.pull_from(queue, offset, _BATCH))
     try:
         while request is not None:
             result = await request
@@ -93,7 +95,7 @@ async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[Received
             # No progress means that the end was deleted since it was asked for.
             if offset < result.next_offset < end:
                 offset = result.next_offset
-                request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
+                request = start_task(consumer.pull_from(queue, offset, _BATCH))
             for message in result.messages:
                 if message.queue_offset >= end:
                     return

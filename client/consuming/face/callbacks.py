@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.queues import MessageQueue
+from rockhopper.tasks import run_apart
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class QueueCallbacks:
             return
         try:
             async with asyncio.timeout(self.timeout_s) as limit:
-                await callback(sorted(queues))
+                await run_apart(callback, sorted(queues))
         except Exception as error:
             what = f"took longer than {self.timeout_s:g} s" if limit.expired() else "failed"
             log.warning("%s %s; the queues change hands all the same", name, what, exc_info=error)

@@ -33,8 +33,20 @@ class Decoding:
         message.deserializer = self._deserializer
         try:
             _ = message.value
+        except (SystemExit, KeyboardInterrupt):
+            held.put_back(message)
+            raise
         except (ClientError, ProtocolError) as error:
             log.warning("%s; %s", error, _SAID[self._bad_body])
+            self._outcome(held, message)
+            return False
+        except BaseException as error:  # a panic of a compiled library, a cancellation let out
+            log.warning(
+                "the deserializer failed on %r; %s",
+                message,
+                _SAID[self._bad_body],
+                exc_info=error,
+            )
             self._outcome(held, message)
             return False
         return True

@@ -64,9 +64,18 @@ def _serve(calls: _Calls, idle: threading.Semaphore) -> None:
         if outcome.set_running_or_notify_cancel():
             try:
                 outcome.set_result(function())
-            except StopIteration as error:  # no future of asyncio can hold it
-                outcome.set_exception(RuntimeError(f"the handler raised {error!r}"))
+            except Exception as error:
+                # no future of asyncio can hold a StopIteration
+                is_odd = isinstance(error, StopIteration)
+                outcome.set_exception(_as_failure(error) if is_odd else error)
             except BaseException as error:
-                outcome.set_exception(error)
+                # A SystemExit would end the event loop; here it is the failure of one call.
+                outcome.set_exception(_as_failure(error))
         del call, outcome, function  # while it waits it keeps no message
         idle.release()
+
+
+def _as_failure(error: BaseException) -> RuntimeError:
+    failure = RuntimeError(f"the handler raised {error!r}")
+    failure.__cause__ = error
+    return failure

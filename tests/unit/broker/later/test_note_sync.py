@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.later.note_sync import INTERVAL_S, RETRY_S, NoteSync
+from rockhopper.broker.later.note_sync import INTERVAL_S, NAME, RETRY_S, NoteSync
 from rockhopper.broker.store.files import disk
 from tests.support.hang import HANG_S
 from tests.support.held_clock import HeldClock
@@ -47,7 +47,7 @@ class Notes:
         self.clock.advance(seconds)
         for _ in range(3):
             await asyncio.sleep(0)
-        while any(task.get_name() == "note-sync" for task in asyncio.all_tasks()):  # noqa: ASYNC110
+        while any(task.get_name() == NAME for task in asyncio.all_tasks()):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 

@@ -30,7 +30,8 @@ class Parts:
         self.fetching: list[MessageQueue] = []
         self.offered: list[MessageQueue] = []
         self.failure: Exception | None = None
-        self.released = 0
+        self.released_count = 0
+        self.failures: list[BaseException] = []
         self.pauses = Pauses(None)
         given = {"hand_over_s": 0.0} | settings
         self.assignment = Assignment(
@@ -41,11 +42,14 @@ class Parts:
             cast(Any, self),
             Room(1000, 1 << 20),
             cast(Any, self),
-            self._released,
+            self,
         )
 
-    def _released(self) -> None:
-        self.released += 1
+    def released(self) -> None:
+        self.released_count += 1
+
+    def failed(self, error: BaseException) -> None:
+        self.failures.append(error)
 
     # progress
 
@@ -140,7 +144,7 @@ async def test_what_is_given_up_is_committed_and_unlocked_when_it_is_finished() 
     assert parts.assignment.to_lock == {A}
     assert parts.unlocked == []
     held.finish(message)
-    await until(lambda: parts.released == 1)
+    await until(lambda: parts.released_count == 1)
     assert parts.committed[A] == 3
     assert parts.unlocked == [A]
     assert parts.assignment.to_lock == set()
@@ -154,7 +158,7 @@ async def test_what_cannot_be_committed_is_remembered() -> None:
     held.finish(held.take())
     parts.failure = BrokerUnreachableError("gone")
     parts.assignment.give_up(A)
-    await until(lambda: parts.released == 1)
+    await until(lambda: parts.released_count == 1)
     assert parts.remembered == {A: 3}
     assert parts.unlocked == [A]
 
@@ -169,7 +173,7 @@ async def test_what_is_lost_is_neither_committed_nor_released() -> None:
     parts.assignment.lose(B)
     await asyncio.sleep(0)
     assert held.is_lost
-    assert (parts.committed, parts.released, parts.assignment.held) == ({A: 2}, 0, {})
+    assert (parts.committed, parts.released_count, parts.assignment.held) == ({A: 2}, 0, {})
 
 
 async def test_a_reset_goes_on_elsewhere_and_commits() -> None:

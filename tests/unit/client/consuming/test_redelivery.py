@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.client import Consumer, RetryLater
+from rockhopper.client.consuming.redelivery import retry_later_of
 from rockhopper.protocol.command import Command
 from tests.support.group_broker import GroupBroker
 
@@ -40,3 +41,12 @@ async def test_where_a_time_is_refused_the_next_level_is_asked_for(
 def test_a_delay_that_is_none_is_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         RetryLater(**options)
+
+
+def test_a_retry_later_is_found_in_the_group_that_a_task_group_raises() -> None:
+    later = RetryLater(delay_s=2)
+    nested = ExceptionGroup("outer", [ValueError(), ExceptionGroup("inner", [later])])
+    assert retry_later_of(later) is later
+    assert retry_later_of(nested) is later
+    assert retry_later_of(BaseExceptionGroup("panic", [SystemExit(), later])) is later
+    assert retry_later_of(ExceptionGroup("none", [ValueError()])) is None
