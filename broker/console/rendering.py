@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from rockhopper.page_style import CSS
+from rockhopper.protocol.calendar_times import in_calendar
 
 _HERE = Path(__file__).parent
 # Controls but tab and line feed, marks of direction, what has no width, separators, surrogates.
@@ -101,8 +102,10 @@ def size(value: float | None) -> str:
 
 def when(time_ms: int | None) -> Markup | str:
     """A point in time of this host's clock."""
-    if not time_ms or not 0 < time_ms < 253_402_300_000_000:
+    if not time_ms or time_ms < 0:
         return "–"
+    if time_ms != in_calendar(time_ms):
+        return f"{time_ms} ms"
     at = datetime.fromtimestamp(time_ms / 1000).astimezone()
     text = at.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}" title="{} ms">{}</time>').format(

@@ -12,6 +12,7 @@ from rockhopper.broker.grpc.sending_rules import check_body, check_properties, c
 from rockhopper.broker.grpc.statuses import StatusError, millis_of
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.protocol.addresses import join_address
+from rockhopper.protocol.calendar_times import in_calendar
 from rockhopper.protocol.codes import MQ_VERSION
 from rockhopper.protocol.errors import CompressionError
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -172,9 +173,9 @@ def delivered(message: StoredMessage, topic: str, namespace: str) -> Any:
     system.message_type = type_of(properties)
     system.queue_id = message.queue_id
     system.queue_offset = message.queue_offset
-    system.born_timestamp.FromMilliseconds(message.born_time_ms)
+    system.born_timestamp.FromMilliseconds(in_calendar(message.born_time_ms))
     system.born_host = properties.get(PROPERTY_BORN_HOST) or message.born_host
-    system.store_timestamp.FromMilliseconds(message.store_time_ms)
+    system.store_timestamp.FromMilliseconds(in_calendar(message.store_time_ms))
     system.store_host = join_address(message.store_host, message.store_port)
     _put_labels(system, properties)
     return found
@@ -191,7 +192,7 @@ def _put_labels(system: Any, properties: dict[str, str]) -> None:
         system.message_group = group
     deliver_ms = whole_number(get(PROPERTY_TIMER_DELIVER_MS))
     if deliver_ms >= 0:
-        system.delivery_timestamp.FromMilliseconds(min(deliver_ms, _TIMESTAMP_MS_MAX))
+        system.delivery_timestamp.FromMilliseconds(in_calendar(deliver_ms))
     context = get(PROPERTY_TRACE_CONTEXT)
     if context is not None:
         system.trace_context = context
@@ -205,7 +206,3 @@ def _put_labels(system: Any, properties: dict[str, str]) -> None:
     if origin is not None:
         system.dead_letter_queue.topic = origin
         system.dead_letter_queue.message_id = get(PROPERTY_DLQ_ORIGIN_MESSAGE_ID, "")
-
-
-# The end of the year 9999, beyond which a Timestamp cannot go.
-_TIMESTAMP_MS_MAX = 253_402_300_799_999

@@ -22,6 +22,7 @@ from rockhopper.pipeline.decoder.strings import constant, gather, host_texts, of
 from rockhopper.pipeline.decoder.walk import Buffer, Offsets
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.protocol.calendar_times import CALENDAR_MS_MAX, CALENDAR_MS_MIN
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
@@ -35,7 +36,6 @@ _INT64_COLUMNS = frozenset({"queueOffset", "physOffset", "preparedTransactionOff
 _TIME_COLUMNS = frozenset({"bornTimestamp", "storeTimestamp"})
 _PROPERTY_COLUMNS = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "msgId": PROPERTY_UNIQUE_KEY}
 _WRONG_CRC = "its CRC is not the one that was stored with it"
-_TIME_MS_MAX = (1 << 63) // 1000 - 1
 
 
 def decode(
@@ -270,8 +270,8 @@ def topics(records: Records) -> Any:
 
 
 def _times(ms: npt.NDArray[np.int64], kind: Any) -> Any:
-    if ms.max() > _TIME_MS_MAX or ms.min() < -_TIME_MS_MAX:
-        ms = np.clip(ms, -_TIME_MS_MAX, _TIME_MS_MAX)
+    if ms.max() > CALENDAR_MS_MAX or ms.min() < CALENDAR_MS_MIN:
+        ms = np.clip(ms, CALENDAR_MS_MIN, CALENDAR_MS_MAX)
     return pa.array(ms * 1000).view(kind)
 
 

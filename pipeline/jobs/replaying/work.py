@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying.parquet_files import read_rows
 from rockhopper.pipeline.jobs.replaying.plan import Request, Slice
+from rockhopper.pipeline.sink.encoding import milliseconds
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.sending import Sender
 from rockhopper.pipeline.sink.staging import PartWriter, StagedPart
@@ -98,7 +99,9 @@ def as_messages(
     columns["topic"] = targets = _targets(given, request, batch.num_rows)
     # Sent one by one, messages that say when they were born would take a request each.
     if keeps_birth and "bornTimestamp" in given:
-        columns["bornTimestamp"] = given["bornTimestamp"]
+        # A sink takes none before 1970.
+        born_ms = milliseconds(given["bornTimestamp"])
+        columns["bornTimestamp"] = pc.max_element_wise(born_ms, 0, skip_nulls=False)
     if "queueId" in given and "shardingKey" not in columns:
         columns["queueId"] = _queues(given["queueId"], targets, queue_counts)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rockhopper.pipeline.decoder import candidates
 from rockhopper.pipeline.jobs.archiving.files import files_at
@@ -18,6 +19,7 @@ from rockhopper.pipeline.store_source.reading import Reading
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
 from rockhopper.pipeline.where import understood
+from rockhopper.protocol.calendar_times import CALENDAR_MS_MAX, CALENDAR_MS_MIN
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
 _SAMPLED_QUEUES = 8
@@ -171,10 +173,22 @@ def _search_group(parquet: Any, group: int, task: ArchiveTask, where: str, found
     if not matches.num_rows:
         return
     whole = _with_topic(parquet.read_row_group(group, columns=names), task.file.topic)
-    rows = whole.take(matches.column("row")).select(COLUMNS).to_pylist()
+    rows = _readable(whole.take(matches.column("row")).select(COLUMNS)).to_pylist()
     for row in rows:
         row["place"] = where
     found.add(rows, task.limit)
+
+
+def _readable(table: Any) -> Any:
+    """*table* without times that Python has not: archives of old releases have some."""
+    for name in ("storeTimestamp", "bornTimestamp"):
+        column = table[name]
+        us = column.cast(pa.int64())
+        us = pc.min_element_wise(us, CALENDAR_MS_MAX * 1000, skip_nulls=False)
+        us = pc.max_element_wise(us, CALENDAR_MS_MIN * 1000, skip_nulls=False)
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), us.cast(column.type))
+    return table
 
 
 def _needed(condition: Condition) -> list[str]:

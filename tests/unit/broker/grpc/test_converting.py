@@ -88,6 +88,14 @@ def test_a_time_beyond_all_calendars_is_the_last_one() -> None:
     assert system.delivery_timestamp.ToDatetime().year == 9999
 
 
+@pytest.mark.parametrize("born_ms", [0, -1, 1_795_899_578_414_000, 2**63 - 1, -(2**63)])
+def test_a_birth_that_no_calendar_has_keeps_no_message_back(born_ms: int) -> None:
+    message = stored()
+    message.born_time_ms = born_ms
+    system = delivered(message, "t", "").system_properties
+    assert 1900 <= system.born_timestamp.ToDatetime().year <= 9999
+
+
 def test_a_body_compressed_by_a_client_of_4_is_delivered_as_it_was() -> None:
     body = zlib.compress(b"text " * 100)
     found = delivered(stored(body, SYS_FLAG_COMPRESSED_ZLIB), "t", "")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from rockhopper.pipeline.jobs.replaying.plan import Request
 from rockhopper.pipeline.jobs.replaying.work import as_messages
@@ -96,6 +97,22 @@ def test_the_sink_takes_what_comes_out() -> None:
     assert "CLUSTER" not in sent
     assert encoded.born_ms == [1_760_000_000_000]
     assert encoded.topics == ["copy"]
+
+
+@pytest.mark.parametrize(
+    ("born_us", "born_ms"),
+    [(-1000, 0), (0, 0), (-(2**62), 0), (2**62, 2**62 // 1000), (None, None)],
+)
+def test_a_birth_before_1970_is_the_first_that_the_sink_takes(
+    born_us: int | None, born_ms: int | None
+) -> None:
+    given = pa.array([born_us], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    found = messages([row(1)]).schema.field("bornTimestamp").type
+    assert found == pa.int64()
+    batch = pa.RecordBatch.from_pylist([row(1)], schema=arrow_schema((*COLUMNS, *TIMES)))
+    batch = batch.set_column(batch.schema.get_field_index("bornTimestamp"), "bornTimestamp", given)
+    replayed = as_messages(batch, None, Request("archive", to={"*": "copy"}), {"copy": 4}, True)
+    assert replayed.column("bornTimestamp").to_pylist() == [born_ms]
 
 
 def test_frames_without_properties_bring_tags_and_keys() -> None:

@@ -1,6 +1,7 @@
 """What a worker does for a search: matches, how many, the first of them, and what it skipped."""
 
 import dataclasses
+import importlib
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.searching.condition import Condition
+from rockhopper.pipeline.jobs.searching.result import document
 from rockhopper.pipeline.jobs.searching.work import (
     ArchiveTask,
     Found,
@@ -128,6 +130,30 @@ def test_each_kind_of_condition_finds_the_same_in_store_and_archive(
     found = [search_archive(task) for task in archive_tasks(archive, **condition)]
     assert sum(one.match_count for one in found) == count
     assert search_store(store_task(log, **condition)).match_count == count
+
+
+@pytest.mark.parametrize("born_ms", [0, -1, 1_795_899_578_414_000, 2**63 - 1, -(2**63)])
+def test_messages_of_producers_without_a_clock_are_found(tmp_path: Path, born_ms: int) -> None:
+    log = WrittenLog(tmp_path / "store").add(born_time_ms=born_ms)
+    archive = archive_of(log, tmp_path / "archive")
+    (of_archive,) = [search_archive(task) for task in archive_tasks(archive, key="k0")]
+    of_store = search_store(store_task(log, key="k0"))
+    for found in (of_archive, of_store):
+        (message,) = found.rows
+        shown = document({**message, "place": ""})["bornTimestamp"]
+        assert shown.startswith(("19", "9999"))
+
+
+def test_times_that_old_archives_have_are_found_too(
+    log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = importlib.import_module("rockhopper.pipeline.decoder.decode")
+    monkeypatch.setattr(decoding, "CALENDAR_MS_MAX", 1 << 53)
+    log.add(born_time_ms=2**63 - 1)
+    archive = archive_of(log, tmp_path / "archive")
+    found = [search_archive(task) for task in archive_tasks(archive, key="k120")]
+    (match,) = (each for one in found for each in one.rows)
+    assert match["bornTimestamp"].year == 9999
 
 
 def test_a_file_of_an_archive_that_cannot_be_read_is_named(log: WrittenLog, tmp_path: Path) -> None:
