@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from rockhopper.paths import expand_home
+
 
 def stand_in(
     kind: str, home: Path, fill: Callable[[Path], None], is_whole: Callable[[Path], bool]
@@ -16,8 +18,8 @@ def stand_in(
     One that is there counts if it *is_whole*.
     """
     name = f"{kind}-{re.sub('[^A-Za-z0-9]+', '-', str(home)).strip('-')[-120:]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rockhopper-mq"
     try:
+        cache = expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "rockhopper-mq"
         cache.mkdir(parents=True, exist_ok=True)
         return _made(cache, name, fill, is_whole)
     except OSError:

@@ -50,6 +50,7 @@ from rockhopper.broker.settings.tls_config import (
     in_our_spelling,
     with_tls_file,
 )
+from rockhopper.paths import expand_home
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
@@ -200,7 +201,7 @@ def _tls_layer(texts: Mapping[str, str]) -> Layer:
     """The file that they name, for the places; that it cannot be read is said where it counts."""
     named = texts.get(TLS_FILE, "").strip()
     try:
-        return file_layer(Path(named).expanduser()) if named else Layer()
+        return file_layer(expand_home(named)) if named else Layer()
     except OSError:
         return Layer()
 

@@ -15,6 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
+from rockhopper.paths import expand_home
+
 Value = TypeVar("Value")
 Config = TypeVar("Config")
 
@@ -172,12 +174,19 @@ def _parse(known: Setting, default: object, text: str) -> object:
     if isinstance(default, tuple):
         return _parse_list(known, text)
     if default is None:
-        return Path(text).expanduser() if text else None
+        return _parse_path(key, text) if text else None
     if isinstance(default, Path):
         if not text:
             raise SettingError(key, text, "a path is needed")
-        return Path(text).expanduser()
+        return _parse_path(key, text)
     return text
+
+
+def _parse_path(key: str, text: str) -> Path:
+    try:
+        return expand_home(text)
+    except OSError as error:
+        raise SettingError(key, text, f"{error.strerror}: give the whole path") from None
 
 
 def _parse_list(known: Setting, text: str) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.paths import expand_home
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
 
@@ -203,7 +204,7 @@ def with_tls_file(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _of_file(name: str) -> dict[str, str]:
     try:
-        return decode_properties_text(Path(name).expanduser().read_bytes())
+        return decode_properties_text(expand_home(name).read_bytes())
     except OSError as error:
         raise SettingError(TLS_FILE, name, f"it cannot be read ({error.strerror})") from None
     except MalformedBodyError as error:

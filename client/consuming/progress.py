@@ -10,6 +10,7 @@ machine: each of them gets every message, so each has its own place. A lock file
 """
 
 import asyncio
+import errno
 import logging
 import os
 import tempfile
@@ -18,6 +19,7 @@ from typing import IO, Protocol
 
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
+from rockhopper.paths import expand_home
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey, ResetOffsetBody
 from rockhopper.protocol.errors import ProtocolError
@@ -93,7 +95,7 @@ class LocalProgress:
 
     def __init__(self, group: str, directory: Path | None = None) -> None:
         self._group = group
-        self._root = directory or Path.home() / ".rocketmq_offsets"
+        self._root = directory
         self._offsets: dict[MessageQueue, int] = {}
         self._lock: IO[bytes] | None = None
         self._is_closed = False
@@ -132,16 +134,27 @@ class LocalProgress:
             self._lock.close()
 
     def claim(self) -> Path:
-        path = self._claim_instance()
+        root = self._root
+        try:
+            if root is None:
+                root = expand_home("~") / ".rocketmq_offsets"
+            path = self._claim_instance(root)
+        except OSError as error:
+            raise OSError(
+                error.errno or errno.EIO,
+                "the offsets of a broadcast consumer cannot be kept "
+                f"({error.strerror or error}): pass offsets_directory",
+                error.filename or str(root or "~"),
+            ) from error
         if self._is_closed:  # while this thread was about it
             self._release()
         return path
 
-    def _claim_instance(self) -> Path:
+    def _claim_instance(self, root: Path) -> Path:
         host = find_own_host()
         for number in range(1, _INSTANCES_MAX):
             instance = "DEFAULT" if number == 1 else f"DEFAULT-{number}"
-            directory = self._root / f"{host}@{instance}" / self._group.replace("/", "_")
+            directory = root / f"{host}@{instance}" / self._group.replace("/", "_")
             directory.mkdir(parents=True, exist_ok=True)
             lock = (directory / "lock").open("ab")
             if fcntl is None:

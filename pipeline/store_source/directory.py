@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from rockhopper.paths import expand_home
 from rockhopper.pipeline.decoder import is_record
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
@@ -206,7 +207,7 @@ def _local_path(path_option: str) -> Path:
             f"the store {path_option} is not in a local directory: mount it on the workers, or "
             "read the topics over the network with the format rocketmq"
         )
-    return Path(path_option).expanduser()
+    return expand_home(path_option)
 
 
 def _refusal(error: PermissionError) -> PipelineError:

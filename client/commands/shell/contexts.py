@@ -25,6 +25,7 @@ from rockhopper.client.network.tls import (
     TLS_VARIABLE,
     VERIFY_VARIABLE,
 )
+from rockhopper.paths import expand_home
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -68,9 +69,14 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the contexts are kept."""
+    """Where the contexts are kept. Raises ContextError."""
     home = environment.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(home).expanduser() / "rockhopper" / "contexts.json"
+    try:
+        return expand_home(home) / "rockhopper" / "contexts.json"
+    except OSError as error:
+        raise ContextError(
+            f"there is no place for contexts ({error.strerror}): set HOME or XDG_CONFIG_HOME"
+        ) from None
 
 
 def check_name(name: str) -> str:
@@ -86,25 +92,29 @@ def check_name(name: str) -> str:
 class Contexts:
     """The contexts of a file."""
 
-    path: Path
+    path: Path | None
+    """Their file; None where no home directory is known."""
     current: str | None = None
     by_name: dict[str, Context] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "Contexts":
         """Read them; there are none where there is no file. Raises ContextError."""
-        path = path or contexts_path()
+        try:
+            path = path or contexts_path()
+        except ContextError:
+            return cls(None)
         try:
             document = msgspec.json.decode(path.read_bytes(), type=_Document)
             for context in document.contexts.values():
                 parse_nameservers(context.nameserver)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return cls(path)
         except (OSError, ValueError, RecursionError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise ContextError(
-                f"the contexts in {path} cannot be read ({why}): mend the file, or remove it and "
-                "add them again; --nameserver does without"
+                f"the contexts in {path} cannot be read ({why}): repair the file, or remove it "
+                "and add them again; --nameserver does without"
             ) from None
         if document.current not in document.contexts:
             document.current = None
@@ -112,23 +122,27 @@ class Contexts:
 
     def save(self) -> None:
         """Replace the file. Raises ContextError; it is as before then."""
+        path = self.path or contexts_path()
         document = _Document(self.current, dict(sorted(self.by_name.items())))
         text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Only for its owner from the beginning, as mkstemp makes it.
-            number, name = tempfile.mkstemp(dir=self.path.parent, prefix=".contexts-")
+            number, name = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")
             try:
                 with os.fdopen(number, "wb") as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(name, self.path)
+                os.replace(name, path)
             except BaseException:
                 os.unlink(name)
                 raise
         except OSError as error:
-            raise ContextError(f"{self.path} cannot be written ({error.strerror})") from None
+            raise ContextError(
+                f"{path} cannot be written ({error.strerror}): set XDG_CONFIG_HOME to a place "
+                "that can"
+            ) from None
 
     def get(self, name: str) -> Context:
         """Return the context of this name. Raises ContextError."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from rockhopper.paths import expand_home
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import check_writable, sync
 
@@ -22,7 +23,7 @@ class LocalFiles:
     """A directory of this machine; names are relative to it, with slashes."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self._root = Path(root).expanduser().absolute()
+        self._root = expand_home(root).absolute()
         self.location = str(self._root)
 
     def path(self, name: str) -> Path:

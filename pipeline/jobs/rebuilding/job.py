@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from rockhopper.paths import expand_home
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import check_writable, sync
@@ -233,7 +234,7 @@ def _target(asked: RebuildOptions, root: Path | None) -> Path:
             )
         return root
     assert asked.output is not None
-    target = Path(asked.output).expanduser().absolute()
+    target = expand_home(asked.output).absolute()
     for name in _OLD:
         if (target / name).exists():
             raise PipelineError(

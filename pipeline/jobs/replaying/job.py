@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rockhopper.paths import expand_home
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles, naming_damage
 from rockhopper.pipeline.jobs.options import job
@@ -133,7 +134,7 @@ def _request(asked: ReplayOptions) -> Request:
             "them, or leave it out"
         )
     return Request(
-        source=str(Path(source).expanduser().absolute()) if "://" not in source else source,
+        source=str(expand_home(source).absolute()) if "://" not in source else source,
         topics=chosen,
         start_ms=start_ms,
         end_ms=end_ms,

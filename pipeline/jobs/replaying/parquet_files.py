@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rockhopper.paths import expand_home
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog, kept_path
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
@@ -60,7 +61,7 @@ def find_source(location: str) -> Source:
             f"{location} is not in a local directory: replay reads local files, so mount it, or "
             "write it to topics with df.write.format('rocketmq')"
         )
-    path = Path(unquote(parts.path) if parts.scheme else location).expanduser().absolute()
+    path = expand_home(unquote(parts.path) if parts.scheme else location).absolute()
     if not path.exists():
         raise PipelineError(f"there is nothing at {path}: give an archive, or Parquet files")
     catalog = Catalog(LocalFiles(path))

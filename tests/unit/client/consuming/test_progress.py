@@ -1,8 +1,10 @@
 """Progress: offsets at the brokers, and in a file for broadcast."""
 
 import asyncio
+import pwd
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -118,10 +120,10 @@ async def test_what_is_claimed_while_closing_is_let_go(
     claim = progress._claim_instance
     has_begun, may_go_on = threading.Event(), threading.Event()
 
-    def claim_late() -> Path:
+    def claim_late(root: Path) -> Path:
         has_begun.set()
         may_go_on.wait(HANG_S)
-        return claim()
+        return claim(root)
 
     monkeypatch.setattr(progress, "_claim_instance", claim_late)
     opening = asyncio.create_task(progress.open())
@@ -134,3 +136,25 @@ async def test_what_is_claimed_while_closing_is_let_go(
     successor = LocalProgress("g", tmp_path)
     assert successor.claim().parent.parent.name.endswith("@DEFAULT")
     await successor.close()
+
+
+@pytest.mark.parametrize("home", ["", "a file", "/proc"])
+async def test_a_home_that_cannot_be_used_is_a_sentence_that_names_the_option(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_who: object) -> NoReturn:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    if home == "a file":
+        home = str(tmp_path / "file")
+        Path(home).touch()
+    if home:
+        monkeypatch.setenv("HOME", home)
+    else:
+        monkeypatch.delenv("HOME", raising=False)
+    with pytest.raises(OSError, match="pass offsets_directory"):
+        await LocalProgress("billing").open()
+    elsewhere = LocalProgress("billing", tmp_path / "elsewhere")
+    await elsewhere.open()
+    await elsewhere.close()

@@ -42,7 +42,7 @@ def refusal(path: Path | str, **options: Any) -> str:
         ({"startPhysOffset": "9", "endPhysOffset": "8"}, "contradict each other"),
         ({"startPhysOffset": "999999"}, "behind the files of the log, which end at 65536"),
         ({"endPhysOffset": "999999"}, "behind the files of the log, which end at 65536"),
-        ({"startingTimestamp": "yesterday"}, "set it to milliseconds since 1970, or to a time"),
+        ({"startingTimestamp": "yesterday"}, "or milliseconds since 1970"),
         ({"startingTimestamp": "2", "endingTimestamp": "1"}, "contradict each other"),
         ({"queueId": "one"}, "set it to numbers"),
     ],

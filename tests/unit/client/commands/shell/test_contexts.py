@@ -1,7 +1,9 @@
 """The file of contexts, and which of them counts."""
 
+import pwd
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -46,7 +48,7 @@ def test_without_a_file_there_are_none(path: Path) -> None:
 def test_a_damaged_file_is_one_sentence(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(text)
-    with pytest.raises(ContextError, match=r"cannot be read .* mend the file, or remove it"):
+    with pytest.raises(ContextError, match=r"cannot be read .* repair the file, or remove it"):
         Contexts.load()
 
 
@@ -61,3 +63,29 @@ def test_a_failed_save_leaves_the_former_file(path: Path, monkeypatch: pytest.Mo
         Contexts(path, None, {}).save()
     assert Contexts.load() == kept
     assert [each.name for each in path.parent.iterdir()] == ["contexts.json"]
+
+
+def test_without_a_home_directory_there_are_none_and_none_can_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(_who: object) -> NoReturn:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    found = Contexts.load()
+    assert not found.by_name
+    with pytest.raises(ContextError, match="set HOME or XDG_CONFIG_HOME"):
+        found.save()
+
+
+def test_a_home_that_is_a_file_has_no_contexts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    found = Contexts.load()
+    assert not found.by_name
+    with pytest.raises(ContextError, match="set XDG_CONFIG_HOME"):
+        found.save()
