@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import load
 from tests.support.hang import HANG_S
+from tests.support.listening import listening
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -60,10 +61,10 @@ async def run_once(mode: str, answer: Answer, *options: str) -> Run:
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+    async with listening(serve) as port:
         process = await asyncio.create_subprocess_exec(
             *(str(load.build_loadgen()), "--mode", mode, "--connections", "2", "--in-flight", "4"),
-            *("--port", str(server.sockets[0].getsockname()[1]), "--batch", "3"),
+            *("--port", str(port), "--batch", "3"),
             *("--warm-up", "0", *options),
             stdout=asyncio.subprocess.PIPE,
         )

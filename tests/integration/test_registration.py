@@ -15,6 +15,7 @@ from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
 from tests.support.hang import HANG_S
+from tests.support.listening import listening
 
 
 def name_server(port: str = "0") -> NameServer:
@@ -165,9 +166,8 @@ async def test_a_peer_that_speaks_no_remoting_is_not_registered_with() -> None:
         await reader.read(-1)
         writer.close()
 
-    server = await asyncio.start_server(babble, "127.0.0.1", 0)
-    async with server:
-        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listening(babble) as port:
+        address = f"127.0.0.1:{port}"
         async with broker_named("broker-a", address) as broker:
             await broker.announce()
             assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.chaos.replicas.observing import Observer
 from tests.chaos.replicas.set_of_replicas import SetOfReplicas, running
 from tests.interop.java_client import JavaClient
 from tests.support.free_ports import free_port
+from tests.support.listening import listening
 from tests.support.steady_sends import (
     JavaSender,
     Sent,
@@ -141,8 +143,8 @@ class StableAddress:
     def __init__(self, observer: Observer, port: int) -> None:
         self._observer, self._port = observer, port
 
-    async def serve(self) -> asyncio.Server:
-        return await asyncio.start_server(self._connected, STABLE, self._port)
+    def serve(self) -> AbstractAsyncContextManager[int]:
+        return listening(self._connected, STABLE, self._port)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -166,8 +168,7 @@ async def test_with_a_stable_address_a_producer_needs_no_other_route_after_a_kil
     hosts = ["127.0.0.101", "127.0.0.102", "127.0.0.103"]
     settings: dict[str, Any] = {"listen_port": port, "brokerIP1": STABLE}
     async with a_set(tmp_path, hosts, **settings) as scene:
-        server = await StableAddress(scene.observer, port).serve()
-        async with server:
+        async with StableAddress(scene.observer, port).serve():
             await scene.create_topic()
             sender = JavaSender(java, scene.nameserver, TOPIC, pollMs=NEVER_MS)
             async with sender:

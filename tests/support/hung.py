@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from rockhopper.broker import Broker
 from rockhopper.protocol.frame import FrameDecoder
+from tests.support.listening import listening
 
 
 class Hung:
@@ -27,5 +28,5 @@ async def hanging(broker: Broker) -> AsyncIterator[Hung]:
     host, _, port = broker.address.rpartition(":")
     await broker.server.close()
     hung = Hung()
-    async with await asyncio.start_server(hung.take, host, int(port)):
+    async with listening(hung.take, host, int(port)):
         yield hung

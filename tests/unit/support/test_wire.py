@@ -6,6 +6,7 @@ import pytest
 
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
+from tests.support.listening import listening
 from tests.support.wire import WireClient
 
 
@@ -25,9 +26,10 @@ async def test_what_is_sent_to_a_closed_connection_is_refused_as_by_a_socket() -
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        async with WireClient(f"{host}:{port}") as client:
-            await client.close()
-            with pytest.raises(ConnectionError, match="hung up"):
-                client.send(RequestCode.PULL_MESSAGE)
+    async with (
+        listening(serve) as port,
+        WireClient(f"127.0.0.1:{port}") as client,
+    ):
+        await client.close()
+        with pytest.raises(ConnectionError, match="hung up"):
+            client.send(RequestCode.PULL_MESSAGE)
