@@ -20,6 +20,7 @@ from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
+from rockhopper.broker.members.unused_groups import UnusedGroups
 from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService
@@ -278,6 +279,7 @@ class ServingParts:
             self.peer_brokers,
             self.cluster_queues,
             self.long_polling,
+            UnusedGroups(self.groups, topics, self.offsets, self.consumers, self.pop, store),
         )
 
     def expire(self) -> None:

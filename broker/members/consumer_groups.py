@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.access.errors import TooManyWait
 from rockhopper.broker.access.peer import ConsumersChanged, Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
@@ -30,6 +31,8 @@ log = structlog.get_logger("broker.consumer_groups")
 
 HEARTBEAT_TIMEOUT_MS = 120_000
 DEPARTED_MEMORY_MS = 600_000
+DEPARTED_MAX = 20_000
+GROUPS_PER_CONNECTION_MAX = 2000
 
 _NAMED_MAX = 5
 
@@ -316,6 +319,12 @@ class ConsumerGroups(Part):
         return member.fingerprint == fingerprint
 
     def _seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
+        groups = self._groups_of.get(client.connection)
+        if groups is not None and group not in groups and len(groups) >= GROUPS_PER_CONNECTION_MAX:
+            raise TooManyWait(
+                f"this connection is in {len(groups)} consumer groups, and no connection may be in "
+                "more: use several connections"
+            )
         online = self._groups.get(group)
         if online is None:
             online = self._groups[group] = ConsumerGroup(group)
@@ -329,7 +338,6 @@ class ConsumerGroups(Part):
         member.last_seen_ms = self._now_ms()
         if is_new:
             self._early_members.get(group, set()).discard(client.connection)
-            groups = self._groups_of.get(client.connection)
             if groups is None:
                 groups = self._groups_of[client.connection] = set()
                 client.connection.on_close.append(self._connection_closed)
@@ -357,11 +365,12 @@ class ConsumerGroups(Part):
             # Who has sent no heartbeat by then is not a member that comes back.
             for group in [name for name in self._early_members if not self.is_remembered(name)]:
                 del self._early_members[group]
-        self._departed = {
-            key: (left_ms, member)
-            for key, (left_ms, member) in self._departed.items()
-            if now_ms - left_ms <= DEPARTED_MEMORY_MS
-        }
+        # Who left first comes first.
+        while self._departed:
+            key, (left_ms, _) = next(iter(self._departed.items()))
+            if now_ms - left_ms <= DEPARTED_MEMORY_MS:
+                break
+            del self._departed[key]
 
     def _connection_closed(self, connection: Peer) -> None:
         for group in self._groups_of.pop(connection, set()):
@@ -374,11 +383,19 @@ class ConsumerGroups(Part):
             return
         self._tell_listeners()
         if remember and member.fingerprint != 0:
-            self._departed[group, member.client_id] = (self._now_ms(), member)
+            self._depart(group, member)
         if online.members:
             self._notices.changed(group)
         else:
             del self._groups[group]
+
+    def _depart(self, group: str, member: Member) -> None:
+        """Remember what a member subscribed to, for it may come back and not say it again."""
+        departed = self._departed
+        departed.pop((group, member.client_id), None)
+        departed[group, member.client_id] = (self._now_ms(), member)
+        if len(departed) > DEPARTED_MAX:
+            del departed[next(iter(departed))]
 
     def _tell_listeners(self) -> None:
         for listener in self.listeners:

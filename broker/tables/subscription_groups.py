@@ -35,6 +35,9 @@ _FIELDS: dict[str, tuple[str, bool | int]] = {
 }
 
 
+MADE_ON_USE_MAX = 20_000
+"""With so many groups none is made on first use any more: an administrator still makes them."""
+
 FORBIDDEN_READ = 1 << 2
 """RocketMQ's bit in a forbiddenTable: 1 << PermName.INDEX_PERM_READ."""
 _FORBIDDEN_READ_BEFORE = 1
@@ -144,6 +147,9 @@ class SubscriptionGroupTable(JsonTable):
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self._forbidden: dict[str, dict[str, int]] = {}
+        self._made_ms: dict[str, int] = {}
+        """Groups that were made on first use since the start, the oldest first."""
+        self._is_full = False
         self.listeners: list[Callable[[], None]] = []
         """Called when anything has changed."""
 
@@ -193,15 +199,48 @@ class SubscriptionGroupTable(JsonTable):
         allowed = self._live.auto_create_subscription_group or name.startswith(SYSTEM_GROUP_PREFIX)
         if not allowed or group_error(name) is not None:
             return None
+        if len(self.groups) >= MADE_ON_USE_MAX and not name.startswith(SYSTEM_GROUP_PREFIX):
+            self._note_full(name)
+            return None
         group = SubscriptionGroup(name)
         log.info("group created on first use", group=name)
         self.put(group)
+        self.note_made(name)
         return group
+
+    def _note_full(self, name: str) -> None:
+        if not self._is_full:
+            self._is_full = True
+            log.warning(
+                "no group is made on first use any more: there are too many; delete those that "
+                "nobody needs (rockhopper group delete), or make this one as an administrator",
+                group=name,
+                groups=len(self.groups),
+            )
+
+    def note_made(self, name: str) -> None:
+        """Take note that a group was made on first use, and is not known to be used yet."""
+        self._made_ms.pop(name, None)
+        self._made_ms[name] = self._now_ms()
+
+    def take_made_before(self, age_ms: int, count: int) -> list[str]:
+        """At most *count* groups that were noted so long ago; they are noted no more."""
+        made_before_ms = self._now_ms() - age_ms
+        found: list[str] = []
+        for name, made_ms in self._made_ms.items():
+            if made_ms > made_before_ms or len(found) == count:
+                break
+            found.append(name)
+        for name in found:
+            del self._made_ms[name]
+        return [name for name in found if name in self.groups]
 
     def put(self, group: SubscriptionGroup) -> bool:
         """Create or replace a group; False when it is exactly so already, or a light queue's."""
         if self.config.store.light_queues_enabled and is_light(group.name):
             return False
+        # An administrator who sets it means to keep it.
+        self._made_ms.pop(group.name, None)
         if self.groups.get(group.name) == group:
             return False
         self.groups[group.name] = group
@@ -213,6 +252,8 @@ class SubscriptionGroupTable(JsonTable):
         if self.groups.pop(name, None) is None:
             return False
         self._forbidden.pop(name, None)
+        self._made_ms.pop(name, None)
+        self._is_full = False
         self._changed(name)
         return True
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.access.errors import NoPermission, TooManyWait
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
-from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.members.producers import GROUPS_PER_CONNECTION_MAX, ProducerTable
 from tests.support.peers import Clock, Peer
 
 
@@ -119,3 +119,81 @@ def test_who_is_silent_for_too_long_is_taken_out(producers: Producers) -> None:
     producers.clock.advance(1)
     producers.table.expire()
     assert producers.ids("g") == ["b"]
+
+
+class CountedGroup(str):
+    """The name of a group that counts how often it is compared or looked up."""
+
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        CountedGroup.looked_up += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other)
+
+
+def look_ups_of_closing(producers: Producers, count: int) -> int:
+    peer = Peer(port=count)
+    for number in range(count):
+        producers.beat(CountedGroup(f"g{number}"), "a", peer)
+    CountedGroup.looked_up = 0
+    peer.hang_up()
+    return CountedGroup.looked_up
+
+
+def test_closing_a_connection_costs_the_same_for_each_of_its_groups(producers: Producers) -> None:
+    few, many = (look_ups_of_closing(producers, count) for count in (100, 1000))
+    assert many <= 11 * few
+    assert not producers.table.groups()
+    assert producers.table.find("a") is None
+
+
+def test_those_that_went_silent_go_without_a_look_at_the_others(producers: Producers) -> None:
+    silent, alive = Peer(port=1), Peer(port=2)
+    producers.beat("g", "a", silent)
+    for number in range(1000):
+        producers.beat(CountedGroup(f"g{number}"), "b", alive)
+    producers.clock.advance(HEARTBEAT_TIMEOUT_MS + 1)
+    for number in range(1000):
+        producers.beat(CountedGroup(f"g{number}"), "b", alive)
+    CountedGroup.looked_up = 0
+    producers.table.expire()
+    assert CountedGroup.looked_up < 10
+    assert producers.ids("g") == []
+    assert producers.table.find("b") is not None
+
+
+def test_a_connection_is_in_a_bounded_number_of_groups(producers: Producers) -> None:
+    peer, other = Peer(port=1), Peer(port=2)
+    for number in range(GROUPS_PER_CONNECTION_MAX):
+        producers.beat(f"g{number}", "a", peer)
+    with pytest.raises(TooManyWait, match="2000 producer groups"):
+        producers.beat("one more", "a", peer)
+    producers.beat("g0", "a", peer)
+    producers.beat("one more", "b", other)
+    assert producers.ids("one more") == ["b"]
+
+
+def test_all_connections_together_are_in_a_bounded_number_of_groups(
+    producers: Producers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rockhopper.broker.members.producers.GROUPS_MAX", 2)
+    producers.beat("g", "a", Peer(port=1))
+    last = Peer(port=2)
+    producers.beat("g", "b", last)
+    with pytest.raises(TooManyWait, match="all connections together"):
+        producers.beat("g", "c", Peer(port=3))
+    last.hang_up()
+    producers.beat("g", "c", Peer(port=3))
+
+
+def test_an_id_goes_with_the_last_of_its_groups_on_a_connection(producers: Producers) -> None:
+    peer = Peer()
+    for group in ("g", "h"):
+        producers.beat(group, "a", peer)
+    producers.beat("h", "b", peer)
+    producers.table.unregister("g", peer.connection)
+    assert producers.table.find("a") is None
+    assert producers.table.find("b") is not None

@@ -1,0 +1,64 @@
+"""UnusedGroups: groups that clients made by naming them, and that nobody has used since, go again.
+
+A group is made when a client first names it, with a retry topic, and both are kept for ever. A
+client that makes up a name each time it starts, or means harm, would fill memory and files with
+them. Only groups that were made since this broker's start are looked at, so none goes that an
+administrator has made; and none that has ever committed, popped or put a message back.
+"""
+
+import structlog
+
+from rockhopper.broker.loop.part import Part
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.protocol.names import retry_topic
+
+log = structlog.get_logger("broker.groups")
+
+UNUSED_MS = 3_600_000
+LOOKED_AT_ONCE_MAX = 200
+
+
+class UnusedGroups(Part):
+    """Looks at the oldest of them every few seconds."""
+
+    def __init__(
+        self,
+        groups: SubscriptionGroupTable,
+        topics: TopicTable,
+        offsets: ConsumerOffsetTable,
+        consumers: ConsumerGroups,
+        pop: PopService,
+        store: MessageStore,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+        self._pop = pop
+        self._store = store
+
+    def expire(self) -> None:
+        """Forget those that were made an hour ago, that nobody is in and nobody ever used."""
+        due = self._groups.take_made_before(UNUSED_MS, LOOKED_AT_ONCE_MAX)
+        if not due:
+            return
+        used = {group for _, group, _ in self._offsets.entries()}
+        used |= {lane.group for lane in self._pop.lanes}
+        gone = []
+        for name in due:
+            topic = retry_topic(name)
+            if name in used or self._store.queue_range(topic, 0)[1] > 0:
+                continue
+            if self._consumers.get(name) is not None:
+                self._groups.note_made(name)
+                continue
+            self._groups.delete(name)
+            self._topics.delete(topic)
+            gone.append(name)
+        if gone:
+            log.info("groups that were never used are forgotten", count=len(gone), groups=gone[:5])
