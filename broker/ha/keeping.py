@@ -8,20 +8,30 @@
     confirmed.json  {"confirmed": n}: as of some moment, for comparison
     sight.json      {"changes": n, "mark": n}: the newest state of the set that was seen
 
-Each is a line of JSON and a line with its CRC-32 (checked_line.py), synced before whoever asked
-goes on. One that is damaged is no reason to guess: who has forgotten what it promised may follow a
-master that was deposed. It is refused, with the way out: without the directory the replica is a new
-one, under another store id, and in nobody's in-sync set.
+Each is a line of JSON and a line with its CRC-32 (checked_line.py), and has a second copy,
+``<name>.bak``; both are synced before whoever asked goes on. A file that is damaged or gone gives
+way to its copy, and a start makes them alike before anything rests on either:
+
+    writing   the copy, then the file     after a crash in between the file counts, if there is one
+    removing  the copy, then the file     after a crash in between the file counts still
+
+When neither can be read, that is no reason to guess: who has forgotten what it promised may follow
+a master that was deposed. It is refused, with the way out: without the directory the replica is a
+new one, under another store id, and in nobody's in-sync set.
 """
 
 import secrets
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.replica_set import Sight
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
+
+log = structlog.get_logger("broker.ha")
 
 POWER_CUT = "the machine was started anew while this replica ran"
 RESTORED = "the engine knows of a later start: this is a copy of an older time"
@@ -111,11 +121,14 @@ class Keeping:
         self.sight = sight
 
     def _remove(self, name: str) -> None:
-        (self._directory / name).unlink(missing_ok=True)
-        disk.sync_directory(self._directory)
+        path = self._directory / name
+        for each in (disk.backup_path(path), path):
+            each.unlink(missing_ok=True)
+            disk.sync_directory(self._directory)
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
-        disk.write_atomically(self._directory / name, checked_line.encode(document))
+        data = checked_line.encode(document)
+        disk.write_atomically(self._directory / name, data, data)
 
     def _value(self, name: str, field: str, default: Any) -> Any:
         document = self._read(name)
@@ -130,15 +143,28 @@ class Keeping:
         return value
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            document = checked_line.decode((self._directory / name).read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise self._damaged(name, str(error)) from None
-        if not isinstance(document, dict):
-            raise self._damaged(name, "it holds no object")
-        return document
+        """The document of a file, or of its copy; both are alike afterwards."""
+        path = self._directory / name
+        backup = disk.backup_path(path)
+        found = [_content(each) for each in (path, backup)]
+        problems = []
+        for each, data in zip((path, backup), found, strict=True):
+            if data is None:
+                continue
+            try:
+                document = _document(data)
+            except ValueError as error:
+                problems.append(f"{each.name}: {error}")
+                continue
+            if each is backup:
+                reason = "; ".join(problems) or "it is missing"
+                log.warning("read from its copy", file=str(path), reason=reason)
+            if found != [data, data]:
+                disk.write_atomically(path, data, data)
+            return document
+        if problems:
+            raise self._damaged(name, "; ".join(problems))
+        return None
 
     def _damaged(self, name: str, what: str) -> CorruptFileError:
         return CorruptFileError(
@@ -146,6 +172,20 @@ class Keeping:
             f"damaged: {what}. What this replica promised is not known; move {self._directory} "
             "aside: it is a new replica then, which its set seeds anew",
         )
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    document = checked_line.decode(data)
+    if not isinstance(document, dict):
+        raise ValueError("it holds no object")
+    return document
 
 
 def boot_id() -> str:

@@ -17,6 +17,7 @@ from rockhopper.protocol.store.geometry_note import decode_geometry
 from rockhopper.protocol.store.note_records import decode_records
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
 
+REPLICA_DIRECTORY = "ha"
 _TRIES = 5
 _CHECKED_LINES = (inventory.FILE_NAME, log_identity.FILE_NAME, "stopped-files.json")
 _MADE_ANEW = "the next start of the broker makes it anew"
@@ -43,6 +44,9 @@ def check_tables(view: StoreView, findings: Findings) -> int:
         if layout.quarantine not in path.parents:
             count += 1
             _check_records(view, findings, path)
+    for path in sorted((layout.own / REPLICA_DIRECTORY).glob("*.json")):
+        count += 1
+        _check_replica_file(findings, path)
     for name in (*_CHECKED_LINES, GEOMETRY_FILE):
         data = _read(layout.own / name)
         if data is not None:
@@ -60,9 +64,29 @@ def _tables(view: StoreView) -> Iterator[Path]:
     found = set(layout.config.glob("*.json")) if layout.config.is_dir() else set()
     for directory in (layout.config, layout.own):
         for backup in directory.rglob("*.json.bak") if directory.is_dir() else ():
-            if layout.quarantine not in backup.parents:
+            if layout.quarantine not in backup.parents and not _is_replicas(backup):
                 found.add(backup.with_suffix(""))
     yield from sorted(found)
+
+
+def _is_replicas(path: Path) -> bool:
+    return path.parent.name == REPLICA_DIRECTORY
+
+
+def _check_replica_file(findings: Findings, path: Path) -> None:
+    """What a replica must not forget: a line and its CRC, twice."""
+    read = [(each.name, _read(each)) for each in (path, backup_path(path))]
+    damaged = []
+    for name, data in read:
+        try:
+            if data is not None:
+                checked_line.decode(data)
+        except ValueError as error:
+            damaged.append(f"{name} is damaged: {error}")
+    if damaged:
+        is_sound = len(damaged) < sum(1 for _, data in read if data is not None)
+        remedy = _COPY_COUNTS if is_sound else "the broker refuses to start with it"
+        findings.add("table", path, "; ".join(damaged), remedy)
 
 
 def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
@@ -96,7 +120,11 @@ def unreadable_tables(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
     """
     found = {}
     names = {name for name in files if name.startswith("config/") and name.endswith(".json")}
-    names |= {name.removesuffix(".bak") for name in files if name.endswith(".json.bak")}
+    names |= {
+        name.removesuffix(".bak")
+        for name in files
+        if name.endswith(".json.bak") and not _is_replicas(Path(name))
+    }
     for name in sorted(names):
         data, backup = files.get(name, b""), files.get(f"{name}.bak")
         if not _is_readable(data) and (data.strip() or backup):

@@ -71,25 +71,72 @@ def test_each_start_is_counted_once(tmp_path: Path) -> None:
     assert counts == [1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "replica.json",
-        "promise.json",
-        "epochs.json",
-        "unclean.json",
-        "cutting.json",
-        "confirmed.json",
-        "sight.json",
-    ],
-)
-@pytest.mark.parametrize("content", [b"", b"{}\n00000000\n", b"7\n2c6a8ef2\n", b"\0" * 50])
-def test_a_damaged_file_is_refused_with_the_way_out(
+NAMES = [
+    "replica.json",
+    "promise.json",
+    "epochs.json",
+    "unclean.json",
+    "cutting.json",
+    "confirmed.json",
+    "sight.json",
+]
+BAD = [b"", b"{}\n00000000\n", b"7\n2c6a8ef2\n", b"\0" * 50]
+
+
+def write_all(keeping: Keeping) -> None:
+    keeping.count_start("boot", 100, may_have_lost=False)
+    keeping.note_promise(4)
+    keeping.note_epochs(EPOCHS)
+    keeping.note_cutting(950)
+    keeping.note_unclean(960, SEEDING)
+    keeping.note_confirmed(940)
+    keeping.note_sight(Sight(7, 11))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("content", [*BAD, None])
+@pytest.mark.parametrize("suffix", ["", ".bak"])
+def test_one_of_two_copies_may_be_damaged_or_gone(
+    tmp_path: Path, name: str, content: bytes | None, suffix: str
+) -> None:
+    write_all(Keeping(tmp_path))
+    before = contents(tmp_path)
+    path = tmp_path / f"{name}{suffix}"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    again = Keeping(tmp_path)
+    assert (again.promise, again.epochs, again.cutting) == (4, EPOCHS, 950)
+    assert (again.starts, again.unclean_because, again.confirmed_offset) == (1, SEEDING, 940)
+    assert again.sight == Sight(7, 11)
+    assert contents(tmp_path) == before
+
+
+def test_a_copy_that_a_crash_left_behind_does_not_count(tmp_path: Path) -> None:
+    keeping = Keeping(tmp_path)
+    keeping.note_promise(4)
+    older = (tmp_path / "promise.json.bak").read_bytes()
+    keeping.note_promise(5)
+    (tmp_path / "promise.json.bak").write_bytes(older)
+    assert Keeping(tmp_path).promise == 5
+    (tmp_path / "promise.json").write_bytes(b"")
+    assert Keeping(tmp_path).promise == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("content", BAD)
+def test_a_file_that_is_damaged_with_its_copy_is_refused_with_the_way_out(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     keeping = Keeping(tmp_path)
     keeping.count_start("b", 0, may_have_lost=False)
-    (tmp_path / name).write_bytes(content)
+    for path in (tmp_path / name, tmp_path / f"{name}.bak"):
+        path.write_bytes(content)
     with pytest.raises(CorruptFileError, match=f"{name}: damaged: .* aside"):
         Keeping(tmp_path)
 

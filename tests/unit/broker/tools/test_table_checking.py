@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.store.files.disk import write_atomically
 from rockhopper.broker.tables.table_seal import seal
 from rockhopper.protocol.store.note_records import encode_record
@@ -56,3 +57,16 @@ def test_damaged_records_of_notes_are_named(root: Path) -> None:
     path.write_bytes(encode_record(1, b"noted") * 2)
     flip_bit(path, 10)
     assert checked(root).damages[0].place["file_position"] == 0
+
+
+def test_what_a_replica_must_not_forget_is_checked_with_its_copy(root: Path) -> None:
+    Keeping(root / "rockhopper" / "ha").note_promise(7)
+    assert checked(root).is_sound
+    promise = root / "rockhopper" / "ha" / "promise.json"
+    flip_bit(promise, 3)
+    (found,) = checked(root).damages
+    assert found.what.startswith("promise.json is damaged")
+    assert "sound copy" in found.remedy
+    flip_bit(promise.with_name("promise.json.bak"), 3)
+    (found,) = checked(root).damages
+    assert "refuses to start" in found.remedy
