@@ -114,6 +114,13 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Give the lease of an epoch back: another replica may be elected at once."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """Read the set from the engine: ``saw``."""
 
@@ -161,6 +168,7 @@ Action = (
     | Campaign
     | Alter
     | Renew
+    | Release
     | Read
     | Lead
     | Resign

@@ -44,7 +44,9 @@ class Following:
         """The largest that anybody was heard to have promised."""
         self.elected_epoch = 0
         """The largest that the engine was seen to have: a master of a smaller one was deposed."""
-        self._is_opening = False
+        self._opening: int | None = None
+        """Whom a connection is being made to. One that hangs accepts and says nothing for long:
+        the next master is not waited for behind it."""
         self._open_at_ms = now_ms
         self._link_heard_at_ms = now_ms
         self._welcome: Welcome | None = None
@@ -55,10 +57,11 @@ class Following:
         if master != self.master:
             self.leave()
             self.master, self.refusals, self._open_at_ms = master, 0, now_ms
+            self._opening = None
         if self.link is not None and now_ms - self._link_heard_at_ms >= self._timing.connection_ms:
             self.leave()
-        if self.link is None and not self._is_opening and now_ms >= self._open_at_ms:
-            self._is_opening = True
+        if self.link is None and self._opening is None and now_ms >= self._open_at_ms:
+            self._opening = master.id
             self.out.append(Open(master.id))
 
     def leave(self) -> None:
@@ -75,7 +78,8 @@ class Following:
 
     def opened(self, link: int, replica_id: int, now_ms: int) -> None:
         """Greet."""
-        self._is_opening = False
+        if replica_id == self._opening:
+            self._opening = None
         if self.master is None or replica_id != self.master.id or self.link is not None:
             self.out.append(Close(link))
             return
@@ -95,9 +99,11 @@ class Following:
             mine.epochs,
         )
 
-    def not_opened(self, now_ms: int, *, is_refused: bool) -> None:
+    def not_opened(self, replica_id: int, now_ms: int, *, is_refused: bool) -> None:
         """Try again, sooner if the machine is there and the process is not."""
-        self._is_opening = False
+        if replica_id != self._opening:
+            return
+        self._opening = None
         self.refusals = self.refusals + 1 if is_refused else 0
         pause_ms = REFUSED_AGAIN_MS if self.refusals == 1 else self._timing.reconnect_ms
         self._open_at_ms = now_ms + pause_ms

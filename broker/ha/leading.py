@@ -105,6 +105,16 @@ class MasterTerm:
             for each in followers
         )
 
+    def unheard(self, age_ms: int, now_ms: int) -> list[Replica]:
+        """Those whose word it takes, and that have not spoken so lately."""
+        silent = []
+        for replica in self._others():
+            follower = self.followers.get(replica)
+            is_linked = follower is not None and follower.link is not None
+            if follower is None or not is_linked or now_ms - follower.heard_at_ms > age_ms:
+                silent.append(replica)
+        return silent
+
     def proposal(self, now_ms: int) -> SetState | None:
         """The in-sync set as it should be, if it should be another one."""
         if self.asked:

@@ -32,6 +32,7 @@ from rockhopper.broker.ha.actions import (
     NoteSight,
     Promise,
     Read,
+    Release,
     Renew,
     Resign,
     Send,
@@ -104,6 +105,10 @@ class Machine:
         self._renew_at_ms = now_ms
         self._is_renewing = False
         self._beat_at_ms = now_ms
+        self._stuck_since_ms: int | None = None
+        """Since when this master cannot confirm anything for want of a replica that runs."""
+        self._give_up_ms = timing.give_up_ms
+        self._others_first_until_ms = now_ms
         self._ticked_ms = self._ticked_before_ms = now_ms
         """When it was last seen to run, and once before."""
 
@@ -335,11 +340,24 @@ class Machine:
         if not view or not view.state:
             raise ValueError("the engine has told nothing of this set yet")
         if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
-            raise ValueError(f"replica {view.state.master.id} leads: nothing has to be given up")
+            raise ValueError(self._why_no_operator_is_needed(view, view.state))
         self.standing.is_fenced = False
         self._campaigning.why = BY_OPERATOR
         self._campaigning.may_lose = True
         self._campaign(view)
+
+    def _why_no_operator_is_needed(self, view: View, state: SetState) -> str:
+        number = state.master.id
+        if not self.is_engine_behind:
+            return f"replica {number} leads: nothing has to be given up"
+        member = view.members.get(number)
+        theirs = f"{member.log_end:,}" if member else "an unknown offset"
+        return (
+            f"replica {number} leads by an engine that was put back to an earlier state: its log "
+            f"ends at {theirs}, this one's at {self.standing.log_end:,}. Let the longest log lead: "
+            f"stop replica {number}, give the same command again, and seed replica {number} anew "
+            "when it is started (rockhopper ha reseed)"
+        )
 
     def reseed(self) -> None:
         """Have the master's log instead of this one: it is not compared any more.
@@ -489,7 +507,36 @@ class Machine:
             now_ms < self.lease_until_ms or term.all_vouch_within(self._timing.silence_ms, now_ms)
         )
 
+    def _is_to_give_up(self, term: MasterTerm, now_ms: int) -> bool:
+        """Whether another had better lead: one that this master needs runs, and is not reached.
+
+        While its lease may be renewed nobody else could be elected, and nothing is confirmed.
+        """
+        silent = term.unheard(self._timing.silence_ms, now_ms)
+        members = self.view.members.values() if self.view else ()
+        if not any(each.replica in silent and each.is_clean for each in members):
+            self._stuck_since_ms = None
+            return False
+        if self._stuck_since_ms is None:
+            self._stuck_since_ms = now_ms
+        is_over = now_ms - self._stuck_since_ms >= self._give_up_ms
+        # A renewal on its way might take the lease again.
+        return is_over and not self._is_renewing and now_ms < self.lease_until_ms
+
+    def _give_up(self, term: MasterTerm, now_ms: int) -> None:
+        self._stuck_since_ms = None
+        self._others_first_until_ms = now_ms + 2 * self._timing.silence_ms
+        self._give_up_ms = min(2 * self._give_up_ms, self._timing.give_up_ms_max)
+        self.lease_until_ms = now_ms
+        self._resign(
+            "it reaches no replica that has to confirm, and the engine knows one that runs", now_ms
+        )
+        self.actions.append(Release(term.epoch))
+
     def _tick_as_master(self, term: MasterTerm, now_ms: int) -> None:
+        if self._is_to_give_up(term, now_ms):
+            self._give_up(term, now_ms)
+            return
         if now_ms >= self._renew_at_ms and not self._is_renewing:
             self._renew_at_ms = now_ms + self._timing.renew_interval_ms
             self._is_renewing = True
@@ -516,7 +563,9 @@ class Machine:
         view, following = self.view, self.following
         if not view:
             return
-        if self._campaigning.is_due(view, following.heard_at_ms, following.refusals, now_ms):
+        if now_ms >= self._others_first_until_ms and self._campaigning.is_due(
+            view, following.heard_at_ms, following.refusals, now_ms
+        ):
             self._campaign(view)
         else:
             self._follow(view, now_ms)
@@ -589,6 +638,7 @@ class Machine:
 
     def _confirm(self, term: MasterTerm) -> None:
         if term.confirm():
+            self._give_up_ms = self._timing.give_up_ms
             self.standing.confirmed_offset = term.confirmed_offset
             self.actions.append(Confirm(term.confirmed_offset))
 

@@ -17,6 +17,10 @@ class Timing:
     """Without progress for so long while there is something to fetch, it leaves as well."""
     connection_ms: int = 3000
     """Without a word for so long, a connection is given up."""
+    give_up_ms: int = 5000
+    """So long a master that nobody confirms anything to keeps the lease, if another may lead."""
+    give_up_ms_max: int = 60_000
+    """The same after it was elected again and again and could not serve."""
     reconnect_ms: int = 200
     rank_ms: int = 150
     """Each candidate lets the better ones begin so much earlier."""

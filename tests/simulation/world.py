@@ -78,6 +78,7 @@ class World:
             actions.Campaign: self._campaign,
             actions.Alter: self._alter,
             actions.Renew: self._renew,
+            actions.Release: self._release,
             actions.Read: self._read,
             actions.Lead: self._lead,
             actions.Resign: self._resign,
@@ -246,9 +247,9 @@ class World:
         other = self.nodes.get(target)
         both = self.network.passes(node.id, target) and self.network.passes(target, node.id)
         if other is None or not both:
-            self.after(300, self._not_opened, node, incarnation, False)
+            self.after(300, self._not_opened, node, incarnation, target, False)
         elif other.machine is None:
-            self._not_opened(node, incarnation, True)
+            self._not_opened(node, incarnation, target, True)
         else:
             self._count += 1
             link = Link(self._count, (node.id, target), (incarnation, other.incarnation))
@@ -259,11 +260,11 @@ class World:
                 lambda m: m.following.opened(link.number, target, node.now(self.now_ms)),
             )
 
-    def _not_opened(self, node: Node, incarnation: str, is_refused: bool) -> None:
+    def _not_opened(self, node: Node, incarnation: str, target: int, is_refused: bool) -> None:
         self.call(
             node,
             incarnation,
-            lambda m: m.following.not_opened(node.now(self.now_ms), is_refused=is_refused),
+            lambda m: m.following.not_opened(target, node.now(self.now_ms), is_refused=is_refused),
         )
 
     def _close(self, node: Node, machine: Machine, action: actions.Close) -> None:
@@ -499,6 +500,10 @@ class World:
         self._ask_engine(
             node, lambda: self.engine.renew(me, action.version, self.now_ms), then, Outcome.UNKNOWN
         )
+
+    def _release(self, node: Node, machine: Machine, action: actions.Release) -> None:
+        me = Leader(node.id, node.incarnation, action.epoch)
+        self._ask_engine(node, lambda: self.engine.resign(me), lambda _machine, _told: None, None)
 
     def _read(self, node: Node, machine: Machine, action: actions.Read) -> None:
         def then(machine: Machine, view: Any) -> None:

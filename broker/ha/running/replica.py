@@ -357,12 +357,12 @@ class RunningReplica:
                 raise WireError("it has not announced itself")
             link = await self._links.greet(member.ha_address, self._hello)
         except ConnectionRefusedError:
-            following.not_opened(self._now_ms(), is_refused=True)
+            following.not_opened(replica_id, self._now_ms(), is_refused=True)
             self._perform()
             return
         except (WireError, OSError, TimeoutError) as error:
             log.info("the master is not reached", id=replica_id, reason=str(error) or "no answer")
-            following.not_opened(self._now_ms(), is_refused=False)
+            following.not_opened(replica_id, self._now_ms(), is_refused=False)
             self._perform()
             return
         self._open[link.number] = link
@@ -452,6 +452,8 @@ class RunningReplica:
                 self._spawn(self._connect(action.replica_id))
             case actions.Stream():
                 self._spawn(self._stream(action))
+            case actions.Release():
+                self._spawn(self._release(action.epoch))
             case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
                 self._spawn(self._ask(action))
             case _:
@@ -497,6 +499,12 @@ class RunningReplica:
                 except EngineError as error:
                     log.warning("the engine does not answer", reason=str(error))
         self._perform()
+
+    async def _release(self, epoch: int) -> None:
+        try:
+            await self._engine.resign(Leader(self._me.id, self._incarnation, epoch))
+        except EngineError as error:
+            log.warning("the lease was not given back: it ends by itself", reason=str(error))
 
     async def _keep(
         self,

@@ -176,12 +176,12 @@ def test_being_refused_is_no_word_of_a_master() -> None:
 def test_refused_connections_are_counted_in_a_row() -> None:
     following = Following(Standing(ME, "i"), Timing(), [], 0)
     following.follow(MASTER, 0)
-    following.not_opened(0, is_refused=True)
+    following.not_opened(MASTER.id, 0, is_refused=True)
     following.follow(MASTER, 50)
-    following.not_opened(50, is_refused=True)
+    following.not_opened(MASTER.id, 50, is_refused=True)
     assert following.refusals == 2
     following.follow(MASTER, 1000)
-    following.not_opened(1000, is_refused=False)
+    following.not_opened(MASTER.id, 1000, is_refused=False)
     assert following.refusals == 0
 
 
@@ -190,3 +190,20 @@ def test_a_silent_connection_is_given_up() -> None:
     rig.taken()
     rig.following.follow(MASTER, Timing().connection_ms)
     assert rig.taken() == [Close(9), Open(1)]
+
+
+def test_a_master_that_hangs_keeps_nobody_from_the_next_one() -> None:
+    out: list[Action] = []
+    following = Following(Standing(ME, "i"), Timing(), out, 0)
+    following.follow(MASTER, 0)
+    next_master = Replica(3, "s3")
+    following.follow(next_master, 10)
+    assert out == [Open(MASTER.id), Open(3)]
+    following.not_opened(MASTER.id, 20, is_refused=True)
+    assert following.refusals == 0
+    following.opened(5, MASTER.id, 30)
+    assert out[-1] == Close(5)
+    following.follow(next_master, 40)
+    assert out.count(Open(3)) == 1
+    following.opened(6, 3, 50)
+    assert following.link == 6

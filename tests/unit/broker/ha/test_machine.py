@@ -419,3 +419,82 @@ def test_who_is_seeded_forgets_what_it_saw() -> None:
     rig.taken()
     rig.machine.tick(0)
     assert rig.taken() == [actions.Open(B.id)]
+
+
+def cut_off_master(in_sync: frozenset[Replica] = frozenset({A, B})) -> Rig:
+    """One that the engine renews the lease of, and that nobody follows; replica 2 runs."""
+    rig = Rig().lead(in_sync)
+    machine = rig.machine
+    assert machine.view
+    running = Announcement(B, "i2", log_end=100)
+    machine.view = replace(machine.view, members={2: running})
+    return rig
+
+
+def tick_and_renew(rig: Rig, start_ms: int, end_ms: int) -> list[actions.Action]:
+    done: list[actions.Action] = []
+    for now_ms in range(start_ms, end_ms, 50):
+        rig.machine.tick(now_ms)
+        taken = rig.taken()
+        done += taken
+        if any(isinstance(each, actions.Renew) for each in taken):
+            rig.machine.renewed(Outcome.DONE, now_ms)
+    return done
+
+
+def gives_up(done: list[actions.Action]) -> bool:
+    return actions.Release(2) in done
+
+
+def test_a_master_that_no_follower_reaches_gives_up_its_lease_if_one_runs() -> None:
+    rig = cut_off_master()
+    begin_ms = TIMING.silence_ms
+    assert rig.machine.term
+    rig.machine.term.state = replace(rig.machine.term.state, min_in_sync=2)
+    assert not gives_up(tick_and_renew(rig, begin_ms, begin_ms + TIMING.give_up_ms))
+    done = tick_and_renew(rig, begin_ms + TIMING.give_up_ms, begin_ms + TIMING.give_up_ms + 200)
+    assert gives_up(done)
+    assert rig.machine.role is Role.FOLLOWING
+    resigned = next(each for each in done if isinstance(each, actions.Resign))
+    assert "reaches no replica" in resigned.why
+
+
+def test_a_master_goes_on_if_nobody_runs_who_could_take_over() -> None:
+    rig = cut_off_master()
+    machine = rig.machine
+    assert machine.term
+    assert machine.view
+    machine.term.state = replace(machine.term.state, min_in_sync=2)
+    unclean = Announcement(B, "i2", log_end=100, is_clean=False)
+    machine.view = replace(machine.view, members={2: unclean})
+    assert not gives_up(tick_and_renew(rig, 1000, 1000 + 3 * TIMING.give_up_ms))
+    machine.view = replace(machine.view, members={})
+    assert not gives_up(tick_and_renew(rig, 20_000, 20_000 + 3 * TIMING.give_up_ms))
+
+
+def test_a_master_without_an_engine_has_no_lease_to_give_up() -> None:
+    rig = cut_off_master()
+    machine = rig.machine
+    assert machine.term
+    machine.term.state = replace(machine.term.state, min_in_sync=2)
+    for now_ms in range(1000, 1000 + 3 * TIMING.give_up_ms, 50):
+        machine.tick(now_ms)
+    assert not gives_up(rig.taken())
+
+
+def test_an_operator_is_told_whom_to_stop_when_a_stale_replica_leads() -> None:
+    rig = Rig()
+    machine = rig.machine
+    machine.standing.sight = Sight(9, 1)
+    stale = View(
+        SetState(1, B, frozenset({A, B}), 1),
+        5,
+        Leader(2, "i2", 1),
+        {2: Announcement(B, "i2", log_end=70)},
+    )
+    machine.saw(stale, 0)
+    with pytest.raises(ValueError, match=r"ends at 70, this one's at 100.*stop replica 2, give"):
+        machine.lead_by_operator(TIMING.silence_ms)
+    machine.saw(replace(stale, leader=None, members={}), 5000)
+    machine.lead_by_operator(5000 + TIMING.silence_ms)
+    assert machine.role is Role.CANDIDATE
