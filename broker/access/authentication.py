@@ -1,7 +1,8 @@
 """Who somebody is: a signature is that of the user whom it names, or it is refused.
 
-An unknown user, a disabled one and a wrong signature are told the same, after the same work. An
-address that is refused too often is refused unheard until its bucket has filled again.
+An unknown user, a disabled one and a wrong signature are told the same, after the same work. A name
+that fails too often on a connection is refused there unheard until its bucket has filled again. Its
+address is not: behind NAT or a balancer it is that of others, who have the right secret.
 """
 
 import hmac
@@ -18,9 +19,35 @@ from rockhopper.protocol.signing import sign
 log = structlog.get_logger("broker.access")
 
 FAILURES_PER_S = 20.0
+NAMES_PER_CONNECTION_MAX = 32
 ADDRESSES_MAX = 4096
 LOG_INTERVAL_S = 60.0
 _NOBODY = User("", "the secret of nobody, so that unknown users take as long", is_enabled=False)
+
+
+class Failures:
+    """Who has failed lately on one connection: for each name, how many failures are left."""
+
+    __slots__ = ("_buckets", "_names_max")
+
+    def __init__(self, names_max: int = NAMES_PER_CONNECTION_MAX) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._names_max = names_max
+
+    def left(self, name: str, now_s: float) -> float:
+        """How often *name* may still fail now."""
+        left, at_s = self._buckets.get(name, (FAILURES_PER_S, now_s))
+        return min(FAILURES_PER_S, left + (now_s - at_s) * FAILURES_PER_S)
+
+    def charge(self, name: str, now_s: float) -> None:
+        """Count a failure. Of too many names, those that have all their failures left go first."""
+        left, buckets = self.left(name, now_s), self._buckets
+        if name not in buckets and len(buckets) >= self._names_max:
+            for known in [each for each in buckets if self.left(each, now_s) >= FAILURES_PER_S]:
+                del buckets[known]
+            if len(buckets) >= self._names_max:
+                del buckets[next(iter(buckets))]
+        buckets[name] = left - 1, now_s
 
 
 class Authenticator:
@@ -40,31 +67,55 @@ class Authenticator:
         acts in this name is to be closed."""
         self.users = users
         self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}
-        """Address -> failures left, and when that was so."""
+        self._by_address = Failures(ADDRESSES_MAX)
+        """Of those that have no connection of their own: names at addresses."""
         self._refused = 0
         self._logged_at_s = -LOG_INTERVAL_S
 
-    def verify(self, access_key: str, signed: bytes, signature: bytes, host: str) -> Principal:
-        """Who has signed *signed*; *signature* is its bytes, not text. Raises NotAuthenticated."""
-        user = self._claimed(access_key, host)
+    def verify(
+        self,
+        access_key: str,
+        signed: bytes,
+        signature: bytes,
+        host: str,
+        failures: Failures | None = None,
+    ) -> Principal:
+        """Who has signed *signed*; *signature* is its bytes, not text.
+
+        *failures* are those of the connection that it came by.
+
+        Raises:
+            NotAuthenticated: nobody whom this broker knows.
+        """
+        user = self._claimed(access_key, host, failures)
         is_right = hmac.compare_digest(sign(user.secret, signed), signature)
-        return self._proved(user, host, is_right=is_right)
+        return self._proved(access_key, user, host, failures, is_right=is_right)
 
     def prove(self, access_key: str, secret: str, host: str) -> Principal:
         """Who knows this user's secret. Raises NotAuthenticated."""
-        user = self._claimed(access_key, host)
+        user = self._claimed(access_key, host, None)
         is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
-        return self._proved(user, host, is_right=is_right)
+        return self._proved(access_key, user, host, None, is_right=is_right)
 
-    def _claimed(self, access_key: str, host: str) -> User:
-        if self._buckets and self._left(host) < 1:
+    def _claimed(self, access_key: str, host: str, failures: Failures | None) -> User:
+        counted, name = self._counted(access_key, host, failures)
+        if counted.left(name, self._clock()) < 1:
             raise self._refusal(host)
         return self.users.get(access_key, _NOBODY)
 
-    def _proved(self, user: User, host: str, *, is_right: bool) -> Principal:
+    def _counted(
+        self, access_key: str, host: str, failures: Failures | None
+    ) -> tuple[Failures, str]:
+        """Where a name's failures are counted, and as what: all unknown ones as one."""
+        name = access_key if access_key in self.users else ""
+        return (self._by_address, f"{name}@{host}") if failures is None else (failures, name)
+
+    def _proved(
+        self, access_key: str, user: User, host: str, failures: Failures | None, *, is_right: bool
+    ) -> Principal:
         if not (is_right and user.is_enabled):
-            self._charge(host)
+            counted, name = self._counted(access_key, host, failures)
+            counted.charge(name, self._clock())
             raise self._refusal(host)
         return Principal(host, user.name)
 
@@ -72,22 +123,6 @@ class Authenticator:
         """Have everybody close what acts in the name of a user."""
         for listener in list(self.on_change):
             listener(name)
-
-    def _left(self, host: str) -> float:
-        left, at_s = self._buckets.get(host, (FAILURES_PER_S, 0.0))
-        return min(FAILURES_PER_S, left + (self._clock() - at_s) * FAILURES_PER_S)
-
-    def _charge(self, host: str) -> None:
-        left = self._left(host)
-        if host not in self._buckets and len(self._buckets) >= ADDRESSES_MAX:
-            self._buckets = {
-                known: bucket
-                for known, bucket in self._buckets.items()
-                if self._left(known) < FAILURES_PER_S
-            }
-            if len(self._buckets) >= ADDRESSES_MAX:
-                del self._buckets[next(iter(self._buckets))]
-        self._buckets[host] = left - 1, self._clock()
 
     def _refusal(self, host: str) -> NotAuthenticated:
         self._refused += 1

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.access.access import Action, Resource
+from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.grpc.identity import Proved
 from rockhopper.broker.grpc.statuses import StatusError, status_of, unconfirmed_status
@@ -53,6 +54,8 @@ class Line(Protocol):
     born_host: bytes
     proved: Proved | None
     """In whose name it was asked last, where there are users."""
+    failures: Failures
+    """Which names have failed to prove themselves on it."""
 
     @property
     def peer(self) -> str:

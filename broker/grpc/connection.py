@@ -20,6 +20,7 @@ from typing import Any, Protocol, cast
 
 import structlog
 
+from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.identity import Proved
@@ -104,6 +105,7 @@ class GrpcConnection(asyncio.Protocol):
         self.born_host = b""
         self.principal = Principal("")
         self.proved: Proved | None = None
+        self.failures = Failures()
         self.connected_at_s = self.last_call_s = self.loop.time()
         self.has_asked = False
         self.frame_begun_at_s: float | None = None

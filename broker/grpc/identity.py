@@ -8,6 +8,7 @@ sign anew each second at most: what a connection has proved last is remembered.
 from typing import NamedTuple
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.errors import NotAuthenticated
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
@@ -25,11 +26,15 @@ class Proved(NamedTuple):
 
 
 def identify(
-    access: Access, fields: dict[str, str], host: str, proved: Proved | None
+    access: Access,
+    fields: dict[str, str],
+    host: str,
+    proved: Proved | None,
+    failures: Failures | None = None,
 ) -> Proved | None:
     """Who sends header *fields* from *host*; None where there are no users.
 
-    Raises NotAuthenticated.
+    *failures* are those of the connection. Raises NotAuthenticated.
     """
     if not isinstance(access, Guard) or access.is_open:
         return None
@@ -43,5 +48,5 @@ def identify(
             "key and a secret key"
         )
     user, signature = parsed
-    principal = access.authenticator.verify(user, signed.encode(), signature, host)
+    principal = access.authenticator.verify(user, signed.encode(), signature, host, failures)
     return Proved(authorization, signed, principal)

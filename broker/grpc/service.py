@@ -96,7 +96,9 @@ class GrpcService:
 
     def _admit(self, call: Call, demands: Demands) -> None:
         line = call.connection
-        line.proved = identify(self._access, call.fields, line.peer_host, line.proved)
+        line.proved = identify(
+            self._access, call.fields, line.peer_host, line.proved, line.failures
+        )
         if line.proved is not None:
             call.principal = line.proved.principal
         principal = call.principal

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from rockhopper.broker.access.access import Access, Action, Kind
+from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
@@ -30,6 +31,8 @@ from rockhopper.protocol.signing import (
 USERS = "users"
 """The attribute of a connection that holds whose requests came by it."""
 USERS_MAX = 64
+FAILURES = "failures"
+"""The attribute that holds which names have failed to prove themselves on a connection."""
 
 
 class Signed(Asked, Protocol):
@@ -98,7 +101,12 @@ def _identify(access: Guard, request: Signed) -> None:
     content = signed_content(ext, request.body, request.version)
     signature = parse_signature(ext.get(SIGNATURE, ""))
     host = request.principal.host
-    request.principal = access.authenticator.verify(ext[ACCESS_KEY], content, signature, host)
+    failures = request.attributes.get(FAILURES)
+    if not isinstance(failures, Failures):
+        failures = request.attributes[FAILURES] = Failures()
+    request.principal = access.authenticator.verify(
+        ext[ACCESS_KEY], content, signature, host, failures
+    )
     users = request.attributes.setdefault(USERS, set())
     if isinstance(users, set) and request.principal.user not in users:
         if len(users) >= USERS_MAX:

@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.access.accounts import User
-from rockhopper.broker.access.authentication import ADDRESSES_MAX, FAILURES_PER_S, Authenticator
+from rockhopper.broker.access.authentication import FAILURES_PER_S, Authenticator, Failures
 from rockhopper.broker.access.errors import NotAuthenticated
 from rockhopper.broker.access.peer import Principal
 from rockhopper.protocol.signing import sign
@@ -70,26 +70,53 @@ def test_the_user_of_no_name_cannot_be_taken(authenticator: Authenticator) -> No
         authenticator.verify("bob", CONTENT, sign(nobody, CONTENT), "10.0.0.7")
 
 
-def test_an_address_that_guesses_is_not_heard_until_time_passes(
+def guess(authenticator: Authenticator, name: str, failures: Failures) -> None:
+    for _ in range(FAILURES):
+        with pytest.raises(NotAuthenticated):
+            authenticator.verify(name, CONTENT, sign("wrong", CONTENT), "10.0.0.7", failures)
+
+
+def test_a_name_that_is_guessed_at_is_not_heard_on_that_connection_until_time_passes(
     authenticator: Authenticator, clock: Clock
 ) -> None:
+    right, bad, good = sign(SECRET, CONTENT), Failures(), Failures()
+    guess(authenticator, "alice", bad)
+    with pytest.raises(NotAuthenticated):
+        authenticator.verify("alice", CONTENT, right, "10.0.0.7", bad)
+    assert authenticator.verify("alice", CONTENT, right, "10.0.0.7", good).user == "alice"
+    clock.now_s += 1
+    assert authenticator.verify("alice", CONTENT, right, "10.0.0.7", bad).user == "alice"
+
+
+def test_another_name_is_heard_on_the_same_connection(authenticator: Authenticator) -> None:
+    failures = Failures()
+    for name in ("bob", "carol", "gone"):
+        guess(authenticator, name, failures)
     right = sign(SECRET, CONTENT)
+    assert authenticator.verify("alice", CONTENT, right, "10.0.0.7", failures).user == "alice"
+
+
+def test_without_a_connection_a_name_is_not_heard_from_that_address(
+    authenticator: Authenticator,
+) -> None:
     for _ in range(FAILURES):
-        refused(authenticator)
+        refused(authenticator, "alice")
+        refused(authenticator, "bob", "10.0.0.9")
+    right = sign(SECRET, CONTENT)
     with pytest.raises(NotAuthenticated):
         authenticator.verify("alice", CONTENT, right, "10.0.0.7")
-    assert authenticator.verify("alice", CONTENT, right, "10.0.0.8").user == "alice"
-    clock.now_s += 1
-    assert authenticator.verify("alice", CONTENT, right, "10.0.0.7").user == "alice"
+    for host in ("10.0.0.8", "10.0.0.9"):
+        assert authenticator.verify("alice", CONTENT, right, host).user == "alice"
 
 
-def test_a_flood_from_many_addresses_stays_small(authenticator: Authenticator) -> None:
-    for number in range(ADDRESSES_MAX + 10):
-        refused(authenticator, host=f"host-{number}")
+def test_a_flood_of_names_and_addresses_stays_small(clock: Clock) -> None:
+    failures = Failures(names_max=3)
+    for number in range(10):
+        failures.charge(f"name-{number}", clock())
     for _ in range(FAILURES):
-        refused(authenticator, host="host-0")
-    with pytest.raises(NotAuthenticated):
-        authenticator.verify("alice", CONTENT, sign(SECRET, CONTENT), "host-0")
+        failures.charge("name-0", clock())
+    assert failures.left("name-0", clock()) < 1
+    assert failures.left("name-5", clock()) == FAILURES
 
 
 def test_one_line_a_minute_tells_of_refusals(

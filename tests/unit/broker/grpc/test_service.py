@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.probing import probes
@@ -23,6 +24,7 @@ class Asking:
         self.principal = Principal("10.0.0.7")
         self.connection = self
         self.proved = None
+        self.failures = Failures()
         self.peer_host = "10.0.0.7"
         self.proved = None
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
