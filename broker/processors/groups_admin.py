@@ -204,7 +204,8 @@ class GroupAdminProcessors:
     async def consume_stats(self, request: Request) -> Response:
         """208: of each queue of a group's topics, its end and the group's offset.
 
-        A queue in which the group never committed counts from 0, as in RocketMQ. What lies between
+        A queue in which the group never committed counts from 0, as in RocketMQ; that of a static
+        topic, which may be a piece behind the group's, from -1. What lies between
         the offset and the pullOffset was handed out since the start: it is in flight.
         """
         fields = request.fields(GetConsumeStatsRequest)
@@ -237,10 +238,12 @@ class GroupAdminProcessors:
         texts: list[str] = []
         if settings is None:
             return texts
+        least = -1 if topic in self._topics.mappings else 0
         for queue_id in range(settings.read_queue_nums):
             if next(looked_at) % QUEUES_PER_TURN == 0:
                 await next_slice()
-            offset = max(self._offsets.get(topic, group, queue_id) or 0, 0)
+            committed = self._offsets.get(topic, group, queue_id)
+            offset = least if committed is None else max(committed, least)
             low, high = self._store.queue_range(topic, queue_id)
             consumed_ms = 0
             if low < offset <= high:

@@ -100,7 +100,8 @@ class StaticTopicProcessors:
         queue_id = _number(request, field)
         if queue_id < 0 and static.led:
             queue_id = random.choice(static.led)
-        piece = self._leader(static, queue_id)
+        # What comes while a queue moves has its place later, as in RocketMQ.
+        piece = self._leader(static, queue_id, is_decided=False)
 
         def translate(response: Response) -> Response:
             if response.ext and "queueOffset" in response.ext:

@@ -27,7 +27,8 @@ from rockhopper.broker.remoting.json_bodies import (
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.static_topics import StaticTopicTable
+from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.broker.tables.static_topics import StaticTopic, StaticTopicTable
 from rockhopper.broker.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,
@@ -59,6 +60,13 @@ LIST_LENGTH_MAX = 4096
 QUEUES_PER_TURN = 32
 # Topics checked, or put into the table.
 TOPICS_PER_TURN = 256
+
+
+def _with_quoted_keys(static: StaticTopic) -> JsonObject:
+    """A mapping that fastjson2 can pass over, too, where it does not know the field that has it."""
+    found = static.to_json()
+    found["hostedQueues"] = {str(key): pieces for key, pieces in found["hostedQueues"].items()}
+    return found
 
 
 @dataclass(eq=False, repr=False)
@@ -263,7 +271,7 @@ class TopicAdminProcessors:
                 "mappingDataVersion": static_topics.version.to_json(),
                 "topicConfigTable": {name: topics[name].to_json() for name in names},
                 "topicQueueMappingDetailMap": {
-                    name: mappings[name].to_json() for name in names if name in mappings
+                    name: _with_quoted_keys(mappings[name]) for name in names if name in mappings
                 },
                 "topicQueueMappingInfoMap": {},
             }

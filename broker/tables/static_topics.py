@@ -45,7 +45,9 @@ class Piece(NamedTuple):
         return self.is_ended and self.end_offset == self.start_offset
 
     def logical(self, offset: int) -> int:
-        """The logical offset of a physical one."""
+        """The logical offset of a physical one; -1 while that is not decided."""
+        if self.logic_offset < 0:
+            return -1
         if self.is_ended:
             offset = min(offset, self.end_offset)
         return self.logic_offset + max(offset - self.start_offset, 0)
