@@ -25,6 +25,7 @@ from rockhopper.broker.store.files.disk import make_directories, write_atomicall
 
 if TYPE_CHECKING:
     from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 log = structlog.get_logger("broker.tls")
 
@@ -32,6 +33,10 @@ DAYS = 825
 NEEDED = (
     "TLS needs a certificate: name one with tlsCertPath and tlsKeyPath, or have one made for "
     "development: pip install 'rockhopper-mq[tls]'"
+)
+_KEY_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
 _NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -80,7 +85,7 @@ def _make(files: TlsFiles, names: Iterable[str], now_s: float) -> None:
         raise TlsError(NEEDED) from error
     key = ec.generate_private_key(ec.SECP256R1())
     begun = _builder([*_NAMES, socket.gethostname(), *names], now_s)
-    certificate = begun.public_key(key.public_key()).sign(key, hashes.SHA256())
+    certificate = _identified(begun, key.public_key()).sign(key, hashes.SHA256())
     make_directories(files.key.parent)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
@@ -108,6 +113,21 @@ def _builder(names: list[str], now_s: float) -> "x509.CertificateBuilder":
             critical=False,
         )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    )
+
+
+def _identified(
+    builder: "x509.CertificateBuilder", key: "ec.EllipticCurvePublicKey"
+) -> "x509.CertificateBuilder":
+    """Add what CPython 3.13 and later ask of every certificate (VERIFY_X509_STRICT)."""
+    from cryptography import x509
+
+    usage = dict.fromkeys(_KEY_USAGES, False) | {"digital_signature": True}
+    return (
+        builder.public_key(key)
+        .add_extension(x509.KeyUsage(**usage), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key), critical=False)
     )
 
 
