@@ -71,6 +71,8 @@ class Reviving:
         self._offsets = offsets
         self._stats = stats
         self._now_ms = now_ms
+        self.has_separate_queues: Callable[[], bool] = lambda: False
+        """Whether a retry topic has as many queues as its topic, and copies stay in theirs."""
         self.on_settled: Callable[[Lane], None] = _ignore
         """Called with a lane when fewer of its messages are in flight."""
         self.on_freed: Callable[[Lane], None] = _ignore
@@ -231,7 +233,9 @@ class Reviving:
         properties = _properties_of_copy(message)
         properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
         topic = self._retry_topic(lane)
-        if not self._store_copy(topic.name, message, properties):
+        stays = self.has_separate_queues() and lane.queue_id < topic.write_queue_nums
+        queue_id = lane.queue_id if stays else 0
+        if not self._store_copy(topic.name, message, properties, queue_id):
             return False
         self.revived += 1
         return True
@@ -259,16 +263,25 @@ class Reviving:
             name = lane.topic
         else:
             name = pop_retry_topic(lane.group, lane.topic)
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
-            self._topics.put(topic)
+        known = self._topics.get(name)
+        origin = self._topics.get(origin_topic(lane.group, lane.topic))
+        count = 1
+        if origin is not None and self.has_separate_queues():
+            count = origin.write_queue_nums
+        if known is not None and known.write_queue_nums >= count:
+            return known
+        reads = max(count, known.read_queue_nums if known is not None else 0)
+        topic = TopicConfig(name, read_queue_nums=reads, write_queue_nums=count)
+        self._topics.put(topic)
         return topic
 
-    def _store_copy(self, topic: str, message: StoredMessage, properties: dict[str, str]) -> bool:
+    def _store_copy(
+        self, topic: str, message: StoredMessage, properties: dict[str, str], queue_id: int = 0
+    ) -> bool:
+        times = message.reconsume_times + 1
+        copy = Copy(topic, queue_id, message, properties, reconsume_times=times)
         try:
-            times = message.reconsume_times + 1
-            self._store.stage_again(Copy(topic, 0, message, properties, reconsume_times=times))
+            self._store.stage_again(copy)
         except RecordTooLargeError as error:
             log.error("a popped message cannot be stored anew", topic=topic, reason=str(error))
             return False

@@ -84,6 +84,7 @@ class PopService(Part):
         """Told the newest time in the journal, which the clock must not begin before."""
         self.polling = PopPolling(store)
         self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
+        self.reviving.has_separate_queues = lambda: self._live.pop_separate_retry_queues
         self.reviving.on_settled = self._commit
         self.reviving.on_freed = self._ring
         self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)

@@ -163,6 +163,14 @@ class LiveSettings:
     priority_order_asc: bool = setting("priorityOrderAsc", True)
     """Whether the highest number is the most urgent priority; false: the lowest is."""
 
+    pop_separate_retry_queues: bool = setting("useSeparateRetryQueue", False)
+    """Whether a pop retry topic has as many queues as its topic, and messages stay in theirs.
+
+    A topic of type PRIORITY then keeps its order among what is redelivered, too.
+
+    Cost: as many queues again for each group that pops; what exists stays when it is turned off.
+    """
+
     pop_in_flight_max: int = setting("popInflightMessageThreshold", 10_000, least=1, most=1_000_000)
     """Messages that a group may have popped from one queue and not settled; always enforced.
 

@@ -8,6 +8,8 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.pop import reviving as module
 from rockhopper.broker.store.files.errors import DiskFullError, RecordTooLargeError
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.tables.topics import TopicConfig
 from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld
 
 
@@ -147,4 +149,43 @@ def test_a_journal_that_cannot_be_written_is_named(
     with capture_logs() as logs:
         assert world.pop_service.reviving.turn()
     assert any("may repeat" in entry["event"] for entry in logs)
+    assert copies(world) == 1
+
+
+def priority_topic(world: PopWorld, queues: int) -> None:
+    world.topics.configs[TOPIC] = TopicConfig(
+        TOPIC,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        attributes={"message.type": "PRIORITY"},
+    )
+
+
+def test_a_copy_stays_in_its_queue_where_retry_queues_are_separate(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store", useSeparateRetryQueue="true")
+    priority_topic(world, 3)
+    for queue_id in range(3):
+        world.store.put(MessageToStore(TOPIC, queue_id, b"%d" % queue_id, ""))
+    for _ in range(3):
+        assert [popped.body for popped in world.pop()] == [b"2", b"1", b"0"]
+        world.pass_time(1000)
+    assert world.topics.configs[RETRY].write_queue_nums == 3
+    # A topic that grows has its retry topic grow.
+    priority_topic(world, 5)
+    world.store.put(MessageToStore(TOPIC, 4, b"4", ""))
+    world.pass_time(0)
+    assert [popped.body for popped in world.pop()] == [b"4", b"2", b"1", b"0"]
+    world.pass_time(1000)
+    assert [popped.body for popped in world.pop()] == [b"4", b"2", b"1", b"0"]
+    assert world.topics.configs[RETRY].read_queue_nums == 5
+    world.abandon()
+
+
+def test_a_retry_topic_is_left_as_it_is_otherwise(world: PopWorld) -> None:
+    world.topics.configs[RETRY] = TopicConfig(RETRY, read_queue_nums=3, write_queue_nums=2)
+    priority_topic(world, 4)
+    due(world)
+    world.pop_service.reviving.turn()
+    found = world.topics.configs[RETRY]
+    assert (found.read_queue_nums, found.write_queue_nums) == (3, 2)
     assert copies(world) == 1
