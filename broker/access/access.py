@@ -8,6 +8,7 @@ Without users (guard.py) everybody may do everything, but administer from other 
 ``remoteAdmin`` allows.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -70,3 +71,20 @@ class Access:
     ) -> bool:
         """Whether *principal* may do one of *actions*, which is enough."""
         return any(self.may(principal, action, resource) for action in actions)
+
+
+MISSING_NAMED_MAX = 20
+
+
+def name_missing(
+    principal: Principal, missing: Sequence[tuple[tuple[Action, ...], Resource]]
+) -> str:
+    """What somebody may not do: all of it, so that one change of the rules is enough."""
+    named = [
+        f"{' or '.join(action.value for action in actions)} {resource.kind.value}:{resource.name}"
+        for actions, resource in dict.fromkeys(missing)
+    ]
+    more = len(named) - MISSING_NAMED_MAX
+    rest = f", nor {more} more" if more > 0 else ""
+    text = ", nor ".join(named[:MISSING_NAMED_MAX])
+    return f"{principal.user or 'nobody'} at {principal.host} may not {text}{rest}"

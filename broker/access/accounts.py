@@ -108,6 +108,24 @@ class Rule(NamedTuple):
         return f"{decision} {actions} on {self.pattern}{places} ({self.policy.value} policy)"
 
 
+def with_added(rules: Sequence[Rule], added: Rule) -> list[Rule]:
+    """*rules*, and what *added* allows or denies besides; what it contradicts goes.
+
+    Rules about the same resource for the same addresses are one for each decision: who may Pub and
+    is allowed Sub may both, and who is denied Sub then may Pub still.
+    """
+    kept = []
+    for rule in rules:
+        is_same = (rule.policy, rule.pattern) == (added.policy, added.pattern)
+        if not is_same or set(rule.source_ips) != set(added.source_ips):
+            kept.append(rule)
+        elif rule.is_allowed == added.is_allowed:
+            added = added._replace(actions=rule.actions | added.actions)
+        elif left := rule.actions - added.actions:
+            kept.append(rule._replace(actions=left))
+    return [*kept, added]
+
+
 def decide(
     rules: Sequence[Rule], actions: Collection[Action], resource: Resource, host: str
 ) -> Rule | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.access import Access, name_missing
 from rockhopper.broker.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
@@ -102,14 +102,13 @@ class GrpcService:
         if line.proved is not None:
             call.principal = line.proved.principal
         principal = call.principal
-        for actions, resource in demands:
-            if not self._access.may_any(principal, actions, resource):
-                wanted = " or ".join(action.value for action in actions)
-                raise StatusError(
-                    Code.UNAUTHORIZED,
-                    f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
-                    f"{resource.kind.value}:{resource.name}",
-                )
+        missing = [
+            (actions, resource)
+            for actions, resource in demands
+            if not self._access.may_any(principal, actions, resource)
+        ]
+        if missing:
+            raise StatusError(Code.UNAUTHORIZED, name_missing(principal, missing))
 
 
 def _snake(name: str) -> str:

@@ -2,7 +2,8 @@
 
     3001, 3002, 3003    create, update, delete a user    username; body UserInfo
     3004, 3005          one user, or all                 username; filter
-    3006, 3007          add or replace rules             subject; body AclInfo
+    3006, 3007          add or replace rules             subject; body AclInfo; ours: adds=true adds
+                                                         to the actions of a rule
     3008                delete rules                     subject, policyType, resource
     3009, 3010          the rules of one, or of all      subject; subjectFilter, resourceFilter
     70016, ours         what is decided, and by which    username, action, resource, host
@@ -26,6 +27,7 @@ from rockhopper.broker.access.accounts import (
     check_name,
     decide,
     parse_actions,
+    with_added,
 )
 from rockhopper.broker.access.errors import InvalidParameter, NoPermission
 from rockhopper.broker.access.guard import NOTES
@@ -47,6 +49,7 @@ from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 log = structlog.get_logger("broker.access")
 
 SUBJECT = "User:"
+ADDS = "adds"
 
 
 @dataclass(eq=False, repr=False)
@@ -191,14 +194,16 @@ class AuthAdminProcessors:
         policies = info.get("policies")
         if not isinstance(policies, list) or not policies:
             raise InvalidParameter("the rules name no policies")
-        added = rules_of_policies(policies)
-        replaced = {(rule.policy, rule.pattern) for rule in added}
-        kept = [
-            rule
-            for rule in self._acls.rules.get(name, ())
-            if (rule.policy, rule.pattern) not in replaced
-        ]
-        self._acls.put(name, [*kept, *added])
+        added, known = rules_of_policies(policies), self._acls.rules.get(name, ())
+        if request.ext.get(ADDS) == "true":
+            rules = list(known)
+            for rule in added:
+                rules = with_added(rules, rule)
+        else:
+            replaced = {(rule.policy, rule.pattern) for rule in added}
+            kept = [rule for rule in known if (rule.policy, rule.pattern) not in replaced]
+            rules = [*kept, *added]
+        self._acls.put(name, rules)
         log.info("rules changed", user=name, by=request.principal.user or "nobody")
         await self._saved()
         return Response()

@@ -10,7 +10,7 @@ letters stands for itself.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
+from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource, name_missing
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
 from rockhopper.protocol.names import RETRY_PREFIX
@@ -85,6 +85,7 @@ ADMINISTRATION = on_cluster(Action.ADMINISTER)
 def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
     """Return when *access* allows all *needs*. Raises NoPermission, MalformedBodyError."""
     principal = request.principal
+    missing = []
     for need in needs:
         for actions, resource in _demands(need, request):
             if access.may_any(principal, actions, resource):
@@ -95,11 +96,9 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
                     "not this host: set remoteAdmin=true on the broker to allow it, or with "
                     "authenticationEnabled send it as a Super user"
                 )
-            wanted = " or ".join(action.value for action in actions)
-            raise NoPermission(
-                f"{principal.user or 'nobody'} at {principal.host} may not {wanted} "
-                f"{resource.kind.value}:{resource.name}"
-            )
+            missing.append((actions, resource))
+    if missing:
+        raise NoPermission(name_missing(principal, missing))
 
 
 def _demands(need: Need, request: Asked) -> Iterator[tuple[tuple[Action, ...], Resource]]:

@@ -54,9 +54,12 @@ class Accounts:
         is_allowed: bool,
         sources: Sequence[str] = (),
         policy: str = "Custom",
+        replaces: bool = False,
         broker: str | None = None,
     ) -> list[BrokerAddress]:
-        """Allow or deny a user something; a rule about the same resource is replaced.
+        """Allow or deny a user something, besides what rules about the same resource say.
+
+        What they say to the contrary goes; with `replaces` they all go.
 
         `resource` is `*`, `Topic:name`, `Topic:prefix*` and the same with Group, Cluster and Sink;
         `actions` are RocketMQ's names, or All; `sources` addresses and networks, all without any.
@@ -69,7 +72,7 @@ class Accounts:
             "decision": "Allow" if is_allowed else "Deny",
         }
         info = {"policies": [{"policyType": policy, "entries": [entry]}]}
-        fields = {"subject": SUBJECT + name}
+        fields = {"subject": SUBJECT + name, **({} if replaces else {"adds": "true"})}
         return await self._tell(RequestCode.AUTH_CREATE_ACL, fields, info, broker)
 
     async def add_account(self, account: PlainAccount, *, broker: str | None = None) -> None:
@@ -84,6 +87,7 @@ class Accounts:
                 rule.actions,
                 is_allowed=rule.is_allowed,
                 policy=policy,
+                replaces=True,
                 broker=broker,
             )
 

@@ -53,8 +53,12 @@ def _deciding(name: str, text: str, *, is_allowed: bool) -> None:
         run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=is_allowed))
 
 
-_deciding("allow", "Allow USER the ACTIONS on RESOURCE.", is_allowed=True)
-_deciding("deny", "Deny USER the ACTIONS on RESOURCE.", is_allowed=False)
+_deciding(
+    "allow", "Allow USER the ACTIONS on RESOURCE, besides what is allowed already.", is_allowed=True
+)
+_deciding(
+    "deny", "Deny USER the ACTIONS on RESOURCE; what else is allowed stays.", is_allowed=False
+)
 
 
 async def _put(
@@ -91,6 +95,10 @@ def show(user: str, as_json: bool, broker: str | None) -> None:
 async def _show(user: str, as_json: bool, broker: str | None, names: str | None) -> None:
     async with reached(names, broker=broker) as admin:
         found = await admin.accounts.rules(user, broker=broker)
+        if user and not found:
+            users = await admin.accounts.users(broker=broker)
+            if user not in {info["username"] for _, info in users}:
+                raise Failure(f"there is no user {user}: 'rockhopper user list' shows all")
     if as_json:
         for name, info in found:
             write_json({"broker": name, **info})

@@ -14,6 +14,7 @@ from rockhopper.broker.access.accounts import (
     decide,
     parse_actions,
     parse_sources,
+    with_added,
 )
 from rockhopper.broker.access.errors import InvalidParameter
 
@@ -130,3 +131,48 @@ def test_a_users_text_keeps_the_secret() -> None:
 @pytest.mark.parametrize("host", ["not an address", "", "fe80::1%eth0"])
 def test_who_has_no_address_is_in_no_ipv4_network(host: str) -> None:
     assert decide([rule("allow Pub * 0.0.0.0/0")], [Action.PUB], ORDERS, host) is None
+
+
+def allow(*actions: Action, sources: tuple[str, ...] = ()) -> Rule:
+    return Rule(Pattern.parse("Topic:orders"), frozenset(actions), sources, is_allowed=True)
+
+
+def deny(*actions: Action) -> Rule:
+    return allow(*actions)._replace(is_allowed=False)
+
+
+PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
+OTHER = Rule(Pattern.parse("Topic:bills"), frozenset({PUB}), (), is_allowed=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "added", "left"),
+    [
+        ([allow(SUB)], allow(PUB), [allow(SUB, PUB)]),
+        (
+            [OTHER, allow(SUB)],
+            allow(SUB),
+            [OTHER, allow(SUB)],
+        ),
+        (
+            [allow(PUB, SUB)],
+            deny(SUB),
+            [allow(PUB), deny(SUB)],
+        ),
+        ([deny(SUB)], allow(SUB), [allow(SUB)]),
+        (
+            [allow(SUB, sources=("10.0.0.0/8",))],
+            allow(PUB),
+            [allow(SUB, sources=("10.0.0.0/8",)), allow(PUB)],
+        ),
+        (
+            [allow(PUB), deny(SUB)],
+            deny(GET),
+            [allow(PUB), deny(SUB, GET)],
+        ),
+    ],
+)
+def test_a_rule_is_added_to_those_about_the_same(
+    known: list[Rule], added: Rule, left: list[Rule]
+) -> None:
+    assert with_added(known, added) == left

@@ -35,6 +35,19 @@ def test_all_needs_must_be_met() -> None:
     check_access(rules, asked, PULLS)
 
 
+def test_a_refusal_names_all_that_is_missing() -> None:
+    asked = request(topic="orders", consumerGroup="billing")
+    text = r"^nobody at 10.0.0.7 may not Sub Topic:orders, nor Sub Group:billing$"
+    with pytest.raises(NoPermission, match=text):
+        check_access(Rules(), asked, PULLS)
+
+
+def test_a_refusal_for_very_much_names_some_of_it() -> None:
+    needs = [Need((Action.SUB,), Kind.TOPIC, lambda _asked: [f"t{n}" for n in range(50)])]
+    with pytest.raises(NoPermission, match=r"Sub Topic:t19, nor 30 more$"):
+        check_access(Rules(), request(), needs)
+
+
 def test_any_action_of_a_need_is_enough() -> None:
     need = on_topic(Action.PUB, Action.SUB)
     check_access(Rules((Action.SUB, ORDERS)), request(topic="orders"), [need])

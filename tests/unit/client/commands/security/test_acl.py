@@ -44,3 +44,23 @@ async def test_what_makes_no_sense_is_said(
     done = await shell.run(*arguments)
     assert done.code == 1
     assert said in done.err
+
+
+async def test_to_allow_is_to_add(shell: CommandLine, secret_file: str) -> None:
+    await shell.run("user", "add", "alice", "--secret-file", secret_file)
+    for action in ("Sub", "Pub"):
+        await shell.run("acl", "allow", "alice", "Topic:orders", action)
+    for action, code in (("Pub", 0), ("Sub", 0), ("Delete", 1)):
+        asked = await shell.run("acl", "test", "alice", action, "Topic:orders")
+        assert asked.code == code
+    await shell.run("acl", "deny", "alice", "Topic:orders", "Sub")
+    assert (await shell.run("acl", "test", "alice", "Pub", "Topic:orders")).code == 0
+    assert (await shell.run("acl", "test", "alice", "Sub", "Topic:orders")).code == 1
+
+
+async def test_an_unknown_user_has_no_rules_to_show(shell: CommandLine, secret_file: str) -> None:
+    await shell.run("user", "add", "alice", "--secret-file", secret_file)
+    assert (await shell.run("acl", "show", "alice")).code == 0
+    shown = await shell.run("acl", "show", "alcie")
+    assert shown.code == 1
+    assert "there is no user alcie" in shown.err
