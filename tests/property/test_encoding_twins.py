@@ -137,6 +137,24 @@ def test_a_run_is_encoded_alike(messages: list[tuple[int, bytes, bytes]]) -> Non
         assert counted == encoding.count_run(arguments[5], suffix)
 
 
+@given(
+    good=st.lists(PLAIN_INNER, max_size=2),
+    bad=st.binary(min_size=1, max_size=20).filter(lambda text: max(text) > 0x7F),
+)
+def test_properties_that_are_no_utf_8_are_left_to_the_general_way_alike(
+    good: list[tuple[int, bytes, bytes]], bad: bytes
+) -> None:
+    arguments = run_arguments(encode_batch([*good, (0, b"body", b"UNIQ_KEY\x01x\x02a\x01" + bad)]))
+    assert compiled.encode_run(*arguments) == encoding.encode_run(*arguments)
+    assert compiled.count_run(arguments[5], SUFFIX) == encoding.count_run(arguments[5], SUFFIX)
+
+
+def test_a_run_with_properties_that_are_no_utf_8_is_not_plain() -> None:
+    arguments = run_arguments(encode_batch([(0, b"body", b"UNIQ_KEY\x01x\x02a\x01\xff")]))
+    assert compiled.encode_run(*arguments) is None
+    assert encoding.encode_run(*arguments) is None
+
+
 @given(messages=st.lists(PLAIN_INNER, min_size=1, max_size=4))
 def test_a_run_is_the_records_of_its_messages(messages: list[tuple[int, bytes, bytes]]) -> None:
     found = compiled.encode_run(*run_arguments(encode_batch(messages)))

@@ -221,6 +221,23 @@ int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, u
     return PLAIN;
 }
 
+/* Whether *text* is UTF-8. What is in a batch has been decoded by nobody yet. */
+static int is_utf8(Span text)
+{
+    const unsigned char *p = (const unsigned char *)text.data, *end = p + text.size;
+    while (p < end && *p < 0x80)
+        p++;
+    if (p == end)
+        return 1;
+    PyObject *decoded = PyUnicode_DecodeUTF8((const char *)p, end - p, NULL);
+    if (decoded == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_DECREF(decoded);
+    return 1;
+}
+
 Plainness plan_run(const Shared *shared, Span body, Span suffix, Py_ssize_t *count, Py_ssize_t *size)
 {
     const unsigned char *next = (const unsigned char *)body.data, *end = next + body.size;
@@ -228,7 +245,8 @@ Plainness plan_run(const Shared *shared, Span body, Span suffix, Py_ssize_t *cou
     while (next < end) {
         Inner inner;
         PlainRecord plan;
-        if (!next_inner(&next, end, &inner) || ++*count > BATCH_COUNT_MAX)
+        if (!next_inner(&next, end, &inner) || ++*count > BATCH_COUNT_MAX
+            || !is_utf8(inner.properties))
             return NOT_PLAIN;
         Plainness plainness = plan_plain(shared, inner.body.size, inner.properties, suffix, &plan);
         if (plainness != PLAIN)
