@@ -68,13 +68,23 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+_FSYNC, _FDATASYNC = os.fsync, os.fdatasync
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_waits_for_the_disk() -> Iterator[None]:
     """A started broker syncs 22 times, and no test cuts the power: those that seem to replace this.
 
-    Daemons in processes of their own sync as ever.
+    Daemons in processes of their own sync as ever, and so do tests of the store (``real_syncs``).
     """
     with mock.patch.object(os, "fsync", os.fstat), mock.patch.object(os, "fdatasync", os.fstat):
+        yield
+
+
+@pytest.fixture(scope="module")
+def real_syncs() -> Iterator[None]:
+    """What is tested syncs for real: a descriptor that is closed, or a file system, may refuse."""
+    with mock.patch.object(os, "fsync", _FSYNC), mock.patch.object(os, "fdatasync", _FDATASYNC):
         yield
 
 

@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from rockhopper.client import Producer
 from tests.support.daemon import Daemon
 from tests.support.direct import pull_all
+
+pytestmark = pytest.mark.usefixtures("real_syncs")
 
 TOPICS = ("Orders", "Events")
 

@@ -22,6 +22,8 @@ from tests.support.direct import ask, pull, send, send_fields, topic_fields
 from tests.support.hang import HANG_S
 from tests.support.raw_peer import RawPeer, request, until
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 COMMIT = {"consumerGroup": "tests", "topic": "orders", "queueId": "0", "commitOffset": "1"}
 
 

@@ -6,6 +6,8 @@ from structlog.testing import capture_logs
 from rockhopper.broker import Broker
 from tests.support.raw_peer import until
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json.bak", "kvConfig.json"])
 async def test_a_table_that_rots_is_named_counted_and_written_anew(name: str) -> None:

@@ -4,6 +4,8 @@ import random
 import shutil
 from pathlib import Path
 
+import pytest
+
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.searching.job import search
 from rockhopper.pipeline.jobs.tasks import in_this_process
@@ -16,6 +18,8 @@ from tests.support.derived_stores import (
     write_store,
 )
 from tests.support.rot import overwrite
+
+pytestmark = pytest.mark.usefixtures("real_syncs")
 
 SEEDS = 20
 # What a rebuild cannot mend: the log itself, and what was lost with it.

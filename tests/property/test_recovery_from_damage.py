@@ -17,6 +17,8 @@ from rockhopper.broker.store.recovering.inventory import FILE_NAME as INVENTORY_
 from rockhopper.protocol.store.geometry_note import FILE_NAME as GEOMETRY_FILE
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 MESSAGE_COUNT = 60
 
 

@@ -9,6 +9,11 @@ from rockhopper.broker.store.message_store import MessageStore
 from tests.support.open_stores import Stores
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _syncs_for_real(real_syncs: None) -> None:
+    """The store is what syncs: a test that passes without is no test of it."""
+
+
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[Stores]:
     opened = Stores(tmp_path)
