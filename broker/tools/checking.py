@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rockhopper.broker.store.files.rocksdb import kept_there
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.tools.findings import REPAIR, RESTORE_FILE, Findings
 from rockhopper.broker.tools.index_checking import IndexCheck
@@ -45,6 +46,9 @@ def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) 
     began = time.monotonic()
     for problem in view.problems:
         findings.add("file", problem.path, problem.reason, RESTORE_FILE)
+    for directory, what, way_out in kept_there(view.layout):
+        told = f"RocketMQ keeps {what} of this store in RocksDB, which is not read here"
+        findings.add("file", directory, told, way_out)
     queues, index = QueueCheck(view, findings), IndexCheck(view, findings)
     log_start = view.log.min_offset
     count = 0

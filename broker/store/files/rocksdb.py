@@ -34,14 +34,15 @@ def check_not_in_use(layout: StoreLayout) -> None:
         StoreError: it did; the sentence names the way out.
         OSError: a file cannot be read.
     """
-    for directory, what, way_out in _found(layout):
+    for directory, what, way_out in kept_there(layout):
         raise StoreError(
             f"RocketMQ keeps {what} of this store in RocksDB ({directory}), which is not read "
             f"here: {way_out}. If RocketMQ has gone back to files since, move {directory} away"
         )
 
 
-def _found(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
+def kept_there(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
+    """Each database that has something: where, what, and the way out. Raises OSError."""
     for directory in layout.consume_queues, layout.root / "consumequeue_rocksdb":
         if (directory / "CURRENT").is_file():
             yield directory, "the queues", _FOLLOW

@@ -37,6 +37,14 @@ def test_sound_stores_are_sound(root: Path) -> None:
     assert looked_at.entry_count == 180
 
 
+def test_what_is_in_rocksdb_is_named_with_the_way_out(root: Path) -> None:
+    (root / "consumequeue" / "CURRENT").write_bytes(b"MANIFEST-000005\n")
+    (damage,) = checked(root).damages
+    assert (damage.kind, damage.path) == ("file", "consumequeue")
+    assert "the queues of this store in RocksDB" in damage.what
+    assert "ha follow" in damage.remedy
+
+
 @pytest.mark.parametrize("name", ["plain", "batch", "extended", "killed"])
 def test_stores_of_apaches_broker_are_sound(name: str, tmp_path: Path) -> None:
     store = apache_golden.unpack(name, tmp_path)
