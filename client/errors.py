@@ -6,7 +6,7 @@
     .is_retriable
     ├── BrokerUnreachableError       no connection to the address, or it broke before the answer
     came
-    ├── RequestTimeoutError          no answer within the time given; the connection stays usable
+    ├── RequestTimeoutError          no answer within the time given; the client stays usable
     ├── MalformedAnswerError         an answer came that cannot be read
     ├── ReplyTimeoutError            a request message got no reply in time
     ├── EarlierSendFailedError       an earlier message of its sharding key failed: nothing sent

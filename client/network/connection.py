@@ -222,9 +222,14 @@ class Connection(asyncio.Protocol):
         self._timer = None
         now = self._loop.time()
         expired = [opaque for opaque, entry in self.pending.items() if entry[1] <= now]
+        heard_nothing = False
         for opaque in expired:
-            future, _, code, timeout_s = self.pending.pop(opaque)
+            future, deadline, code, timeout_s = self.pending.pop(opaque)
             self._negotiating.discard(opaque)
+            silent_since = self._unanswered_since
+            if silent_since is not None and silent_since <= deadline - timeout_s:
+                is_long = now - silent_since >= SILENCE_NOTED_S
+                heard_nothing |= is_long and code not in _HELD_CODES
             if not future.done():
                 future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
         if self._unanswered_since is not None and now - self._unanswered_since > _SILENCE_MAX_S:
@@ -233,6 +238,10 @@ class Connection(asyncio.Protocol):
             )
             self.abort()
             return
+        if heard_nothing and self.is_open:
+            # A NAT or a firewall may have forgotten this one.
+            log.warning("%s let a request time out: connecting anew", self.address)
+            self.retire()
         if self.pending:
             self._set_timer(min(entry[1] for entry in self.pending.values()))
         elif self._is_retiring:

@@ -121,6 +121,22 @@ async def test_the_shortest_timeout_fires_first_whatever_was_asked_before_it(
     patient.cancel()
 
 
+async def test_a_connection_that_was_forgotten_on_its_way_costs_one_timeout(
+    server: FakeServer, pool: ConnectionPool, clock: HeldClock
+) -> None:
+    """A NAT that drops what it does not know lets nothing through in either direction."""
+    await pool.request(server.address, Command(28), 5)
+    forgotten = pool.existing(server.address)
+    assert forgotten is not None
+    server.on(30, lambda request: None)
+    lost = forgotten.request(Command(30), 3)
+    clock.advance(3.5)
+    assert isinstance(await raised(lost), RequestTimeoutError)
+    assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
+    assert pool.existing(server.address) is not forgotten
+    assert forgotten.closed.done()
+
+
 async def test_a_peer_that_has_gone_silent_is_given_up_and_dialled_again(
     server: FakeServer, pool: ConnectionPool, clock: HeldClock
 ) -> None:
@@ -131,7 +147,8 @@ async def test_a_peer_that_has_gone_silent_is_given_up_and_dialled_again(
     slow, hopeless = (silent.request(Command(30), timeout_s) for timeout_s in (5, 11))
     clock.advance(6)
     assert isinstance(await raised(slow), RequestTimeoutError)
-    assert silent.is_open  # one request may be slow
+    assert not silent.is_open  # what comes next goes by another connection
+    assert not silent.closed.done()  # and this one may still be answered
     clock.advance(6)
     assert isinstance(await raised(hopeless), RequestTimeoutError)
     await silent.closed
