@@ -8,7 +8,7 @@ unlocked.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -114,6 +114,20 @@ class Assignment:
         waits = not (is_new or is_alone or self._settings.orderly or self._settings.broadcast)
         self._fetch(held, self._settings.hand_over_s if waits else 0.0)
         log.debug("%s is ours now, from offset %d", queue, offset)
+
+    async def has_begun(self, queues: Sequence[MessageQueue], start: StartFrom) -> bool:
+        """Whether the group has an offset in one of a topic's *queues*. Raises ClientError.
+
+        If it has none it begins now, in all of them: otherwise another member, which finds the
+        offsets of this one, would take its own queues for queues that have appeared since.
+        """
+        offsets = await asyncio.gather(*(self._progress.load(queue) for queue in queues))
+        if any(offset is not None for offset in offsets):
+            return True
+        starts = await asyncio.gather(*(self._resolve(queue, start) for queue in queues))
+        # Side by side: of a start that is killed here, all or none are stored, as far as possible.
+        await asyncio.gather(*map(self._progress.store, queues, starts))
+        return False
 
     def give_up(self, queue: MessageQueue) -> None:
         """Stop reading a queue; the rest happens by itself."""

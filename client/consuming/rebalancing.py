@@ -12,7 +12,7 @@ belonged to a member from before is left to it for as long.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from rockhopper.client.consuming.allocation import sorted_clients
@@ -344,12 +344,17 @@ class Rebalancer:
             free = {queue for queue in free if self._locks.holds(queue)}
             is_complete = is_complete and all_answered and not refused
         ordered = sorted(free)
+        try:
+            starts = await self._starts_of(ordered)
+        except (ClientError, OSError) as error:
+            self._problem(f"where the group starts is not known yet: {error}")
+            return False
         callbacks = self._settings.callbacks
         outcomes = await asyncio.gather(
             *(
                 self._assignment.take_over(
                     queue,
-                    self._start_of(queue),
+                    starts[queue],
                     is_alone=queue.topic in lonely,
                     waits_for_word=callbacks.on_assigned is not None,
                 )
@@ -386,6 +391,19 @@ class Rebalancer:
             self._assignment.lose(queue)
         self._assignment.offer_all()
         await self._settings.callbacks.revoked(list(lost))
+
+    async def _starts_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, StartFrom]:
+        """Return where the group starts in each queue in which it has no offset.
+
+        Where it has read other queues of the topic, a queue without an offset appeared while no
+        member was there: it is read from its beginning.
+        """
+        starts = {queue: self._start_of(queue) for queue in queues}
+        for topic in {queue.topic for queue, start in starts.items() if start != "earliest"}:
+            route = await self._session.routes.route(topic)
+            if await self._assignment.has_begun(route.read_queues, self._settings.start_from):
+                starts.update((queue, "earliest") for queue in queues if queue.topic == topic)
+        return starts
 
     def _start_of(self, queue: MessageQueue) -> StartFrom:
         """Return where a group without an offset starts: a queue that is new, at its beginning."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,48 @@ async def test_queues_that_are_added_are_read_from_their_beginning(
                 await other.send("orders", b"x", queue=1)
             await consumer.engine.session.keep_up_once()
             assert (await take(consumer, 1))[0].body == b"x"
+
+
+@pytest.mark.parametrize("broadcast", [False, True])
+async def test_queues_that_appear_while_nobody_is_there_are_read_from_their_beginning(
+    broker: Broker, tmp_path: Path, broadcast: bool
+) -> None:
+    options: Any = {"start_from": "latest", "broadcast": broadcast, "offsets_directory": tmp_path}
+    async with Admin(broker.nameserver) as admin, Producer(broker.nameserver) as producer:
+        await admin.create_topic("orders", queues=1)
+        await producer.send("orders", b"old")
+        async with billing(broker, **options):
+            pass
+        await admin.create_topic("orders", queues=2)
+        producer.session.routes.forget("orders")
+        await producer.send("orders", b"new", queue=1)
+        async with billing(broker, **options) as consumer:
+            assert (await take(consumer, 1))[0].body == b"new"
+
+
+async def test_members_that_begin_a_group_at_its_end_read_nothing_old(broker: Broker) -> None:
+    async with Admin(broker.nameserver) as admin, Producer(broker.nameserver) as producer:
+        await admin.create_topic("orders", queues=4)
+        for queue in range(4):
+            await producer.send("orders", b"old", queue=queue)
+        async with (
+            billing(broker, start_from="latest") as one,
+            billing(broker, start_from="latest") as two,
+        ):
+            for queue in range(4):
+                await producer.send("orders", b"new", queue=queue)
+            seen: list[bytes] = []
+
+            async def read(consumer: Consumer) -> None:
+                async for message in consumer:
+                    seen.append(message.body)
+
+            readers = [asyncio.create_task(read(each)) for each in (one, two)]
+            await until(lambda: len(seen) >= 4)
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+        assert seen == [b"new"] * 4
 
 
 async def test_an_expression_selects_by_properties(broker: Broker, producer: Producer) -> None:
