@@ -254,7 +254,7 @@ def _json(document: Any) -> bytes:
 def _document(text: bytes) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WireError(f"JSON that cannot be read: {error}") from None
     if not isinstance(document, dict):
         raise WireError("JSON that is no object")

@@ -67,6 +67,18 @@ def pop_retry_topic(group: str, topic: str) -> str:
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
+def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
+    """That, and the one in which RocketMQ with enableRetryTopicV2 left some."""
+    return pop_retry_topic(group, topic), f"{RETRY_PREFIX}{group}+{topic}"
+
+
+def retry_flag(group: str, topic: str, popped_from: str) -> str:
+    """What says where a message of *topic* was popped from."""
+    if popped_from == topic:
+        return NORMAL
+    return RETRY_V1 if popped_from == pop_retry_topic(group, topic) else RETRY_V2
+
+
 def real_topic(group: str, topic: str, retry_flag: str) -> str:
     """The topic that a message was popped from."""
     if topic.startswith(RETRY_PREFIX) or retry_flag not in (RETRY_V1, RETRY_V2):

@@ -7,7 +7,7 @@ the queue go on.
 import msgspec
 
 from rockhopper.broker.access.errors import IllegalMessage
-from rockhopper.broker.pop.extra_info import ExtraInfo
+from rockhopper.broker.pop.extra_info import NORMAL, ExtraInfo
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
@@ -96,7 +96,7 @@ class InOrder:
                 start = max(offsets[0], lane.cursor)
         self._lanes.ordered(lane, offsets[0], following)
         self._lanes.call_at(following.blocked_until(), lane)
-        answer.add(lane.queue_id, start, found, retry=False, broker_name=self._config.broker_name)
+        answer.add(lane.queue_id, start, found, flag=NORMAL, broker_name=self._config.broker_name)
         answer.add_order_counts(lane.queue_id, offsets, following.counts)
 
     def _move_in_order(self, lane: Lane, cursor: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.broker.pop import extra_info
-from rockhopper.broker.pop.extra_info import NORMAL, RETRY_V1
+from rockhopper.broker.pop.extra_info import NORMAL
 from rockhopper.protocol.properties import PROPERTY_POP_CK
 from rockhopper.protocol.store.message_codec import decode_message, encode_stored_message
 from rockhopper.protocol.store.record_head import head_struct
@@ -68,14 +68,13 @@ class PopAnswer:
         start: int,
         found: list[tuple[int, bytes]],
         *,
-        retry: bool,
+        flag: str,
         broker_name: str,
     ) -> None:
         """Take the messages of one queue; those of a retry topic get their first topic back."""
-        flag = RETRY_V1 if retry else NORMAL
         self.found.append(Found(flag, queue_id, start, [offset for offset, _ in found]))
         self.count += len(found)
-        if not retry:
+        if flag == NORMAL:
             self.records += [record for _, record in found]
             return
         for offset, record in found:

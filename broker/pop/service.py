@@ -23,14 +23,19 @@ from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.adopting import adopt
 from rockhopper.broker.pop.compaction import Compaction
-from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
+from rockhopper.broker.pop.extra_info import (
+    ORDERLY_REVIVE_QUEUE,
+    ExtraInfo,
+    origin_topic,
+    retry_flag,
+)
 from rockhopper.broker.pop.in_order import InOrder, read
 from rockhopper.broker.pop.lanes import InFlight, Lane, Lanes
 from rockhopper.broker.pop.polling import PopPolling, Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
-from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue, waited_for
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
@@ -275,7 +280,9 @@ class PopService(Part):
             return False
 
         filter_key = wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription
-        waiter = Waiter(peer, key, wanted.queue_id, waited_for(wanted), filter_key, attempt)
+        waiter = Waiter(
+            peer, key, wanted.queue_id, self.sources.waited_for(wanted), filter_key, attempt
+        )
         return self.polling.park(waiter, wait_s)
 
     def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
@@ -339,9 +346,8 @@ class PopService(Part):
             offsets = [offset for offset, _ in found]
             self.lanes.popped(lane, result.next_offset, answer.pop_ms, wanted.invisible_ms, offsets)
         if found:
-            answer.add(
-                lane.queue_id, start, found, retry=retry, broker_name=self._config.broker_name
-            )
+            flag = retry_flag(wanted.group, wanted.topic, lane.topic)
+            answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
 
     def ack(
         self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo
@@ -441,7 +447,7 @@ class PopService(Part):
     def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
         """What a pop would hand out; nothing moves. As ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
-        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
+        for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted)):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 if answer.count:
                     break
@@ -459,7 +465,7 @@ class PopService(Part):
                         queue_id,
                         found[0][0],
                         found,
-                        retry=retry,
+                        flag=retry_flag(wanted.group, wanted.topic, topic),
                         broker_name=self._config.broker_name,
                     )
             answer.rest += max(high - start, 0)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from rockhopper.broker.access.errors import TopicNotFound
-from rockhopper.broker.pop.extra_info import pop_retry_topic
+from rockhopper.broker.pop.extra_info import pop_retry_topics
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -42,19 +42,37 @@ class PopSources:
         topic = self.topic(wanted)
         sources = [(topic, False)]
         by_priority = self._goes_by_priority(wanted, topic)
-        retry_topic = self._topics.get(pop_retry_topic(wanted.group, wanted.topic))
-        if retry_topic is not None and not wanted.order:
+        retry_topics = [] if wanted.order else self._retry_topics(wanted)
+        if retry_topics:
             percent = self._live.pop_from_retry_percent
             if by_priority:
                 percent = self._live.pop_from_retry_percent_for_priority
-            is_first = self._chance() * 100 < percent or _is_near(near, retry_topic, topic)
-            sources.insert(0 if is_first else 1, (retry_topic, True))
+            is_first = self._chance() * 100 < percent or any(
+                _is_near(near, each, topic) for each in retry_topics
+            )
+            place = 0 if is_first else 1
+            sources[place:place] = [(each, True) for each in retry_topics]
         for config, retry in sources:
             if retry or wanted.queue_id < 0:
                 for queue_id in self._queue_order(config, near, by_priority=by_priority):
                     yield config.name, queue_id, retry
             else:
                 yield config.name, wanted.queue_id, retry
+
+    def _retry_topics(self, wanted: Wanted) -> list[TopicConfig]:
+        named = pop_retry_topics(wanted.group, wanted.topic)
+        return [found for name in named if (found := self._topics.get(name)) is not None]
+
+    def waited_for(self, wanted: Wanted) -> list[Queue]:
+        """The queues whose messages such a pop waits for; −1 is all of a topic."""
+        queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
+        if not wanted.order:
+            # The first of them may be made later.
+            usual, other = pop_retry_topics(wanted.group, wanted.topic)
+            queues.append((usual, ANY_QUEUE))
+            if other in self._topics:
+                queues.append((other, ANY_QUEUE))
+        return queues
 
     def topic(self, wanted: Wanted) -> TopicConfig:
         """The topic that a pop asks for. Raises Refusal: it is gone."""
@@ -85,11 +103,3 @@ class PopSources:
 def _is_near(near: Queue | None, source: TopicConfig, topic: TopicConfig) -> bool:
     """Whether *near* says where in *source* to begin with a wide *topic*."""
     return near is not None and near[0] == source.name and topic.read_queue_nums > QUEUES_PER_SLICE
-
-
-def waited_for(wanted: Wanted) -> list[Queue]:
-    """The queues whose messages such a pop waits for; −1 is all of a topic."""
-    queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
-    if not wanted.order:
-        queues.append((pop_retry_topic(wanted.group, wanted.topic), ANY_QUEUE))
-    return queues

@@ -18,7 +18,7 @@ from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_t
 from rockhopper.broker.pop.polling import Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.pop.sources import Queue, waited_for
+from rockhopper.broker.pop.sources import Queue
 from rockhopper.broker.processors.pop_checks import PopChecks, no_message
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
 from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
@@ -327,7 +327,7 @@ class PopProcessors:
             request.connection,
             (wanted.group, wanted.topic),
             wanted.queue_id,
-            waited_for(wanted),
+            pop.sources.waited_for(wanted),
             ("notification", wanted.queue_id, wanted.order, wanted.attempt_id),
             attempt,
         )

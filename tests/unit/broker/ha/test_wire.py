@@ -111,6 +111,7 @@ def test_a_damaged_greeting_is_refused_or_another(position: int, damage: bytes) 
         (b"\6\0\0\0\0\0\0\2[]", "no object"),
         (b"\6\0\0\0\0\0\0\2{}", "promise is"),
         (b"\6\0\0\0\0\0\0\1{", "cannot be read"),
+        (b"\6\0\0\0\0\1\x86\xa0" + b"[" * 100_000, "cannot be read"),
         (wire.data_head(Beat(1, 1), 7, 3, crc32(b"log")) + b"lag", "at 7 whose CRC"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import Work, at_once
+from rockhopper.broker.pop.extra_info import parse_extra_info, real_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources
 from rockhopper.broker.settings.config_file import build_config
@@ -94,4 +95,26 @@ def test_so_many_of_a_hundred_pops_look_at_the_retry_topic_first(
     config = build_config({"popFromRetryProbability": str(percent)})
     sources = PopSources(config, world.topics, world.groups, lambda: chance)
     assert [retry for _, _, retry in sources.of(WANTED)] == [is_first, not is_first]
+    world.abandon()
+
+
+def test_messages_that_rocketmq_left_in_its_newer_retry_topic_are_popped(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store")
+    newer = f"%RETRY%{GROUP}+{TOPIC}"
+    assert world.pop_service.sources.waited_for(WANTED) == [(TOPIC, -1), (RETRY, -1)]
+    world.topics.configs[newer] = TopicConfig(newer, read_queue_nums=1, write_queue_nums=1)
+    assert world.pop_service.sources.waited_for(WANTED)[2:] == [(newer, -1)]
+    world.store.put(MessageToStore(newer, 0, b"failed", ""))
+    for _ in range(2):
+        (popped,) = world.pop()
+        point = popped.message.properties["POP_CK"]
+        info = parse_extra_info(point)
+        assert (popped.body, info.retry_flag, popped.message.topic) == (b"failed", "2", TOPIC)
+        assert real_topic(GROUP, TOPIC, info.retry_flag) == newer
+        world.pass_time(1000)
+    (popped,) = world.pop()
+    offset = int(popped.message.properties["POP_CK"].split(" ")[7])
+    world.pop_service.ack(GROUP, newer, 0, [offset], popped.info)
+    world.flush()
+    assert world.lanes_in_flight == 0
     world.abandon()
