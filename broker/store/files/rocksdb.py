@@ -10,6 +10,7 @@
 A database is told by its file CURRENT. An empty one holds nothing but that and its manifest.
 """
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,14 +83,14 @@ def _families(directory: Path) -> set[bytes]:
     """The column families that have records."""
     found = set()
     for path in _data_files(directory):
-        with path.open("rb") as file:
-            if path.suffix == ".sst":
-                file.seek(max(0, path.stat().st_size - _PROPERTIES_SIZE_BYTES))
-            data = file.read()
-        for name, number in _FAMILIES.items():
-            # A table file names its family; a write-ahead log has a put of one of its progress.
-            if b"name" + name in data or any(
-                b"\5%c%c%b" % (number, len(key), key) in data for key in _PROGRESS_KEYS
-            ):
-                found.add(name)
+        size = path.stat().st_size
+        start = max(0, size - _PROPERTIES_SIZE_BYTES) if path.suffix == ".sst" else 0
+        if not size:
+            continue
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for name, number in _FAMILIES.items():
+                # A table file names its family; a write-ahead log has a put of its progress.
+                puts = [b"\5%c%c%b" % (number, len(key), key) for key in _PROGRESS_KEYS]
+                if any(data.find(each, start) >= 0 for each in (b"name" + name, *puts)):
+                    found.add(name)
     return found
