@@ -67,7 +67,6 @@ from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.gate import close_connections_of
 from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
@@ -89,6 +88,7 @@ from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.tasks import end_tasks, run_in_background

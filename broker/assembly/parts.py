@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.assembly.purging import Contents
 from rockhopper.broker.assembly.store_modes import protect_store
+from rockhopper.broker.assembly.unused_groups import UnusedGroups
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
@@ -20,7 +21,6 @@ from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
-from rockhopper.broker.members.unused_groups import UnusedGroups
 from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService

@@ -12,8 +12,8 @@ from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.grpc.identity import Proved
 from rockhopper.broker.grpc.statuses import StatusError, status_of, unconfirmed_status
 from rockhopper.broker.loop.latencies import Kind, RequestTimes
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
 from rockhopper.protocol.grpc_v2.messages import Method

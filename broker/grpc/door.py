@@ -23,8 +23,8 @@ from rockhopper.broker.listening.gates import gate_with_tls
 from rockhopper.broker.listening.listener import Gate
 from rockhopper.broker.listening.tls import Tls, TlsError
 from rockhopper.broker.processors.pop_checks import PopChecks
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.store.lease_gate import LeaseGate
 
 log = structlog.get_logger("broker.grpc")
 

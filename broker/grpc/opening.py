@@ -9,8 +9,8 @@ from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.door import GrpcDoor
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.advertise import Advertiser
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.addresses import join_address, split_address
 
 

@@ -51,7 +51,7 @@ from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.lease_gate import PROMISES_NOTHING
+from rockhopper.broker.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk

@@ -17,6 +17,7 @@ here and nowhere else:
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
@@ -28,6 +29,7 @@ from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.gate import admit
 from rockhopper.broker.remoting.needs import ADMINISTRATION, Need
+from rockhopper.broker.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
@@ -39,6 +41,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
     TooManyOpenFilesError,
 )
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import FieldError, ProtocolError
@@ -46,7 +49,6 @@ from rockhopper.protocol.requests import decode_fields
 from rockhopper.tasks import run_in_background
 
 if TYPE_CHECKING:
-    from rockhopper.broker.remoting.lease_gate import LeaseGate
     from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.dispatcher")
@@ -123,7 +125,7 @@ class Request:
         connection: "Connection",
         command: Command,
         times: RequestTimes | None = None,
-        gate: "LeaseGate | None" = None,
+        gate: LeaseGate | None = None,
     ) -> None:
         """*times* hears of its answer, which leaves through *gate*."""
         self._gate = gate
@@ -191,11 +193,16 @@ class Request:
         self.note(response, has_waited=self.code in LONG_POLLING)
         if self.oneway:
             return
-        frame = encode_response(self.command, response)
-        if self._gate is None or response.code != ResponseCode.SUCCESS:
-            self.connection.write(frame)
+        promises = response.code == ResponseCode.SUCCESS and self.code not in PROMISES_NOTHING
+        if self._gate is None or not promises or self._gate.is_open():
+            self.connection.write(encode_response(self.command, response))
         else:
-            self._gate.write(self.connection, self.code, frame)
+            self._gate.hold(partial(self._release, response))
+
+    def _release(self, response: Response, error: StoreError | None) -> None:
+        if error is not None:
+            response = Response(unconfirmed_code(error), str(error))
+        self.connection.write(encode_response(self.command, response))
 
     def note(self, response: Response, *, has_waited: bool = False) -> None:
         """Count the request as answered, for the statistics."""
@@ -326,7 +333,7 @@ class Dispatcher:
         table: Mapping[int, Row],
         access: Access,
         times: RequestTimes | None = None,
-        gate: "LeaseGate | None" = None,
+        gate: LeaseGate | None = None,
     ) -> None:
         self.gate = gate
         """What answers leave through; whoever writes what ``dispatch`` returned asks it."""

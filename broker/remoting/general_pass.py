@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.remoting.lease_gate import LeaseGate
+from rockhopper.broker.remoting.held_answers import hold_back
+from rockhopper.broker.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.remoting.server import Connection, FrameHandler
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame
@@ -38,7 +40,7 @@ def frame_handler(
                 connection.response_received(command)
             else:
                 answer = dispatch(connection, command)
-                if gate is not None and gate.guards(command.code):
+                if gate is not None and command.code not in PROMISES_NOTHING:
                     guarded.append(len(answers))
                 answers.append(answer)
                 size_bytes += len(answer)
@@ -49,7 +51,7 @@ def frame_handler(
 
     def write(connection: Connection, answers: list[bytes], guarded: list[int]) -> None:
         if gate is not None:
-            gate.hold_back(connection, answers, guarded)
+            hold_back(gate, connection, answers, guarded)
         connection.write(b"".join(answers))
 
     return handle

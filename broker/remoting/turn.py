@@ -9,9 +9,10 @@ from functools import partial
 
 from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.broker.remoting.dispatcher import Response, store_error_response, unconfirmed_code
-from rockhopper.broker.remoting.lease_gate import LeaseGate, unconfirmed_frames
+from rockhopper.broker.remoting.held_answers import hold_back, unconfirmed_frames
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import FLAG_RESPONSE, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
@@ -178,7 +179,7 @@ class Turn:
         self.settle()
         if self.answers:
             if self._gate is not None and self._guarded:
-                self._gate.hold_back(self.connection, self.answers, self._guarded)
+                hold_back(self._gate, self.connection, self.answers, self._guarded)
                 self._guarded = []
             self.connection.write_parts(self.answers)
             self.answers = []

@@ -44,9 +44,7 @@ def check_tables(view: StoreView, findings: Findings) -> int:
         if layout.quarantine not in path.parents:
             count += 1
             _check_records(view, findings, path)
-    for path in sorted((layout.own / REPLICA_DIRECTORY).glob("*.json")):
-        count += 1
-        _check_replica_file(findings, path)
+    count += _check_replica_files(findings, layout.own / REPLICA_DIRECTORY)
     for name in (*_CHECKED_LINES, GEOMETRY_FILE):
         data = _read(layout.own / name)
         if data is not None:
@@ -73,8 +71,16 @@ def _is_replicas(path: Path) -> bool:
     return path.parent.name == REPLICA_DIRECTORY
 
 
+def _check_replica_files(findings: Findings, directory: Path) -> int:
+    """What a replica must not forget; how many files that is."""
+    paths = sorted(directory.glob("*.json"))
+    for path in paths:
+        _check_replica_file(findings, path)
+    return len(paths)
+
+
 def _check_replica_file(findings: Findings, path: Path) -> None:
-    """What a replica must not forget: a line and its CRC, twice."""
+    """A line and its CRC, twice."""
     read = [(each.name, _read(each)) for each in (path, backup_path(path))]
     damaged = []
     for name, data in read:

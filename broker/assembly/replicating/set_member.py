@@ -38,7 +38,6 @@ from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningR
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.nameserver.broker_standing import BrokerStanding
 from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
@@ -49,6 +48,7 @@ from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreError,
 )
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.tasks import end_task, run_in_background

@@ -446,21 +446,23 @@ class RunningReplica:
                     self._forget_torn()
             case actions.Confirm():
                 self._listeners.confirmed(action.offset)
-            case actions.Lead() | actions.Resign() | actions.Alarm():
+            case actions.Lead() | actions.Resign() | actions.Release() | actions.Alarm():
                 self._change_role(action)
             case actions.Open():
                 self._spawn(self._connect(action.replica_id))
             case actions.Stream():
                 self._spawn(self._stream(action))
-            case actions.Release():
-                self._spawn(self._release(action.epoch))
             case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
                 self._spawn(self._ask(action))
             case _:
                 self._spawn(self._keep(action))
 
-    def _change_role(self, action: actions.Lead | actions.Resign | actions.Alarm) -> None:
+    def _change_role(
+        self, action: actions.Lead | actions.Resign | actions.Release | actions.Alarm
+    ) -> None:
         match action:
+            case actions.Release():
+                self._spawn(self._release(action.epoch))
             case actions.Lead():
                 self._role_log.elected(action.epoch)
                 self._listeners.lead(action.epoch)

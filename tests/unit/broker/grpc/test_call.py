@@ -6,8 +6,8 @@ import pytest
 
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.statuses import StatusError
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.store.files.errors import NotReplicatedError
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.framing import MessageReader
 from tests.support.grpc_client import GrpcBroker, GrpcClient

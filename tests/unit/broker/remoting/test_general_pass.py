@@ -6,8 +6,8 @@ import pytest
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder

@@ -7,7 +7,6 @@ import pytest
 
 from rockhopper.broker.loop.latencies import Kind, RequestTimes
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.remoting.lease_gate import LeaseGate
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -15,6 +14,7 @@ from rockhopper.broker.store.files.errors import (
     StoreBusyError,
     StoreError,
 )
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command

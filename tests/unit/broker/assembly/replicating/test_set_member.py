@@ -514,9 +514,7 @@ async def test_a_master_that_nobody_confirms_anything_to_promises_nothing(
             patch.setattr(machine, "renewed", lambda *_: None)
             before = client.send(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)
             assert (await before).code == ResponseCode.SUCCESS
-            writer = member._writer
-            assert writer is not None
-            await until(lambda: writer.overdue_since_ms() is not None)
+            await until(lambda: not member.gate.is_open())
             asked = Asked(client)
             assert (await asked.read).code == ResponseCode.SUCCESS
             assert not any(each.done() for each in asked.promises)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.members.unused_groups import UNUSED_MS
+from rockhopper.broker.assembly.unused_groups import UNUSED_MS
 from rockhopper.broker.tables import subscription_groups
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.names import retry_topic
