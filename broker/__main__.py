@@ -330,7 +330,7 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
     for key in loaded.ignored_keys:
         by_meaning.setdefault(WITHOUT_EFFECT[key], []).append(key)
     for meaning, keys in by_meaning.items():
-        log.info("settings of RocketMQ have no effect", they_are=meaning, keys=keys)
+        log.info("settings of RocketMQ have no effect here", about=meaning, keys=keys)
 
 
 def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:

@@ -35,7 +35,7 @@ class Rpc(NamedTuple):
     serve: Callable[["Call", Any], Any]
     """Serves a request of a call: returns the reply, or None when it comes later or was written."""
     demands: Callable[[Any], Demands] | None
-    """Of a request; None: nobody is asked who they are."""
+    """Of a request; None: any caller may, without credentials."""
     times: RequestTimes | None = None
     """Hears of each answer."""
     metric_name: str = ""

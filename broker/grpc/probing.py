@@ -1,6 +1,6 @@
-"""Probes of every caller, with a user or without: health checks, and reflection for grpcurl.
+"""Health checks and reflection, open to every caller: for probes and grpcurl.
 
-They tell nothing of topics or clients: whether the broker serves, and what is in messaging.proto.
+They reveal whether the broker takes messages and what is in messaging.proto: no topic, no client.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ some of older ones, are settings of ours, or stand here with what they are about
 """
 
 _WITHOUT_EFFECT_TEXTS = {
-    "of storage in RocksDB: everything is in files here": """
+    "storage in RocksDB: everything is in files here": """
         bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin
         combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
         combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
@@ -22,7 +22,7 @@ _WITHOUT_EFFECT_TEXTS = {
         transWriteOriginTransHalfEnable useSeparateStorePathForRocksdbCQ
         useSingleRocksDBForAllConfigs
     """,
-    "of lite topics, which are not served": """
+    "lite topics, which are not served": """
         enableLiteEventMode enableLitePopLog liteEventCheckInterval
         liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
         liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable
@@ -31,8 +31,7 @@ _WITHOUT_EFFECT_TEXTS = {
         maxLiteRenewNumPerChannel maxLiteSubscriptionCount maxLiteTopicSize
         maxSyncLiteSubscriptionRate minLiteTTl waitTimeMillsInLitePullQueue
     """,
-    "of RocketMQ's proxy or controller, which are other processes: grpcPort serves the "
-    "clients of the one, haEngine does the work of the other": """
+    "RocketMQ's proxy and controller: see grpcPort and haEngine instead": """
         aclCacheExpiredSeconds aclCacheRefreshSeconds channelExpiredInSeconds
         consumerProcessorThreadPoolNums consumerProcessorThreadPoolQueueCapacity
         contextExpiredInSeconds controllerDLegerGroup controllerDLegerPeers
@@ -90,7 +89,7 @@ _WITHOUT_EFFECT_TEXTS = {
         transactionHeartbeatThreadPoolQueueCapacity useDelayLevel useEndpointPortFromRequest
         userCacheExpiredSeconds userCacheRefreshSeconds userPropertyMaxNum
     """,
-    "of controllers, DLedger and broker containers, which are not served: see haEngine": """
+    "controllers, DLedger and broker containers, which are not served: see haEngine": """
         allAckInSyncStateSet asyncLearner brokerElectionPriority checkSyncStateSetPeriod
         controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers dLegerSelfId
         enableAutoInSyncReplicas enableControllerInNamesrv fetchControllerAddrByDnsLookup
@@ -99,16 +98,16 @@ _WITHOUT_EFFECT_TEXTS = {
         storePathEpochFile syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod
         syncControllerMetadataPeriod totalReplicas
     """,
-    "of limits on reads of old files: reads are never held back": """
+    "throttling reads of old files, which is not done": """
         accessMessageInMemoryHotRatio cgColdReadThreshold coldCtrStrategyEnable
         coldDataFlowControlEnable coldDataScanEnable globalColdReadThreshold
         timerColdDataCheckIntervalMs usePIDColdCtrStrategy
     """,
-    "of the compaction of topics, which is not done": """
+    "compaction of topics, which is not done": """
         compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
         compactionThreadNum enableCompaction maxOffsetMapSize
     """,
-    "of caches and providers of users: they are in config/users.json and config/acls.json": """
+    "caches and providers of users: they are in config/users.json and config/acls.json": """
         aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
         authenticationMetadataProvider authenticationProvider authenticationStrategy
         authorizationMetadataProvider authorizationProvider authorizationStrategy
@@ -116,7 +115,7 @@ _WITHOUT_EFFECT_TEXTS = {
         statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
     """,
-    "of how RocketMQ runs timers and delay levels: here one thread keeps both, without losses": """
+    "how RocketMQ runs timers and delay levels, which work in another way here": """
         allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey
         enableScheduleAsyncDeliver enableScheduleMessageStats
         scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
@@ -129,7 +128,7 @@ _WITHOUT_EFFECT_TEXTS = {
         timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable
         timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
     """,
-    "of how RocketMQ notes pops: here they are in a journal (docs/pop.md)": """
+    "how RocketMQ notes pops: here they are in a journal (docs/pop.md)": """
         appendAckAsync appendCkAsync defaultPopShareQueueNum
         enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
         enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
@@ -142,7 +141,7 @@ _WITHOUT_EFFECT_TEXTS = {
         retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow
         reviveQueueNum reviveScanTime skipWhenCKRePutReachMaxTimes
     """,
-    "of RocketMQ's own metrics, statistics and logs: see docs/metrics.md": """
+    "RocketMQ's own metrics, statistics and logs: see docs/metrics.md": """
         accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats
         commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
         commercialTimerCount commercialTransCount debugLockEnable diskFallRecorded
@@ -160,17 +159,16 @@ _WITHOUT_EFFECT_TEXTS = {
         printChannelGroupsMinNum sampleCountThreshold sampleSteps
         transactionMetricFlushInterval
     """,
-    "of how RocketMQ checks transactions: see transactionTimeOut and transactionCheckMax": """
+    "how RocketMQ checks transactions: see transactionTimeOut and transactionCheckMax": """
         checkTransactionMessageEnable transactionOpBatchInterval transactionOpMsgMaxSize
     """,
-    "of RocketMQ's slaves and their traffic: see haMode": """
+    "replication to RocketMQ's slaves: see haMode": """
         duplicationEnable enableBatchPush enableRemoteEscape enableSlaveActingMaster
         forwardTimeout haFlowControlEnable haMaxTimeSlaveNotCatchup haServerAddr
         maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
         replicasPerDiskPartition supportActingMaster syncMasterFlushOffsetWhenStartup
     """,
-    "of how RocketMQ finds and tells name services: see namesrvAddr and "
-    "registerNameServerPeriod": """
+    "registration at name services: see namesrvAddr and registerNameServerPeriod": """
         brokerHeartbeatInterval brokerNotActiveTimeoutMillis cleanOfflineBrokerInterval
         clusterTest compatibleWithOldNameSrv compressedRegister disappearTimeAfterStart
         enableRegisterProducer enableSingleTopicRegister enableSplitMetadata
@@ -181,8 +179,7 @@ _WITHOUT_EFFECT_TEXTS = {
         splitRegistrationSize unRegisterBrokerQueueCapacity updateNameServerAddrPeriod
         waitSecondsForService
     """,
-    "of threads, queues of requests and sockets: one event loop serves all, and the kernel "
-    "chooses sizes": """
+    "threads, request queues and sockets: one event loop serves all connections": """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
         adminBrokerThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
         brokerFastFailureEnable channelExpiredTimeout channelNotActiveInterval
@@ -214,13 +211,12 @@ _WITHOUT_EFFECT_TEXTS = {
         waitTimeMillsInHeartbeatQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
         waitTimeMillsInTransactionQueue writeBufferHighWaterMark writeBufferLowWaterMark
     """,
-    "of the place of a file: each has one below storePathRootDir": """
+    "the path of a file: each has a fixed place below storePathRootDir": """
         abortFile brokerConfigPath configName configStorePath kvConfigPath
         readOnlyCommitLogStorePaths rocketmqHome storePathCheckpoint storePathConsumeQueue
         storePathIndex
     """,
-    "of how RocketMQ maps, locks, flushes, warms and recovers files, which is done in "
-    "another way here": """
+    "how RocketMQ maps, locks, flushes and recovers files, which is done in another way here": """
         bitMapLengthConsumeQueueExt checkCommitLogOffsetOnRecover cleanSwapedMapInterval
         commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
         commitLogForceSwapMapInterval commitLogRecoverMaxNum commitLogSwapMapInterval
@@ -247,7 +243,7 @@ _WITHOUT_EFFECT_TEXTS = {
         useReentrantLockWhenPutMessage wakeCommitWhenPutMessage wakeFlushWhenPutMessage
         warmMapedFileEnable writeWithoutMmap
     """,
-    "of how RocketMQ treats groups, offsets and its own end: here it is done in one way": """
+    "how RocketMQ treats groups and offsets, and how it stops: not configurable here": """
         asyncSendEnable autoMessageVersionOnTopicLen broadcastOffsetExpireMaxSecond
         broadcastOffsetExpireSecond brokerIP2 clearRetryTopicWhenDeleteTopic clusterName
         configBlackList consumerFallbehindThreshold correctLogicMinOffsetForceInterval

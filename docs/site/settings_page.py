@@ -124,7 +124,7 @@ def generated() -> str:
         lines += ["", f"## {title}", ""]
         lines += ["| setting | default; unit, allowed | live | what it does |", "|---|---|---|---|"]
         lines += [_line(row) for row in rows]
-    lines += ["", "## RocketMQ's keys without effect", "", "| they are | keys |", "|---|---|"]
+    lines += ["", "## RocketMQ's keys without effect", "", "| about | keys |", "|---|---|"]
     for meaning, found in groupby(WITHOUT_EFFECT.items(), key=itemgetter(1)):
         lines.append(f"| {meaning} | {', '.join(f'`{key}`' for key, _ in found)} |")
     return "\n".join(lines) + "\n"
