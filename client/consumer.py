@@ -405,20 +405,44 @@ class Consumer:
     async def _through_hooks(
         self, take: Callable[[], Awaitable[list[ReceivedMessage]]]
     ) -> list[ReceivedMessage]:
+        taken: list[Delivered] = []
+
         async def last(_receiving: Receiving) -> Sequence[ReceivedMessage]:
+            taken.clear()
             try:
-                return await take()
+                messages = await take()
             except StopAsyncIteration:
                 return ()
+            taken.extend(self._in_work)
+            return messages
 
         receive = around(self._hooks.receive, last)
         receiving = Receiving(self.group, self.client_id, self._model)
-        while True:
-            messages = await receive(receiving)
-            if messages:
-                return list(messages)
-            if not self._in_work:
-                raise StopAsyncIteration
+        try:
+            while True:
+                messages = await receive(receiving)
+                if messages:
+                    return list(messages)
+                if not self._in_work:
+                    raise StopAsyncIteration
+        except StopAsyncIteration:
+            raise
+        except BaseException as error:
+            self._take_back(taken, error)
+            raise
+
+    def _take_back(self, taken: Sequence[Delivered], error: BaseException) -> None:
+        """Let come again what was taken for a loop that an error kept from getting it."""
+        lost = [each for each in taken if each in self._in_work]
+        if not lost:
+            return
+        self._in_work = [each for each in self._in_work if each not in lost]
+        if isinstance(error, Exception):
+            later = retry_later_of(error)
+            self._handout.redeliver_all(lost, BY_THE_LADDER if later is None else later.delay)
+        else:
+            for delivered in reversed(lost):
+                self._handout.put_back(*delivered)
 
     async def run(self, handler: Handler, *, concurrency: int = 16) -> None:
         """Give each message to `handler`, up to `concurrency` at once, until `stop` or `close`.

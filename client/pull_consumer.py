@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import (
-    AsyncGenerator,
+    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -269,9 +269,34 @@ class PullConsumer(ClosedAtEnd):
         queue come in order. Cancelling loses none. Raises what made a queue unreadable.
         """
         check_count("max_count", max_count)
+        return await self._receive(partial(self._pull, max_count, timeout_s))
+
+    async def _receive(
+        self, take: Callable[[], Awaitable[list[ReceivedMessage]]]
+    ) -> list[ReceivedMessage]:
+        """Take from the readers; a hook that is cancelled afterwards gives back what it took."""
         if not self._hooks.receive:
-            return await self._pull(max_count, timeout_s)
-        return await self._through_hooks(partial(self._pull, max_count, timeout_s))
+            return await take()
+        taken: list[ReceivedMessage] = []
+
+        async def noted() -> list[ReceivedMessage]:
+            taken.extend(messages := await take())
+            return messages
+
+        try:
+            return await self._through_hooks(noted)
+        except Exception:
+            raise
+        except BaseException:
+            for message in reversed(taken):
+                self._put_back(message)
+            raise
+
+    def _put_back(self, message: ReceivedMessage) -> None:
+        reader = self._readers.get(message.queue)
+        if reader is not None and message.queue_offset < reader.position:
+            reader.put_back(message)
+            self._reader_progressed(reader)
 
     async def _pull(self, max_count: int, timeout_s: float | None) -> list[ReceivedMessage]:
         try:
@@ -311,18 +336,17 @@ class PullConsumer(ClosedAtEnd):
         receiving = Receiving(self._group, self.session.client_id)
         return list(await around(self._hooks.receive, last)(receiving))
 
-    async def __aiter__(self) -> AsyncGenerator[ReceivedMessage]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Hand out one message after the other, for ever."""
-        if not self._hooks.receive:
-            while True:
-                yield await self._next()
+        return _Loop(self._receive_one if self._hooks.receive else self._next)
 
+    async def _receive_one(self) -> ReceivedMessage:
         async def take() -> list[ReceivedMessage]:
             return [await self._next()]
 
-        while True:
-            for message in await self._through_hooks(take):
-                yield message
+        while not (messages := await self._receive(take)):
+            pass
+        return messages[0]
 
     async def commit(
         self, offsets: Mapping[MessageQueue, int] | ReceivedMessage | None = None
@@ -473,6 +497,19 @@ class PullConsumer(ClosedAtEnd):
         for queue in route.read_queues:
             if queue not in self._readers:
                 self._adopt(queue, self._parted.pop(queue, 0))
+
+
+class _Loop:
+    """One `async for`; a cancelled step does not end it, as it would a generator."""
+
+    def __init__(self, receive: Callable[[], Awaitable[ReceivedMessage]]) -> None:
+        self._receive = receive
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        return await self._receive()
 
 
 def _checked(position: Position) -> Position:

@@ -95,6 +95,11 @@ class QueueReader:
             self._room.set()
         return message
 
+    def put_back(self, message: ReceivedMessage) -> None:
+        """Let a message that was taken last be the next again."""
+        self._ahead.appendleft(message)
+        self._bytes_ahead += message.size_bytes
+
     def start(self) -> None:
         """Begin to read ahead, if that has not begun."""
         if self.task is None:

@@ -262,13 +262,19 @@ async def test_the_synchronous_run_goes_on_after_a_panic(
             await running
 
 
+def is_worker(task: asyncio.Task[Any]) -> bool:
+    return getattr(task.get_coro(), "__qualname__", "") == "Consumer._work"
+
+
 async def test_workers_that_other_code_has_cancelled_are_replaced(
     broker: Broker, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Handler(panic)
-    async with billing(broker, handler=handler, concurrency=2) as consumer:
-        await until(lambda: len(consumer._workers) == 2)
-        for worker in list(consumer._workers):
+    async with billing(broker, handler=handler, concurrency=2):
+        await asyncio.sleep(0)  # the workers begin
+        workers = [task for task in asyncio.all_tasks() if is_worker(task)]
+        assert len(workers) == 2
+        for worker in workers:
             worker.cancel()
         await producer.send("orders", b"last")
         await until(lambda: handler.has_done(1))
