@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs monitoring pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
-	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
+	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ test: $(VENV)/.installed-test  ## run the tests (six or seven minutes)
 
 browser-test: $(VENV)/.installed-test  ## click through the console (needs Chromium)
 	$(PYTEST) -q -m browser tests/browser
+
+test-pythons: ## run the tests with CPython 3.13 and 3.14, Debian's (root; some minutes to install each)
+	.ci/other-python trixie
+	.ci/other-python forky
 
 test-thorough: $(VENV)/.installed-test  ## run the generated tests with ten times the examples
 	$(PYTEST) -q $(PARALLEL) --hypothesis-profile=thorough tests/property

@@ -38,7 +38,7 @@ REQUESTS: list[tuple[type[RpcRequest], dict[str, str], str]] = [
             "offset": "1",
             "invisibleTime": "5",
         },
-        "consumerGroup topic queueId extraInfo offset invisibleTime",
+        "consumerGroup topic queueId extraInfo offset invisibleTime suspend",
     ),
     (
         popping.NotificationRequest,
