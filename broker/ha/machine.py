@@ -507,14 +507,31 @@ class Machine:
             now_ms < self.lease_until_ms or term.all_vouch_within(self._timing.silence_ms, now_ms)
         )
 
-    def _is_to_give_up(self, term: MasterTerm, now_ms: int) -> bool:
-        """Whether another had better lead: one that this master needs runs, and is not reached.
+    def misses_master(self, now_ms: int) -> bool:
+        """Whether this replica follows, and has not heard of its master for a moment."""
+        following = self.following
+        is_silent = now_ms - following.heard_at_ms >= self._timing.silence_ms
+        return self.role is Role.FOLLOWING and following.master is not None and is_silent
 
-        While its lease may be renewed nobody else could be elected, and nothing is confirmed.
+    def may_be_replaced(self, now_ms: int) -> bool:
+        """Whether a replica that this master needs and does not hear tells the engine the same.
+
+        It could lead if it were let; one that is dead tells nothing.
         """
-        silent = term.unheard(self._timing.silence_ms, now_ms)
-        members = self.view.members.values() if self.view else ()
-        if not any(each.replica in silent and each.is_clean for each in members):
+        if not self.term or not self.view:
+            return False
+        silent = self.term.unheard(self._timing.silence_ms, now_ms)
+        return any(
+            each.replica in silent and each.is_clean and each.misses_master
+            for each in self.view.members.values()
+        )
+
+    def _is_to_give_up(self, now_ms: int) -> bool:
+        """Whether another had better lead: this master has not confirmed anything for long.
+
+        While its lease is renewed nobody else could be elected.
+        """
+        if not self.may_be_replaced(now_ms):
             self._stuck_since_ms = None
             return False
         if self._stuck_since_ms is None:
@@ -534,7 +551,7 @@ class Machine:
         self.actions.append(Release(term.epoch))
 
     def _tick_as_master(self, term: MasterTerm, now_ms: int) -> None:
-        if self._is_to_give_up(term, now_ms):
+        if self._is_to_give_up(now_ms):
             self._give_up(term, now_ms)
             return
         if now_ms >= self._renew_at_ms and not self._is_renewing:

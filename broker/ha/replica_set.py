@@ -136,6 +136,8 @@ class Announcement:
     priority: int = 0
     sight: Sight = NOTHING_SEEN
     """Of the newest state that it saw."""
+    misses_master: bool = False
+    """Whether it follows, and its master has been silent for a moment: it runs, and is cut off."""
 
     @property
     def rank(self) -> tuple[int, int, int, int]:

@@ -17,6 +17,8 @@ class Timing:
     """Without progress for so long while there is something to fetch, it leaves as well."""
     connection_ms: int = 3000
     """Without a word for so long, a connection is given up."""
+    missed_ms: int = 2500
+    """Within so long a replica that runs, and is cut off from its master, has told the engine."""
     give_up_ms: int = 5000
     """So long a master that nobody confirms anything to keeps the lease, if another may lead."""
     give_up_ms_max: int = 60_000

@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -176,7 +176,11 @@ class World:
         if node.incarnation != incarnation:
             return
         if node.id not in self.network.without_engine:
-            self.engine.announce(node.announcement(), self.now_ms)
+            member = node.announcement()
+            if node.machine and node.paused_until_ms <= self.now_ms:
+                misses = node.machine.misses_master(node.now(self.now_ms))
+                member = replace(member, misses_master=misses)
+            self.engine.announce(member, self.now_ms)
         self.after(1000, self._announce, node, incarnation)
 
     def needs_a_person(self) -> bool:

@@ -160,13 +160,16 @@ class SetMember:
         """Whether a master that comes after this one knows what is promised now.
 
         Nobody else leads; and the others hold what changed lately, or the engine has said since
-        that this replica leads: one that is cut off from both hears of neither.
+        that this replica leads, and none that runs has told it that it is cut off from here.
         """
         replica, writer = self._replica, self._writer
         if replica is None or writer is None or not replica.leads_alone:
             return False
         overdue_since_ms = writer.overdue_since_ms()
-        return overdue_since_ms is None or replica.machine.renewed_at_ms >= overdue_since_ms
+        if overdue_since_ms is None:
+            return True
+        vouched_at_ms = replica.vouched_at_ms
+        return vouched_at_ms is not None and vouched_at_ms >= overdue_since_ms
 
     @property
     def replica(self) -> RunningReplica:

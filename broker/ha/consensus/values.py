@@ -75,6 +75,7 @@ class _Member(_Versioned, kw_only=True):
     clean: bool
     priority: int = 0
     sight: _Sight = _Sight()
+    misses_master: bool = False
 
 
 class StartCount(_Versioned, kw_only=True):
@@ -138,6 +139,7 @@ def encode_member(member: Announcement) -> bytes:
             clean=member.is_clean,
             priority=member.priority,
             sight=_Sight(*member.sight),
+            misses_master=member.misses_master,
         )
     )
 
@@ -155,6 +157,7 @@ def decode_member(key: str, value: bytes) -> Announcement:
         stored.clean,
         stored.priority,
         Sight(stored.sight.changes, stored.sight.mark),
+        stored.misses_master,
     )
 
 

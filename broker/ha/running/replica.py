@@ -142,6 +142,18 @@ class RunningReplica:
         """Whether it leads, and nobody can have been elected since."""
         return self._machine is not None and self._machine.leads_alone(self._now_ms())
 
+    @property
+    def vouched_at_ms(self) -> int | None:
+        """When the engine last vouched for this master, though its followers are silent.
+
+        None: one of them may be let lead. A renewal says nothing of the time before it, in which
+        one that is cut off had not told the engine yet.
+        """
+        machine = self.machine
+        if machine.may_be_replaced(self._now_ms()):
+            return None
+        return machine.renewed_at_ms - self._timing.missed_ms
+
     async def start(self) -> None:
         """Listen, finish a cut that a crash has stopped, and begin to take part.
 
@@ -294,6 +306,7 @@ class RunningReplica:
             is_clean=standing.is_clean,
             priority=self._membership.priority,
             sight=standing.sight,
+            misses_master=self.machine.misses_master(self._now_ms()),
         )
 
     def _keep_confirmed(self) -> None:

@@ -426,7 +426,7 @@ def cut_off_master(in_sync: frozenset[Replica] = frozenset({A, B})) -> Rig:
     rig = Rig().lead(in_sync)
     machine = rig.machine
     assert machine.view
-    running = Announcement(B, "i2", log_end=100)
+    running = Announcement(B, "i2", log_end=100, misses_master=True)
     machine.view = replace(machine.view, members={2: running})
     return rig
 
@@ -465,9 +465,12 @@ def test_a_master_goes_on_if_nobody_runs_who_could_take_over() -> None:
     assert machine.term
     assert machine.view
     machine.term.state = replace(machine.term.state, min_in_sync=2)
-    unclean = Announcement(B, "i2", log_end=100, is_clean=False)
+    unclean = Announcement(B, "i2", log_end=100, is_clean=False, misses_master=True)
     machine.view = replace(machine.view, members={2: unclean})
     assert not gives_up(tick_and_renew(rig, 1000, 1000 + 3 * TIMING.give_up_ms))
+    dead = Announcement(B, "i2", log_end=100)
+    machine.view = replace(machine.view, members={2: dead})
+    assert not gives_up(tick_and_renew(rig, 40_000, 40_000 + 3 * TIMING.give_up_ms))
     machine.view = replace(machine.view, members={})
     assert not gives_up(tick_and_renew(rig, 20_000, 20_000 + 3 * TIMING.give_up_ms))
 
@@ -498,3 +501,13 @@ def test_an_operator_is_told_whom_to_stop_when_a_stale_replica_leads() -> None:
     machine.saw(replace(stale, leader=None, members={}), 5000)
     machine.lead_by_operator(5000 + TIMING.silence_ms)
     assert machine.role is Role.CANDIDATE
+
+
+def test_a_follower_misses_a_master_that_is_silent() -> None:
+    rig = Rig()
+    machine = rig.machine
+    assert not machine.misses_master(10_000)
+    machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, Leader(2, "i2", 1)), 0)
+    machine.following.heard_at_ms = 500
+    assert not machine.misses_master(500 + TIMING.silence_ms - 1)
+    assert machine.misses_master(500 + TIMING.silence_ms)

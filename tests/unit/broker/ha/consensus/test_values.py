@@ -26,7 +26,7 @@ STORED_STATE = (
 STORED_MEMBER = (
     b'{"version":1,"id":2,"store":"c3d4","incarnation":"second","address":"h2:10911",'
     b'"haAddress":"h2:10912","lastEpoch":4,"logEnd":1099511627776,"clean":false,"priority":-3,'
-    b'"sight":{"changes":7,"mark":11}}'
+    b'"sight":{"changes":7,"mark":11},"missesMaster":false}'
 )
 
 
