@@ -77,9 +77,8 @@ async def and_what_follows(
     for span in spans:
         if span.start < span.end:
             await consumer.seek(span.queue, span.end)
-    async with aclosing(consumer.__aiter__()) as messages:
-        async for message in messages:
-            yield message
+    async for message in consumer:
+        yield message
 
 
 async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[ReceivedMessage]":
