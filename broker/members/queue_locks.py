@@ -38,6 +38,10 @@ class _Lock:
         self.renewed_ms = renewed_ms
 
 
+LOCKS_MAX = 200_000
+"""Of all groups together: with so many, queues that nobody holds are not granted."""
+CONNECTIONS_PER_LOCK_MAX = 8
+
 # Another open connection of a member of a group, by its client id.
 FindConnection = Callable[[str, str], Peer | None]
 
@@ -57,6 +61,8 @@ class QueueLocks(Part):
         self._now_ms = now_ms
         self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
+        # How many there are at most: of those that ended with a connection, since the last expiry.
+        self._count = 0
         self._groups_of: dict[Peer, set[str]] = {}
         # Of each connection: how many there were before it.
         self._firsts: dict[Peer, int] = {}
@@ -102,11 +108,15 @@ class QueueLocks(Part):
         granted = []
         for queue in queues:
             lock = locks.get(queue)
-            if lock is None and self._is_kept(group, client_id, queue, now_ms):
+            if lock is None and (
+                self._count >= LOCKS_MAX or self._is_kept(group, client_id, queue, now_ms)
+            ):
                 continue
             if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LEASE_MS:
                 before = lock.connections if lock and lock.client_id == client_id else ()
                 others = tuple(each for each in before if each is not connection)
+                others = others[1 - CONNECTIONS_PER_LOCK_MAX :]
+                self._count += lock is None
                 locks[queue] = _Lock(client_id, (*others, connection), now_ms)
                 if self._leads_from_ms is not None:
                     self._before[group, queue] = FREE, now_ms
@@ -132,6 +142,7 @@ class QueueLocks(Part):
                 continue
             if not self._is_late(connection, lock):
                 del locks[queue]
+                self._count -= 1
                 self._tell(group, (queue,), FREE)
         self._forget_if_empty(group)
 
@@ -159,6 +170,7 @@ class QueueLocks(Part):
                 if now_ms - lock.renewed_ms <= LEASE_MS
             }
             self._forget_if_empty(group)
+        self._count = sum(map(len, self._locks.values()))
 
     def _watch(self, connection: Peer) -> set[str]:
         groups = self._groups_of.get(connection)

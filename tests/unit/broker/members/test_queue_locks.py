@@ -1,5 +1,8 @@
 """QueueLocks: one consumer per queue and group, for 60 s, or until its connection goes."""
 
+import pytest
+
+from rockhopper.broker.members import queue_locks
 from rockhopper.broker.members.queue_locks import LEASE_MS, UNKNOWN_MS, QueueLocks
 from tests.support.peers import Clock, Peer
 
@@ -173,3 +176,28 @@ def test_nothing_is_granted_or_renewed_while_another_may_grant_it() -> None:
     assert locks.lock("billing", "c1", peer.connection, [Q0, Q1]) == []
     locks.may_grant = lambda: True
     assert locks.lock("billing", "c1", peer.connection, [Q0, Q1]) == [Q0, Q1]
+
+
+def test_locks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_locks, "LOCKS_MAX", 2)
+    locks, peer, other = QueueLocks(now_ms=Clock()), Peer(), Peer(port=2)
+    assert locks.lock("billing", "c1", peer.connection, [Q0, Q1]) == [Q0, Q1]
+    assert locks.lock("others", "c1", peer.connection, [Q0]) == []
+    assert locks.lock("billing", "c1", peer.connection, [Q0, Q1]) == [Q0, Q1]
+    locks.unlock("billing", "c1", peer.connection, [Q1])
+    assert locks.lock("others", "c1", other.connection, [Q0]) == [Q0]
+    peer.hang_up()
+    locks.expire()
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
+
+
+def test_a_lock_knows_a_few_connections_of_its_client() -> None:
+    locks, other = QueueLocks(now_ms=Clock()), Peer(port=2)
+    peers = [Peer(port=100 + number) for number in range(20)]
+    for peer in peers:
+        locks.lock("billing", "c1", peer.connection, [Q0])
+    for peer in peers[-8:]:
+        assert locks.is_held_by("billing", peer.connection)
+        assert locks.lock("billing", "c2", other.connection, [Q0]) == []
+        peer.hang_up()
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
