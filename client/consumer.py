@@ -139,8 +139,8 @@ class Consumer:
         With `handler` the messages go to it from the start, `concurrency` at once, as with `run`.
         `poll_s` is how long a broker may hold a request when there is nothing new; the four maxima
         bound what is fetched ahead. `close_timeout_s` is how long closing waits for handlers. A
-        member that takes over a queue leaves it to the one before for `hand_over_s` seconds: what
-        that one has not finished after 60 % of them comes twice. `deserializer` makes
+        member that takes over a queue leaves it to the one before for `hand_over_s` seconds, and
+        for up to `close_timeout_s` while that one has messages of it in work. `deserializer` makes
         `message.value` of each body; where it cannot, the message is never handed out: `bad_body`
         says what becomes of it ("retry" as by a failing handler, "dead-letter", "skip"). The
         coroutine functions `on_assigned` and `on_revoked` get lists of queues, before anything of

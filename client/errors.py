@@ -23,6 +23,9 @@ An error that ends a send after several tries is the last one; the earlier ones 
 from typing import Self, TypeVar
 
 from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import restore_error
+
+_Error = TypeVar("_Error", bound=Exception)
 
 # What a producer tries again on another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).
 RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
@@ -96,6 +99,9 @@ class ClientError(Exception):
         self.remark = remark
         self.address = address
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (restore_error, (type(self), self.args), self.__dict__)
 
 
 class RequestRefusedError(ClientError):
@@ -225,9 +231,6 @@ def may_have_moved(error: ClientError) -> bool:
     if isinstance(error, RequestRefusedError):
         return error.is_not_writable
     return isinstance(error, BrokerUnreachableError)
-
-
-_Error = TypeVar("_Error", bound=Exception)
 
 
 def another(error: _Error) -> _Error:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -336,7 +335,7 @@ class PullConsumer(ClosedAtEnd):
         receiving = Receiving(self._group, self.session.client_id)
         return list(await around(self._hooks.receive, last)(receiving))
 
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+    def __aiter__(self) -> "_Loop":
         """Hand out one message after the other, for ever."""
         return _Loop(self._receive_one if self._hooks.receive else self._next)
 
@@ -510,6 +509,9 @@ class _Loop:
 
     async def __anext__(self) -> ReceivedMessage:
         return await self._receive()
+
+    async def aclose(self) -> None:
+        """Nothing: it holds nothing. For contextlib.aclosing."""
 
 
 def _checked(position: Position) -> Position:

@@ -12,9 +12,23 @@ ProtocolError
 └── CompressionError         a body that does not decompress, or not with what is installed
 """
 
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def restore_error(kind: type[_Error], args: tuple[object, ...]) -> _Error:
+    """For pickle and copy: `__init__` is not called, for it may take other arguments."""
+    error = kind.__new__(kind, *args)
+    error.args = args  # OSError leaves them to its `__init__`
+    return error
+
 
 class ProtocolError(Exception):
     """The other side sent something that the protocol does not allow."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (restore_error, (type(self), self.args), self.__dict__)
 
 
 class MalformedFrameError(ProtocolError):

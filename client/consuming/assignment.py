@@ -31,8 +31,12 @@ from rockhopper.tasks import (
 
 log = logging.getLogger(__name__)
 
-# A member that takes over waits hand_over_s: less than that is left to finish what is in flight.
+# Where a queue cannot be locked, a successor waits hand_over_s alone: less than that is left to
+# finish what is in flight.
 _FINISH_SHARE = 0.6
+# The broker lends a lock for 60 s.
+_RENEW_S = 15.0
+_LOOK_AGAIN_S = 0.25
 _IDLE_COMMIT_S = 0.2
 _RELEASE_AT_CLOSE_S = 1.0
 
@@ -245,6 +249,7 @@ class Assignment:
     async def _fetch_after(self, held: ProcessQueue, delay_s: float) -> None:
         if delay_s > 0:
             await asyncio.sleep(delay_s)
+            await self._wait_for_release(held.queue)
             try:
                 committed = await self._progress.load(held.queue)
             except ClientError:
@@ -260,18 +265,80 @@ class Assignment:
 
     async def _release(self, held: ProcessQueue) -> None:
         try:
+            # First of all: the successor looks for the lock when hand_over_s is over.
+            needs_lock = held.in_flight and not self._settings.orderly  # there it has it already
+            is_locked = bool(needs_lock) and await self._lock(held.queue)
             await self._commit_or_remember(held)
-            if held.in_flight:
-                # In order the lock is kept until all is finished; else a successor does not wait.
-                patience_s = self._settings.hand_over_s * _FINISH_SHARE
-                timeout_s = None if self._settings.orderly else patience_s
-                await asyncio.wait([held.drained()], timeout=timeout_s)
+            await self._finish(held, is_locked)
             held.is_lost = True
             if held.position > held.committed:
                 await self._commit_or_remember(held)
         finally:
             if self._locks is not None:
                 await self._locks.unlock([held.queue])
+
+    async def _lock(self, queue: MessageQueue) -> bool:
+        if self._locks is None:
+            return False
+        await self._locks.lock([queue])
+        return self._locks.holds(queue)
+
+    async def _finish(self, held: ProcessQueue, is_locked: bool) -> None:
+        """Let handlers finish what is in flight, while the lock keeps the successor waiting.
+
+        In order, until all is finished.
+        """
+        settings = self._settings
+        if settings.orderly:
+            if held.in_flight:
+                await asyncio.wait([held.drained()])
+            return
+        patience_s = settings.hand_over_s * _FINISH_SHARE
+        if is_locked:
+            patience_s = max(patience_s, settings.close_timeout_s)
+        now_s = asyncio.get_running_loop().time
+        deadline_s = now_s() + patience_s
+        while held.in_flight and (left_s := deadline_s - now_s()) > 0:
+            await asyncio.wait([held.drained()], timeout=min(left_s, _RENEW_S))
+            if held.in_flight and is_locked:
+                await self._lock(held.queue)
+        if held.in_flight:
+            log.warning(
+                "%s is given up with %d messages in work, which another member starts again: their "
+                "handlers took longer than %g s%s",
+                held.queue,
+                held.in_flight,
+                patience_s,
+                " (close_timeout_s)" if is_locked else "",
+            )
+
+    async def _wait_for_release(self, queue: MessageQueue) -> None:
+        """Return when no other member finishes messages of a queue, or after `close_timeout_s`.
+
+        Members of other clients lock nothing out of order: for those nothing is waited.
+        """
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
+        while not await asyncio.shield(
+            run_in_background(self._is_free(queue), f"looking for the lock of {queue}")
+        ):
+            if now_s() - began_s >= self._settings.close_timeout_s:
+                log.warning(
+                    "%s is read though another member has messages of it in work: it has not "
+                    "released it within %g s (close_timeout_s)",
+                    queue,
+                    self._settings.close_timeout_s,
+                )
+                return
+            log.debug("%s is still in work at another member", queue)
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _is_free(self, queue: MessageQueue) -> bool:
+        if self._locks is None:
+            return True
+        refused, _ = await self._locks.lock([queue])
+        await self._locks.unlock([queue])
+        return queue not in refused
 
     def _released(self, queue: MessageQueue) -> None:
         self._releasing.pop(queue, None)

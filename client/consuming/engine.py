@@ -60,11 +60,10 @@ class Engine:
             if settings.broadcast
             else BrokerProgress(offsets, group)
         )
-        self.locks = (
-            QueueLocks(self.session, group, _now_s)
-            if settings.orderly and not settings.broadcast  # where every member has every queue
-            else None
-        )
+        # In broadcast every member has every queue.
+        locks = None if settings.broadcast else QueueLocks(self.session, group, _now_s)
+        self.locks = locks if settings.orderly else None
+        """Those of queues that are held in order; others are locked while they change hands."""
         room = Room(settings.consumer_count_max, settings.consumer_bytes_max)
         self.handout = Handout(
             settings,
@@ -80,7 +79,7 @@ class Engine:
             Fetcher(self._puller, settings, room, self, self.session.outages),
             self.handout,
             room,
-            self.locks,
+            locks,
             self,
         )
         self.rebalancer = Rebalancer(

@@ -19,6 +19,7 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.errors import restore_error
 from rockhopper.protocol.message import StoredMessage, check_delay_level
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, CLIENT_INNER_PRODUCER_GROUP
 from rockhopper.protocol.properties import (
@@ -99,6 +100,9 @@ class RetryLater(Exception):
     ) -> None:
         self.delay = Delay(delay_level, delay_s)
         super().__init__(reason or f"delivery is asked for again: {self.delay}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (restore_error, (type(self), self.args), self.__dict__)
 
 
 def retry_later_of(error: BaseException) -> RetryLater | None:

@@ -50,7 +50,10 @@ class ConsumerSettings:
     suspend_s: float = 1.0
     local_retry_s: float = 5.0
     hand_over_s: float = 0.5
-    """How long a queue is left to the member that may still hold it before it is read."""
+    """How long a queue is left to the member that may still hold it before it is read.
+
+    Longer, up to close_timeout_s, while that one has locked it for messages in work.
+    """
     close_timeout_s: float = 30.0
     offsets_directory: Path | None = None
     deserializer: Serializer | None = None

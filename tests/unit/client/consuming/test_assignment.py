@@ -87,6 +87,12 @@ class Parts:
     def offer(self, held: ProcessQueue) -> None:
         self.offered.append(held.queue)
 
+    async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], bool]:
+        return set(), False
+
+    def holds(self, _queue: MessageQueue) -> bool:
+        return False
+
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         self.unlocked += queues
 
