@@ -198,6 +198,8 @@ class Consumer:
         self._loop: object = None
         self._in_work: Sequence[Delivered] = ()
         self._is_closed = False
+        self.on_failure: Callable[[BaseException], object] | None = None
+        """Gets the error that has ended a consumer with a handler; it has left the group then."""
         check_count("concurrency", concurrency)
         if handler is not None:
             check_coroutine_function("handler", handler)
@@ -228,8 +230,18 @@ class Consumer:
             self._handout.trace.start()
         if self._handler is not None:
             running = self.run(self._handler, concurrency=self._concurrency)
-            self._running = run_in_background(running, f"consuming of group {self.group!r}")
+            self._running = run_in_background(
+                running, f"consuming of group {self.group!r}", on_failure=self._has_failed
+            )
         return self
+
+    def _has_failed(self, error: BaseException) -> None:
+        """Leave the group: its queues are for members that can go on."""
+        self._running = None
+        if self.on_failure is not None:
+            self.on_failure(error)
+        if not self._is_closed:
+            run_in_background(self.close(), f"leaving group {self.group!r}")
 
     async def close(self) -> None:
         """Leave the group, with everything committed that is finished.

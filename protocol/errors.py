@@ -12,12 +12,8 @@ ProtocolError
 └── CompressionError         a body that does not decompress, or not with what is installed
 """
 
-from typing import TypeVar
 
-_Error = TypeVar("_Error", bound=Exception)
-
-
-def restore_error(kind: type[_Error], args: tuple[object, ...]) -> _Error:
+def restore_error(kind: type[Exception], args: tuple[object, ...]) -> Exception:
     """For pickle and copy: `__init__` is not called, for it may take other arguments."""
     error = kind.__new__(kind, *args)
     error.args = args  # OSError leaves them to its `__init__`

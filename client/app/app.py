@@ -80,6 +80,7 @@ class App(ClosedAtEnd):
         self._subscribers: list[_Subscriber] = []
         self._open: AsyncExitStack | None = None
         self._producer: Producer | None = None
+        self._ended: asyncio.Future[None] | None = None
 
     def subscriber(
         self,
@@ -161,6 +162,7 @@ class App(ClosedAtEnd):
                     handler=self._handler(each),
                     **{**self._common, **each.options},
                 )
+                consumer.on_failure = self._has_failed
                 stack.callback(each.call.threads.end)
                 await stack.enter_async_context(consumer)
             self._open = stack.pop_all()
@@ -185,20 +187,39 @@ class App(ClosedAtEnd):
             yield
 
     async def serve(self) -> None:
-        """Consume until SIGTERM, SIGINT or a cancellation, then close."""
-        stopping = asyncio.Event()
+        """Consume until SIGTERM, SIGINT or a cancellation, then close.
+
+        A second signal ends the process at once. Raises what a broker refuses a subscriber for
+        good: a group or a topic without permission, a filter.
+        """
         loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
+        ended: asyncio.Future[None] = loop.create_future()
+        self._ended = ended
+        before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+        def stop() -> None:
+            for each in before:  # the next one ends the process, whatever a handler does
+                loop.remove_signal_handler(each)
+                signal.signal(each, signal.SIG_DFL)
+            if not ended.done():
+                ended.set_result(None)
+
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-            for each in signals:  # in the main thread, and not on Windows
-                loop.add_signal_handler(each, stopping.set)
+            for each in before:  # in the main thread, and not on Windows
+                loop.add_signal_handler(each, stop)
         try:
             async with self:
-                await stopping.wait()
+                await ended
         finally:
+            self._ended = None
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-                for each in signals:
+                for each, handler in before.items():
                     loop.remove_signal_handler(each)
+                    signal.signal(each, signal.SIG_DFL if handler is None else handler)
+
+    def _has_failed(self, error: BaseException) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(error)
 
     def run(self) -> None:
         """Serve in an event loop of its own: for the end of a program's main module."""

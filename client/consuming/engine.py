@@ -204,6 +204,10 @@ class Engine:
         self.session.routes.forget(held.queue.topic)
         self.rebalancer.soon()
 
+    def forbidden(self, error: ClientError) -> None:
+        """See rebalancing.Whole."""
+        self.handout.fail(error)
+
     async def ask_why(self, route: TopicRoute) -> None:
         """See rebalancing.Whole. Learns from a pull, once: heartbeats do not say."""
         if self._has_asked_why or not route.read_queues:

@@ -22,6 +22,7 @@ from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
+    RequestRefusedError,
     RouteNotFoundError,
     is_away,
 )
@@ -53,6 +54,9 @@ class Whole(Protocol):
 
     def is_named(self, topic: str) -> bool:
         """Whether the application named a topic; else it was found by a pattern."""
+
+    def forbidden(self, error: ClientError) -> None:
+        """The group or a topic may not be read: no waiting helps."""
 
     async def ask_why(self, route: TopicRoute) -> None:
         """Find out why a broker does not count us in, though we told it of us."""
@@ -188,6 +192,9 @@ class Rebalancer:
         is_complete = self._nobody_is_absent(routes.values()) and is_complete
         for failure in failures:
             self._problem(failure)
+            is_refused = isinstance(failure, RequestRefusedError) and failure.is_forbidden
+            if is_refused and not self._assignment.held:
+                self._whole.forbidden(failure)
         is_complete = is_complete and not failures
         wanted: set[MessageQueue] = set()
         lonely: set[str] = set()
@@ -365,6 +372,8 @@ class Rebalancer:
         for queue, outcome in zip(ordered, outcomes, strict=True):
             if isinstance(outcome, ClientError | OSError):
                 is_complete = False
+                if isinstance(outcome, RequestRefusedError) and outcome.is_forbidden:
+                    self._forbidden(queue.topic, outcome)
                 self._problem(f"{queue} cannot be taken over yet: {outcome}")
             elif isinstance(outcome, BaseException):
                 raise outcome
@@ -404,6 +413,12 @@ class Rebalancer:
             if await self._assignment.has_begun(route.read_queues, self._settings.start_from):
                 starts.update((queue, "earliest") for queue in queues if queue.topic == topic)
         return starts
+
+    def _forbidden(self, topic: str, error: RequestRefusedError) -> None:
+        """End the consumer by an error that lasts, unless it reads the topic all the same."""
+        is_read = any(queue.topic == topic for queue in self._assignment.held)
+        if self._whole.is_named(topic) and not is_read:
+            self._whole.forbidden(error)
 
     def _start_of(self, queue: MessageQueue) -> StartFrom:
         """Return where a group without an offset starts: a queue that is new, at its beginning."""
