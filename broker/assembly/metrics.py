@@ -235,9 +235,15 @@ def _clients(
         opened.add(count, name)
     yield opened
     consuming = gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
+    shared = gauge(
+        "rockhopper_shared_client_ids", "Client ids that several members have", "consumer_group"
+    )
     for group in consumers:
         consuming.add(len(group.members), group.name)
+        if group.shared_ids:
+            shared.add(len(group.shared_ids), group.name)
     yield consuming
+    yield shared
     producing = gauge("rocketmq_producer_connections", "Producers online", "producer_group")
     for name, clients in producers.groups().items():
         producing.add(len(clients), name)

@@ -30,6 +30,8 @@ from rockhopper.protocol.subscription import Subscription
 log = structlog.get_logger("broker.consumer_groups")
 
 HEARTBEAT_TIMEOUT_MS = 120_000
+# Two heartbeats, which clients send every 30 s.
+SHARED_ID_AFTER_MS = 60_000
 DEPARTED_MEMORY_MS = 600_000
 DEPARTED_MAX = 20_000
 GROUPS_PER_CONNECTION_MAX = 2000
@@ -64,10 +66,11 @@ Shape = frozenset[tuple[str, str, str]]
 class Member(Client):
     """A consumer in a group, with the subscriptions that are its own."""
 
-    __slots__ = ("fingerprint", "shape", "subscriptions")
+    __slots__ = ("fingerprint", "joined_ms", "shape", "subscriptions")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, joined_ms: int = 0) -> None:
         super().__init__(client.connection, client.client_id, client.language, client.version)
+        self.joined_ms = joined_ms
         self.subscriptions: dict[str, Subscription] = {}
         self.shape: Shape = frozenset()
         self.fingerprint = 0
@@ -85,12 +88,14 @@ class ConsumeSettings:
 class ConsumerGroup:
     """The members of one group that are online now."""
 
-    __slots__ = ("_shapes", "members", "name", "settings")
+    __slots__ = ("_shapes", "members", "name", "settings", "shared_ids")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = ConsumeSettings()
         self.members: dict[Peer, Member] = {}
+        self.shared_ids: frozenset[str] = frozenset()
+        """Client ids that more than one live member has: each of these gets all messages."""
         # How many members subscribe how; looking at all of them at every join would be too slow.
         self._shapes: Counter[Shape] = Counter()
 
@@ -123,6 +128,22 @@ class ConsumerGroup:
         RocketMQ lists it twice, and the queues of the second one are nobody's until it expires.
         """
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def find_shared_ids(self, now_ms: int) -> frozenset[str]:
+        """Find client ids that members on several connections have kept for a minute.
+
+        A client that has reconnected sends no more heartbeats on its old connection.
+        """
+        shares_queues = self.settings.message_model != BROADCASTING
+        if len(self.members) < 2 or not shares_queues:
+            return frozenset()
+        kept = Counter(
+            member.client_id
+            for member in self.members.values()
+            if now_ms - member.joined_ms >= SHARED_ID_AFTER_MS
+            and now_ms - member.last_seen_ms < SHARED_ID_AFTER_MS
+        )
+        return frozenset(client_id for client_id, count in kept.items() if count > 1)
 
     def subscriptions(self) -> dict[str, Subscription]:
         """What the group subscribes to, by topic; the newest expression of each."""
@@ -332,7 +353,7 @@ class ConsumerGroups(Part):
         is_new = member is None or member.client_id != client.client_id
         if member is None or is_new:
             former = online.remove(client.connection)
-            member = online.members[client.connection] = Member(client)
+            member = online.members[client.connection] = Member(client, self._now_ms())
             if former is not None:
                 online.subscribe(member, former.subscriptions)
         member.last_seen_ms = self._now_ms()
@@ -358,6 +379,21 @@ class ConsumerGroups(Part):
             for member in group.members.values()
             if now_ms - member.last_seen_ms > HEARTBEAT_TIMEOUT_MS
         ]
+        for online in self._groups.values():
+            shared_ids = online.find_shared_ids(now_ms)
+            for client_id in shared_ids - online.shared_ids:
+                log.warning(
+                    "members of a group have the same client id, so each gets all messages: give "
+                    "each an instance name or a host name of its own",
+                    group=online.name,
+                    client=client_id,
+                    peers=[
+                        member.connection.peer
+                        for member in online.members.values()
+                        if member.client_id == client_id
+                    ][:_NAMED_MAX],
+                )
+            online.shared_ids = shared_ids
         for name, connection in silent:
             log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
             self.unregister(name, connection)

@@ -35,6 +35,7 @@ from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,
+    MarkedConsumerConnection,
     OffsetWrapper,
     ProducerConnection,
     SubscriptionData,
@@ -278,13 +279,16 @@ def _group_of(value: Any) -> SubscriptionGroup:
 
 
 def _consumer_connection(group: ConsumerGroup) -> ConsumerConnection:
-    return ConsumerConnection(
+    facts = (
         [_connection(member) for member in group.members.values()],
         {topic: SubscriptionData.of(found) for topic, found in group.subscriptions().items()},
         group.settings.consume_type,
         group.settings.message_model,
         group.settings.consume_from_where,
     )
+    if group.shared_ids:
+        return MarkedConsumerConnection(*facts, sorted(group.shared_ids))
+    return ConsumerConnection(*facts)
 
 
 def _connection(client: Client) -> Connection:

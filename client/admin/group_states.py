@@ -17,8 +17,8 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import (
     Body,
-    ConsumerConnection,
     ConsumeStats,
+    MarkedConsumerConnection,
     SubscriptionData,
     TopicStatsTable,
 )
@@ -105,6 +105,8 @@ class GroupState:
     """Member -> topic -> filter, as far as members tell."""
     silent: Sequence[str] = ()
     """Ids of the members that did not tell in time, or could not be asked because of those."""
+    shared_ids: Sequence[str] = ()
+    """Client ids that several live members have: each of these gets all messages."""
 
     @property
     def is_consistent(self) -> bool:
@@ -259,14 +261,17 @@ class GroupReader:
             model=first.message_model if first is not None else None,
             start_from=first.consume_from_where if first is not None else None,
             queues=queues,
+            shared_ids=sorted({each for found in known for each in found.shared_client_ids}),
         )
 
-    async def _connections(self, group: str, master: BrokerAddress) -> ConsumerConnection | None:
+    async def _connections(
+        self, group: str, master: BrokerAddress
+    ) -> MarkedConsumerConnection | None:
         return await self._ask(
             master.address,
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             encode_fields(ConsumerGroupRequest(consumer_group=group)),
-            ConsumerConnection,
+            MarkedConsumerConnection,
         )
 
     async def _lag_on(

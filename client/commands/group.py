@@ -212,6 +212,8 @@ def _print_head(state: "GroupState") -> None:
     if state.model is not None:
         begins = (state.start_from or "-").removeprefix("CONSUME_FROM_").lower().replace("_", " ")
         write_line(f"model      {_model(state)}, begins at: {begins}")
+    for client_id in state.shared_ids:
+        write_line(f"WARNING    several members have the id {client_id}: each gets all messages")
     for broker, settings in sorted(state.settings.items()):
         write_line(f"settings   {broker}: {_settings_text(settings)}")
 
@@ -258,6 +260,7 @@ def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
         "consistent": state.is_consistent,
         "filters": {who: dict(topics) for who, topics in state.filters.items()},
         "silent": list(state.silent),
+        "sharedClientIds": list(state.shared_ids),
         "queues": [
             {**_lag_json(each, seconds), "owner": state.owners.get(each.queue)}
             for each in state.queues

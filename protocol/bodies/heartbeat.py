@@ -142,6 +142,13 @@ class ConsumerConnection(Body, rename="camel"):
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
 
 
+class MarkedConsumerConnection(ConsumerConnection):
+    """A ConsumerConnection as a Rockhopper sends it where members have a client id in common."""
+
+    shared_client_ids: list[str] = field(default_factory=list)
+    """Ids that several live members have."""
+
+
 class ProducerConnection(Body, rename="camel"):
     """The answer to GET_PRODUCER_CONNECTION_LIST (204)."""
 

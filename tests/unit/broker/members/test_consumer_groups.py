@@ -205,6 +205,59 @@ def test_client_with_two_connections_is_listed_once() -> None:
     assert ids(table) == ["c1"]
 
 
+def heartbeats(table: ConsumerGroups, clock: Clock, peers: list[Peer], *, minutes: float) -> None:
+    """Each of *peers* sends its heartbeat, c1's, every 30 s."""
+    for _ in range(round(minutes * 2)):
+        for peer in peers:
+            table.register("billing", client(peer), PUSH, to("orders"))
+        clock.now_ms += 30_000
+        table.expire()
+
+
+def test_two_live_members_with_one_client_id_are_noticed_after_a_minute() -> None:
+    clock = Clock()
+    table = groups(clock)
+    peers = [Peer("10.0.0.1"), Peer("10.0.0.2")]
+    with capture_logs() as lines:
+        heartbeats(table, clock, peers, minutes=0.5)
+        assert not shared_ids(table)
+        heartbeats(table, clock, peers, minutes=5)
+    assert shared_ids(table) == {"c1"}
+    (line,) = [each for each in lines if "same client id" in each["event"]]
+    assert (line["group"], line["client"], len(line["peers"])) == ("billing", "c1", 2)
+    heartbeats(table, clock, peers[:1], minutes=1.5)
+    assert not shared_ids(table)
+
+
+def test_a_client_that_reconnects_shares_its_id_with_nobody() -> None:
+    clock = Clock()
+    table = groups(clock)
+    old, new = Peer("10.0.0.1"), Peer("10.0.0.1")
+    heartbeats(table, clock, [old], minutes=3)
+    for _ in range(10):
+        heartbeats(table, clock, [new], minutes=0.5)
+        assert not shared_ids(table)
+
+
+def test_members_that_broadcast_may_have_one_client_id() -> None:
+    clock = Clock()
+    table = groups(clock)
+    everything = ConsumeSettings(message_model="BROADCASTING")
+    peers = [Peer(), Peer()]
+    for _ in range(4):
+        for peer in peers:
+            table.register("billing", client(peer), everything, to("orders"))
+        clock.now_ms += 30_000
+        table.expire()
+    assert not shared_ids(table)
+
+
+def shared_ids(table: ConsumerGroups) -> frozenset[str]:
+    online = table.get("billing")
+    assert online is not None
+    return online.shared_ids
+
+
 def test_each_member_is_filtered_by_its_own_expression() -> None:
     table, first, second = groups(), Peer(), Peer()
     table.register("billing", client(first), PUSH, to("orders", expression="a", version=1))
