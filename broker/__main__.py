@@ -25,7 +25,6 @@ if "rich" not in sys.modules:
 import click
 import structlog
 
-from rockhopper.broker.assembly.store_modes import use_umask
 from rockhopper.broker.loop.garbage import ShortCollections
 from rockhopper.broker.loop.heap import keep_freed_memory
 from rockhopper.broker.loop.service_manager import ServiceManager
@@ -42,6 +41,7 @@ from rockhopper.broker.settings.config_file import (
 )
 from rockhopper.broker.settings.rocketmq_keys import WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import SettingError, settings_of
+from rockhopper.broker.settings.store_modes import use_umask
 from rockhopper.broker.supervising.broker_process import Parent
 from rockhopper.tasks import start_request
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.assembly.purging import Contents
-from rockhopper.broker.assembly.store_modes import protect_store
+from rockhopper.broker.assembly.store_protection import protect_store
 from rockhopper.broker.assembly.unused_groups import UnusedGroups
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.delays import by_delay

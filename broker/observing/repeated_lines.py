@@ -55,6 +55,10 @@ class RepeatedLines:
         self._windows: dict[tuple[str, str], _Window] = {}
         self._lock = threading.RLock()
 
+    def __len__(self) -> int:
+        """How many events are counted now."""
+        return len(self._windows)
+
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         """Let a line pass, or hold it back.
 

@@ -106,4 +106,4 @@ def test_events_that_are_made_at_run_time_do_not_fill_memory(
     log = structlog.get_logger("broker.test")
     for n in range(2 * EVENTS_MAX):
         log.info(f"event {n}")
-    assert len(limit._windows) <= EVENTS_MAX + 1
+    assert len(limit) <= EVENTS_MAX + 1

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.assembly.store_modes import find_modes, protect_store
+from rockhopper.broker.assembly.store_protection import protect_store
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.settings.setting_fields import SettingError
 from tests.support.replica_set import ReplicaSet
 
 SECRET = "the secret of root"
@@ -86,15 +85,6 @@ def test_a_commit_log_elsewhere_is_closed_too(opened: Path, tmp_path: Path) -> N
 def test_nothing_is_made_that_is_not_there(tmp_path: Path) -> None:
     protect_store(build_config(USERS | {"storePathRootDir": str(tmp_path / "store")}))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("texts", "told"),
-    [({}, "no such group"), (REPLICA, "over the network")],
-)
-def test_a_group_that_cannot_be_is_refused(texts: dict[str, str], told: str) -> None:
-    with pytest.raises(SettingError, match=told):
-        find_modes(build_config(USERS | texts | {"storeGroup": "no-such-group"}))
 
 
 async def test_everything_that_a_broker_makes_is_its_own_users(tmp_path: Path) -> None:

@@ -14,71 +14,17 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.store_modes import NO_GROUP, Modes, find_modes
 
 log = structlog.get_logger("broker.store")
 
 OTHERS = 0o077
-NO_GROUP = -1
 SECRET_NAMES = ("users.json", "tls")
-
-
-class Modes(NamedTuple):
-    """The modes that a store is to have."""
-
-    directory: int = 0o700
-    file: int = 0o600
-    group: int = NO_GROUP
-    umask: int = 0o077
-
-    def apply(self, path: Path, *, is_directory: bool, is_secret: bool) -> bool:
-        """Give *path* its mode and group; return whether it had others. Raises OSError."""
-        mode = self.directory if is_directory else self.file
-        if is_secret:
-            mode &= ~OTHERS
-        found = path.stat(follow_symlinks=False)
-        has_group = is_secret or self.group in (NO_GROUP, found.st_gid)
-        if has_group and stat.S_IMODE(found.st_mode) == mode:
-            return False
-        if not has_group:
-            os.chown(path, -1, self.group)
-        path.chmod(mode)
-        return True
-
-
-def find_modes(config: BrokerConfig) -> Modes | None:
-    """The modes that *config* asks for; None where every user of the host may read the store.
-
-    Raises:
-        SettingError: there is no such group, or the log holds secrets that it must not read.
-    """
-    if not config.auth.authentication_enabled:
-        return None
-    name = config.store.group
-    if not name:
-        return Modes()
-    if config.replication.is_replica:
-        reason = "a replica's log holds the secrets of users; let Spark read over the network"
-        raise SettingError("storeGroup", name, reason)
-    import grp  # not on Windows
-
-    try:
-        return Modes(0o2750, 0o640, grp.getgrnam(name).gr_gid, 0o027)
-    except KeyError:
-        raise SettingError("storeGroup", name, "there is no such group on this host") from None
-
-
-def use_umask(config: BrokerConfig) -> None:
-    """Have this process make files with the modes of its store. Raises SettingError."""
-    modes = find_modes(config)
-    if modes is not None:
-        os.umask(os.umask(modes.umask) | modes.umask)
 
 
 def protect_store(config: BrokerConfig) -> None:
@@ -99,8 +45,8 @@ def protect_store(config: BrokerConfig) -> None:
             if _is_protected(root, modes):
                 continue
             for path, is_directory, is_secret in _below(root):
-                modes.apply(path, is_directory=is_directory, is_secret=is_secret)
-            modes.apply(root, is_directory=True, is_secret=False)
+                _apply(modes, path, is_directory=is_directory, is_secret=is_secret)
+            _apply(modes, root, is_directory=True, is_secret=False)
         except PermissionError as error:
             reason = f"cannot restrict who reads the store ({error.strerror}): run the broker as "
             reason += "the owner of these files"
@@ -114,6 +60,21 @@ def protect_store(config: BrokerConfig) -> None:
             directory=str(root),
             group=config.store.group or None,
         )
+
+
+def _apply(modes: Modes, path: Path, *, is_directory: bool, is_secret: bool) -> bool:
+    """Give *path* its mode and group; return whether it had others. Raises OSError."""
+    mode = modes.directory if is_directory else modes.file
+    if is_secret:
+        mode &= ~OTHERS
+    found = path.stat(follow_symlinks=False)
+    has_group = is_secret or modes.group in (NO_GROUP, found.st_gid)
+    if has_group and stat.S_IMODE(found.st_mode) == mode:
+        return False
+    if not has_group:
+        os.chown(path, -1, modes.group)
+    path.chmod(mode)
+    return True
 
 
 def _is_protected(root: Path, modes: Modes) -> bool:
