@@ -1,5 +1,7 @@
 """The command `rockhopper`: send, read and look after messages from a shell."""
 
+from typing import Any
+
 import click
 
 from rockhopper.client.commands.bench import bench
@@ -22,6 +24,7 @@ from rockhopper.client.commands.send import send
 from rockhopper.client.commands.shell.completion import completion
 from rockhopper.client.commands.shell.context import context
 from rockhopper.client.commands.topic import topic
+from rockhopper.streams import open_standard_streams
 
 _COMMANDS: tuple[click.Command, ...] = (
     send,
@@ -50,6 +53,10 @@ _COMMANDS: tuple[click.Command, ...] = (
 
 class _Main(Family):
     """All commands; Ctrl-C at a question ends them as it does elsewhere."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        open_standard_streams()
+        return super().main(*args, **options)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -22,20 +22,6 @@ from collections.abc import Callable
 
 QUEUED_BYTES_MAX = 1 << 20
 DRAIN_TIMEOUT_S = 2.0
-_STANDARD_DESCRIPTORS = 3
-
-
-def open_standard_streams() -> None:
-    """Open /dev/null as each of the descriptors 0 to 2 that is closed.
-
-    Otherwise the next file of the store gets that number, and what anybody prints ends up in it.
-    """
-    while True:
-        descriptor = os.open(os.devnull, os.O_RDWR)
-        if descriptor >= _STANDARD_DESCRIPTORS:
-            os.close(descriptor)
-            return
-        os.set_inheritable(descriptor, True)
 
 
 class LogStream(io.TextIOBase):
@@ -126,7 +112,6 @@ class LogStream(io.TextIOBase):
 
 def use_log_stream(on_recovered: Callable[[int], None]) -> LogStream:
     """Make a LogStream of descriptor 2 this process' ``sys.stderr``."""
-    open_standard_streams()
     stream = LogStream(2, on_recovered=on_recovered)
     sys.stderr = stream
     return stream

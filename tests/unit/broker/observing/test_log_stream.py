@@ -108,6 +108,8 @@ def test_half_surrogates_are_written_escaped() -> None:
 PROGRAM = """
 import os, sys
 from rockhopper.broker.observing import log
+from rockhopper.streams import open_standard_streams
+open_standard_streams()
 log.use_stream()
 log.configure()
 import structlog
