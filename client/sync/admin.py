@@ -73,6 +73,7 @@ class Admin(Face[admin.Admin]):
     route = waits(admin.Admin.route)
     forget_route = looks(admin.Admin.forget_route)
     create_topic = waits(admin.Admin.create_topic)
+    queues_beyond = waits(admin.Admin.queues_beyond)
     delete_topic = waits(admin.Admin.delete_topic)
     purge_topic = waits(admin.Admin.purge_topic)
     ranges = waits(admin.Admin.ranges)

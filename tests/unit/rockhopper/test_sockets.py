@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rockhopper.sockets import connect, find_own_host, is_link_local
+from tests.support.held_clock import HeldClock
 
 ENOUGH_S = 60.0
 
@@ -80,12 +81,24 @@ async def test_a_refusal_by_all_addresses_names_them(name_of_two_addresses: str)
 async def test_silence_names_the_addresses_that_were_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = socket.getaddrinfo
+    real, connect_socket = socket.getaddrinfo, asyncio.get_running_loop().sock_connect
+    is_trying = asyncio.Event()
+
+    async def try_to_connect(*arguments: Any) -> None:
+        is_trying.set()
+        await connect_socket(*arguments)
+
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda _host, *args, **kwargs: real("::1", *args, **kwargs)
     )
-    with silent_port() as port, pytest.raises(TimeoutError, match=r"broker\.test is ::1"):
-        await connect("broker.test", port, 0.01)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", try_to_connect)
+    clock = HeldClock(monkeypatch)
+    with silent_port() as port:
+        connecting = asyncio.create_task(connect("broker.test", port, ENOUGH_S))
+        await is_trying.wait()
+        clock.advance(ENOUGH_S + 1)
+        with pytest.raises(TimeoutError, match=r"broker\.test is ::1"):
+            await connecting
 
 
 async def test_an_unknown_name_is_told_from_an_unreachable_one() -> None:

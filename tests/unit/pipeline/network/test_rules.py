@@ -92,7 +92,7 @@ def test_how_much_a_batch_waits_for() -> None:
         ({"startingOffsets": "committed"}, "groupId"),
         ({"endingOffsets": "latest", "endingTimestamp": "1"}, "contradict each other"),
         ({"endingTimestamp": "1"}, "a stream has no end"),
-        ({"startingTimestamp": "yesterday"}, "2026-11-20T09:00:00"),
+        ({"startingTimestamp": "yesterday"}, "write 2030-05-01T12:00"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "latest, error"),
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "lots"}, "such as 64m"),

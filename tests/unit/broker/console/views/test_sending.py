@@ -103,7 +103,9 @@ async def test_it_ends_where_the_sender_may_look(alice: Browser, root: Admin) ->
         (["Pub", "Get"], "topic?name=orders"),
         (["Pub"], "send?topic=orders"),
     ):
-        await root.accounts.add_rule("alice", "Topic:orders", actions, is_allowed=True)
+        await root.accounts.add_rule(
+            "alice", "Topic:orders", actions, is_allowed=True, replaces=True
+        )
         moved = await alice.post("send", topic="orders", body="x")
         assert f"/console/{page}" in moved.headers["Location"]
         assert "The message was stored." in (await alice.follow(moved)).text

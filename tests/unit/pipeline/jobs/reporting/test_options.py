@@ -41,5 +41,7 @@ def test_brokers_are_asked_where_they_are_named_or_nothing_else_is(
 
 
 def test_times_are_milliseconds_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, asked = call(monkeypatch, "report", "out", "--from", "1970-01-02", "--until", "172800000")
-    assert (asked["start_ms"], asked["end_ms"]) == (86_400_000, 172_800_000)
+    _, asked = call(
+        monkeypatch, "report", "out", "--from", "1970-01-02", "--until", "1796040000000"
+    )
+    assert (asked["start_ms"], asked["end_ms"]) == (86_400_000, 1_796_040_000_000)
