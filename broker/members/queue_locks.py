@@ -63,7 +63,8 @@ class QueueLocks(Part):
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
         # How many there are at most: of those that ended with a connection, since the last expiry.
         self._count = 0
-        self._groups_of: dict[Peer, set[str]] = {}
+        # What each connection is among the connections of, by group.
+        self._queues_of: dict[Peer, dict[str, set[QueueKey]]] = {}
         # Of each connection: how many there were before it.
         self._firsts: dict[Peer, int] = {}
         self._numbers = count()
@@ -117,12 +118,14 @@ class QueueLocks(Part):
                 others = tuple(each for each in before if each is not connection)
                 others = others[1 - CONNECTIONS_PER_LOCK_MAX :]
                 self._count += lock is None
-                locks[queue] = _Lock(client_id, (*others, connection), now_ms)
+                if lock is not None:
+                    self._unwatch(group, queue, lock)
+                lock = locks[queue] = _Lock(client_id, (*others, connection), now_ms)
+                self._watch(group, queue, lock)
                 if self._leads_from_ms is not None:
                     self._before[group, queue] = FREE, now_ms
                 granted.append(queue)
         if granted:
-            self._watch(connection).add(group)
             self._tell(group, granted, client_id)
         self._forget_if_empty(group)
         return granted
@@ -142,6 +145,7 @@ class QueueLocks(Part):
                 continue
             if not self._is_late(connection, lock):
                 del locks[queue]
+                self._unwatch(group, queue, lock)
                 self._count -= 1
                 self._tell(group, (queue,), FREE)
         self._forget_if_empty(group)
@@ -152,41 +156,45 @@ class QueueLocks(Part):
 
     def is_held_by(self, group: str, connection: Peer) -> bool:
         """Whether the client on *connection* consumes in order in *group*."""
-        if group not in self._groups_of.get(connection, ()):
-            return False
-        now_ms = self._now_ms()
-        return any(
-            connection in lock.connections and now_ms - lock.renewed_ms <= LEASE_MS
-            for lock in self._locks.get(group, {}).values()
-        )
+        queues = self._queues_of.get(connection, {}).get(group, ())
+        locks, now_ms = self._locks.get(group, {}), self._now_ms()
+        return any(now_ms - locks[queue].renewed_ms <= LEASE_MS for queue in queues)
 
     def expire(self) -> None:
         """Drop the locks that were not renewed for 60 s."""
         now_ms = self._now_ms()
         for group in list(self._locks):
-            self._locks[group] = {
-                queue: lock
-                for queue, lock in self._locks[group].items()
-                if now_ms - lock.renewed_ms <= LEASE_MS
-            }
+            locks = self._locks[group]
+            late = [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LEASE_MS]
+            for queue in late:
+                self._unwatch(group, queue, locks.pop(queue))
             self._forget_if_empty(group)
         self._count = sum(map(len, self._locks.values()))
 
-    def _watch(self, connection: Peer) -> set[str]:
-        groups = self._groups_of.get(connection)
-        if groups is None:
-            groups = self._groups_of[connection] = set()
-            self._firsts[connection] = next(self._numbers)
-            connection.on_close.append(self._connection_closed)
-        return groups
+    def _watch(self, group: str, queue: QueueKey, lock: _Lock) -> None:
+        """Find a lock by its connections from now on."""
+        for connection in lock.connections:
+            of_connection = self._queues_of.get(connection)
+            if of_connection is None:
+                of_connection = self._queues_of[connection] = {}
+                self._firsts[connection] = next(self._numbers)
+                connection.on_close.append(self._connection_closed)
+            of_connection.setdefault(group, set()).add(queue)
+
+    def _unwatch(self, group: str, queue: QueueKey, lock: _Lock) -> None:
+        for connection in lock.connections:
+            of_connection = self._queues_of.get(connection, {})
+            queues = of_connection.get(group, set())
+            queues.discard(queue)
+            if not queues:
+                of_connection.pop(group, None)
 
     def _connection_closed(self, connection: Peer) -> None:
         self._firsts.pop(connection, None)
-        for group in self._groups_of.pop(connection, ()):
-            locks = self._locks.get(group, {})
-            for queue, lock in list(locks.items()):
-                if connection not in lock.connections:
-                    continue
+        for group, queues in self._queues_of.pop(connection, {}).items():
+            locks = self._locks[group]
+            for queue in queues:
+                lock = locks[queue]
                 lock.connections = tuple(each for each in lock.connections if each != connection)
                 if lock.connections:
                     continue
@@ -196,7 +204,7 @@ class QueueLocks(Part):
                     self._tell(group, (queue,), FREE)
                 else:
                     lock.connections = (other,)
-                    self._watch(other).add(group)
+                    self._watch(group, queue, lock)
             self._forget_if_empty(group)
 
     def _forget_if_empty(self, group: str) -> None:

@@ -201,3 +201,40 @@ def test_a_lock_knows_a_few_connections_of_its_client() -> None:
         assert locks.lock("billing", "c2", other.connection, [Q0]) == []
         peer.hang_up()
     assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]
+
+
+class CountedPeer(Peer):
+    """A peer that counts how often it is compared with another."""
+
+    compared = 0
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        CountedPeer.compared += 1
+        return self is other
+
+
+def test_a_closed_connection_costs_nothing_for_the_locks_of_others() -> None:
+    locks, peer, other = QueueLocks(now_ms=Clock()), Peer(port=1), CountedPeer(port=2)
+    locks.lock("billing", "c2", other.connection, [("t", "b", n) for n in range(100)])
+    locks.lock("billing", "c1", peer.connection, [Q0])
+    CountedPeer.compared = 0
+    assert locks.is_held_by("billing", peer.connection)
+    peer.hang_up()
+    assert CountedPeer.compared <= 2
+    assert locks.lock("billing", "c3", other.connection, [Q0]) == [Q0]
+
+
+def test_a_connection_is_known_by_no_lock_that_another_client_has_taken_over() -> None:
+    clock = Clock()
+    locks, old, new = QueueLocks(now_ms=clock), Peer(port=1), Peer(port=2)
+    locks.lock("billing", "c1", old.connection, [Q0, Q1])
+    clock.advance(LEASE_MS + 1)
+    locks.lock("billing", "c2", new.connection, [Q0])
+    locks.expire()
+    assert not locks.is_held_by("billing", old.connection)
+    old.hang_up()
+    assert locks.is_held_by("billing", new.connection)
+    assert locks.lock("billing", "c3", Peer(port=3).connection, [Q0, Q1]) == [Q1]
