@@ -61,6 +61,8 @@ SCHEDULE_LEVEL_COUNT = 18
 QUEUE_COUNT_MAX = 65_536
 # Topics made for clients that may still grow as another master says.
 CREATED_REMEMBERED_MAX = 10_000
+MADE_ON_USE_MAX = 50_000
+"""With so many topics none is made on first use any more: an administrator still makes them."""
 # What clients ask for when a topic is made by their first message.
 CLIENT_QUEUE_COUNT = 4
 
@@ -201,6 +203,7 @@ class TopicTable(JsonTable):
         self.on_created: list[Callable[[TopicConfig], None]] = []
         """Called with a topic that was made because a client sent to it or asked for its route."""
         self._created: set[str] = set()
+        self._said_full = False
         self._system_names = _system_names(config)
 
     def to_json(self) -> JsonObject:
@@ -309,6 +312,8 @@ class TopicTable(JsonTable):
             return None
         if default_topic == AUTO_CREATE_TOPIC and not self.creates_on_send:
             return None
+        if self._is_full(name):
+            return None
         queue_count = max(1, min(wanted_queues, pattern.write_queue_nums))
         perm = pattern.perm & ~PERM_INHERIT
         sys_flag = SYS_FLAG_UNIT if unit_mode else 0
@@ -325,9 +330,24 @@ class TopicTable(JsonTable):
             return self._create(name, 1)
         if self._live.auto_create_topic is not AutoCreateTopic.ON_LOOKUP:
             return None
-        if self.is_system(name) or not may_be_looked_up(name):
+        if self.is_system(name) or not may_be_looked_up(name) or self._is_full(name):
             return None
         return self._created_for_client(self._create(name, self._queue_count_for_clients))
+
+    def _is_full(self, name: str) -> bool:
+        """Whether there are too many to make another on first use, which is logged once."""
+        if len(self.configs) < MADE_ON_USE_MAX:
+            self._said_full = False
+            return False
+        if not self._said_full:
+            self._said_full = True
+            log.warning(
+                "no topic is made on first use any more: there are too many; delete those that "
+                "nobody needs (rockhopper topic delete), or make this one as an administrator",
+                topic=name,
+                topics=len(self.configs),
+            )
+        return True
 
     @property
     def _queue_count_for_clients(self) -> int:
@@ -359,7 +379,8 @@ class TopicTable(JsonTable):
             return
         topic = self.configs.get(name)
         if topic is None:
-            self._create(name, queue_count, perm)
+            if not self._is_full(name):
+                self._create(name, queue_count, perm)
         elif name in self._created and topic.write_queue_nums < queue_count:
             self._create(name, queue_count, topic.perm, topic.filter_type)
 

@@ -7,6 +7,7 @@ import pytest
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.tables import topics as topics_module
 from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.tables.topics import (
     QUEUE_COUNT_MAX,
@@ -170,6 +171,23 @@ def test_creation_switched_off_makes_an_unknown_topic_an_error(tmp_path: Path) -
     topics.put(TopicConfig("TBW102", perm=7))  # left over from when it was on
     assert topics.create_on_send("orders", "TBW102", 4) is None
     assert topics.create_on_lookup("orders") is None
+
+
+def test_with_too_many_topics_none_is_made_on_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = table(tmp_path, autoCreateTopic="on-lookup")
+    monkeypatch.setattr(topics_module, "MADE_ON_USE_MAX", len(topics.configs) + 1)
+    assert topics.create_on_send("first", "TBW102", 4) is not None
+    assert topics.create_on_send("second", "TBW102", 4) is None
+    assert topics.create_on_lookup("third") is None
+    topics.adopt("fourth", 4, 6)
+    assert topics.get("fourth") is None
+    topics.put(TopicConfig("an-administrators"))
+    assert topics.create_on_send("first", "TBW102", 4) is not None
+    topics.delete("first")
+    topics.delete("an-administrators")
+    assert topics.create_on_send("second", "TBW102", 4) is not None
 
 
 def test_a_lookup_creates_a_topic_only_when_that_is_chosen(tmp_path: Path) -> None:
