@@ -100,6 +100,9 @@ async def run_apart(
         raise error
     if isinstance(error, Exception):
         raise error
+    if isinstance(error, _ENDS_PROGRAM):
+        # The loop has raised it, and who runs the loop cancels what waits: the caller hears of it.
+        await asyncio.sleep(0)
     if isinstance(error, asyncio.CancelledError):
         raise ApplicationCodeError("the task was cancelled, and not by this client") from error
     raise ApplicationCodeError(f"{type(error).__qualname__}: {error}") from error

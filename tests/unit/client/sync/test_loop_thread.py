@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper import ClientStateError, MessageQueue, ThreadedBroker
 from rockhopper.client.sync.loop_thread import loop_thread
-from rockhopper.sync import Consumer, Producer
+from rockhopper.sync import Admin, Consumer, Producer
 from tests.support.hang import HANG_S
 
 ROOT = Path(__file__).parents[4]
@@ -98,3 +98,6 @@ def test_an_exit_in_a_callback_reaches_whoever_waits_and_the_loop_lives_on(
         assert ended.value.code == 7
         assert producer.send("orders", b"y").queue.topic == "orders"
         consumer.close()
+    # A member that was left behind would take the messages of all tests that follow.
+    with Admin() as admin:
+        assert not admin.groups.state("billing").members
