@@ -128,6 +128,15 @@ class FlushService:
                     "refused; check the disk, then restart the broker"
                 ),
             )
+        except BaseException as error:
+            log.error("the flush thread has ended by a mistake of ours", exc_info=error)
+            self._call(
+                self._on_failure,
+                StoreFailedError(
+                    f"nothing flushes the store any more ({error!r}): messages from now on are "
+                    "refused; restart the broker, and report this with the traceback in its log"
+                ),
+            )
 
     def _serve(self) -> None:
         is_short = False

@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 _HOLD_MIN_S = 0.1
 _OUTAGE_PAUSE_MAX_S = 0.5
 _REFUSED_PAUSE_S = 1.0
-# What no waiting will mend: the application must hear of it.
+REFUSED_FOR_GOOD_S = 30.0
+"""A queue that was read may be refused for so long: permissions change in steps."""
+# What no waiting will change: the application must hear of it.
 _LASTING_CODES = frozenset(
     {
         int(ResponseCode.NO_PERMISSION),
@@ -78,6 +80,7 @@ class Fetcher:
         listener: Listener,
         outages: Outages,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._settings = settings
@@ -85,7 +88,10 @@ class Fetcher:
         self._listener = listener
         self._outages = outages
         self._pause = pause
+        self._now_s = now_s
         self._interrupted: dict[str, set[MessageQueue]] = {}
+        # Since when a broker has refused a queue by a code that lasts.
+        self._refused_since_s: dict[MessageQueue, float] = {}
 
     async def run(self, held: ProcessQueue) -> None:
         """Fetch until cancelled."""
@@ -150,14 +156,17 @@ class Fetcher:
         self._outages.warn(log, key, text, held.queue.broker_name, error)
         interrupted.add(held.queue)
         if isinstance(error, RequestRefusedError):
-            if error.code in _LASTING_CODES and held.last_fetch_ms == 0:
-                self._listener.refused(held, error)
+            if error.code in _LASTING_CODES:
+                since_s = self._refused_since_s.setdefault(held.queue, self._now_s())
+                if held.last_fetch_ms == 0 or self._now_s() - since_s >= REFUSED_FOR_GOOD_S:
+                    self._listener.refused(held, error)
                 return _REFUSED_PAUSE_S
             if error.code in _STRANGER_CODES:
                 self._listener.unknown(held)
         return float(min(0.025 * 2 ** min(failures, 8), _OUTAGE_PAUSE_MAX_S))
 
     def _recovered(self, queue: MessageQueue) -> None:
+        self._refused_since_s.pop(queue, None)
         interrupted = self._interrupted.get(queue.broker_name)
         if interrupted is not None:
             interrupted.discard(queue)
@@ -167,6 +176,7 @@ class Fetcher:
                 log.warning("reading from %s goes on", queue.broker_name)
 
     def _forget(self, queue: MessageQueue) -> None:
+        self._refused_since_s.pop(queue, None)
         interrupted = self._interrupted.get(queue.broker_name)
         if interrupted is not None:
             interrupted.discard(queue)

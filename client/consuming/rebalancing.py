@@ -244,6 +244,11 @@ class Rebalancer:
             if topic in self._missing:
                 self._missing.discard(topic)
                 log.warning("the topic %s is there now and will be consumed", topic)
+            if self._whole.is_named(topic) and not route.read_queues:
+                self._problem(
+                    f"the topic {topic} has no queue that may be read, and is waited for: give it "
+                    "the permission to read, and read queues"
+                )
             routes[topic] = route
         return routes, undecided, is_complete
 

@@ -48,7 +48,7 @@ class LoopThread:
         while True:
             try:
                 self._loop.run_forever()
-            except (SystemExit, KeyboardInterrupt) as error:
+            except BaseException as error:
                 waiting = list(self._waiting)
                 if not waiting:
                     log.error("%r was raised for a client while nobody waited for it", error)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store.files import disk
@@ -310,6 +311,28 @@ def test_a_setting_that_does_not_fit_the_store_changes_nothing(stores: Stores, c
         stores.open(root, index_slot_count=99)
     assert (root / "abort").exists() is not clean
     assert len(bodies(stores.open(root))) == 1
+
+
+async def test_a_flush_thread_that_ends_by_a_mistake_ends_the_store() -> None:
+    def flush_log() -> int:
+        raise ZeroDivisionError("a mistake")
+
+    failed: asyncio.Future[StoreFailedError] = asyncio.get_running_loop().create_future()
+    service = FlushService(
+        FlushWork(flush_log, lambda _thorough: iter(()), lambda: None),
+        flush_interval_ms=1,
+        queue_flush_interval_ms=1000,
+        queue_flush_thorough_interval_ms=1000,
+        on_flushed=lambda _: None,
+        on_failure=failed.set_result,
+        on_shortage=lambda _: None,
+    )
+    with capture_logs() as lines:
+        service.start()
+        error = await failed
+        service.stop()
+    assert "ZeroDivisionError" in str(error)
+    assert [line["exc_info"].args for line in lines] == [("a mistake",)]
 
 
 async def test_the_log_is_flushed_at_its_time_while_many_queues_are() -> None:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from rockhopper.client.consuming.fetching import Fetcher
+from rockhopper.client.consuming.fetching import REFUSED_FOR_GOOD_S, Fetcher
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.pulling import PullResult, Space
 from rockhopper.client.consuming.settings import ConsumerSettings
@@ -48,7 +48,10 @@ class Fetched:
         self.held = ProcessQueue(queue, 0, room=Room(3, 1 << 20), shared_room=self.shared)
         settings = ConsumerSettings("g", {}, poll_s=15.0)
         outages = Outages()
-        self.fetcher = Fetcher(self, settings, self.shared, self, outages, self._pause)
+        self.now_s = 0.0
+        self.fetcher = Fetcher(
+            self, settings, self.shared, self, outages, self._pause, lambda: self.now_s
+        )
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
@@ -64,6 +67,7 @@ class Fetched:
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
+        self.now_s += seconds
 
     def fetched(self, held: ProcessQueue) -> None:
         self.told.append("fetched")
@@ -151,6 +155,23 @@ async def test_what_does_not_pass_is_told_while_nothing_ever_came(code: int) -> 
     later = Fetched(result(0), refused(code))
     await later.run()
     assert later.told == ["fetched"]
+
+
+async def test_a_queue_that_was_read_is_refused_for_good_after_half_a_minute() -> None:
+    for_so_long = int(REFUSED_FOR_GOOD_S)
+    fetched = Fetched(result(0), *[refused(16)] * for_so_long)
+    await fetched.run()
+    assert fetched.told == ["fetched"]
+    fetched = Fetched(result(0), *[refused(16)] * (for_so_long + 1))
+    await fetched.run()
+    assert fetched.told == ["fetched", "refused 16"]
+
+
+async def test_a_permission_that_comes_back_in_time_ends_nothing() -> None:
+    refusals = [refused(16)] * (int(REFUSED_FOR_GOOD_S) - 1)
+    fetched = Fetched(result(0), *refusals, result(1), *refusals)
+    await fetched.run()
+    assert fetched.told == ["fetched", "fetched"]
 
 
 @pytest.mark.parametrize("code", [24, 25, 17])
