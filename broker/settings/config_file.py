@@ -414,7 +414,10 @@ def _no_such_setting(key: str, text: str) -> SettingError:
 
 def _shown_secrets(path: Path | None, layer: Layer) -> list[str]:
     """What to say of a file that others on this machine can read, and that holds secrets."""
-    secrets = [key for key in (*SECRETS, *SECRET_KEYS) if in_our_spelling(layer.texts).get(key)]
+    texts = in_our_spelling(layer.texts)
+    secrets = [
+        key for key in (*SECRETS, *SECRET_KEYS) if texts.get(key, "").strip() not in ("", GENERATE)
+    ]
     # Windows shows every file as one that all may read.
     if path is None or not secrets or os.name != "posix":
         return []
