@@ -8,7 +8,7 @@ large as one that is not, and no larger.
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.access.errors import Refusal, TooManyWait
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rockhopper.broker.remoting.server import Connection
 
 TOPICS_MAX = 100_000
+NAME_LENGTH_MAX = 255
 # Of registrations that wait for their turn to be decoded.
 WAITING_BYTES_MAX = 256 << 20
 # How many of a connection do.
@@ -100,7 +101,25 @@ def _count_waiting(connection: "Connection", change: int) -> None:
     connection.attributes[_WAITING] = _waiting_count(connection) + change
 
 
+def _check_lengths(names: Iterable[str | None]) -> None:
+    longest = max((len(name or "") for name in names), default=0)
+    if longest > NAME_LENGTH_MAX:
+        raise Refusal(
+            f"a name or an address in a registration has {longest} characters, and "
+            f"{NAME_LENGTH_MAX} is the most"
+        )
+
+
 def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
+    _check_lengths(
+        (
+            fields.cluster_name,
+            fields.broker_name,
+            fields.broker_addr,
+            fields.ha_server_addr,
+            fields.zone_name,
+        )
+    )
     if fields.body_crc32 not in (0, zlib.crc32(request.body) & 0x7FFFFFFF):
         raise Refusal("crc32 not match")
     table = RegisterBrokerBody.decode_registration(
@@ -112,6 +131,7 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
             f"a broker registers {count} topics, and {TOPICS_MAX} is the most: spread them over "
             "several brokers"
         )
+    _check_lengths(table.topic_config_table)
     version = table.data_version
     return Registration(
         cluster=fields.cluster_name,

@@ -10,15 +10,17 @@ epoch does not take the place of any other. Of the set to which the broker in th
 its own view is shown, and what others of the set have registered fills it in.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.served_topics import ServedTopics
 from rockhopper.broker.tables.json_table import DataVersion, JsonObject
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.sys_flags import PERM_WRITE
@@ -27,6 +29,11 @@ log = structlog.get_logger("broker.nameserver")
 
 TOPICS_PER_STEP = 512
 DEPARTED_MAX = 1000
+BROKERS_PER_CONNECTION_MAX = 100
+BROKERS_MAX = 5_000
+TOPICS_PER_CONNECTION_MAX = 200_000
+TOPICS_MAX = 2_000_000
+"""Of all brokers, a topic counted for each that has it."""
 
 
 @dataclass(slots=True)
@@ -109,10 +116,9 @@ class RouteTable:
         self._expiry_ms = expiry_ms
         self._forget_missing_topics = forget_missing_topics
         self._members: dict[str, Member] = {}
-        self._topics: dict[str, dict[str, TopicConfig]] = {}
-        # What brokers say of static topics, by topic and broker name.
-        self._mappings: dict[str, dict[str, JsonObject]] = {}
+        self._topics = ServedTopics()
         self._live: dict[tuple[str, str], _Live] = {}
+        self._registered_over: dict[object, dict[tuple[str, str], _Live]] = {}
         self._write_wiped: set[str] = set()
         # When those that went were last heard of.
         self._departed: dict[str, int] = {}
@@ -142,6 +148,9 @@ class RouteTable:
 
         That is a broker announcing a single new topic to a name service that has just been
         restarted: taking it would hide all its others.
+
+        Raises:
+            Refusal: this connection, or all together, would register too much.
         """
         member = self._members.get(registration.name)
         known_address = member.addresses.get(registration.broker_id) if member else None
@@ -151,14 +160,17 @@ class RouteTable:
             return Accepted()
         if known_address is None and len(registration.topics) == 1:
             return None
+        key = (registration.cluster, registration.address)
+        before = self._live.get(key)
+        self._check_room(registration, before, now_ms, connection)
+        if before is not None and before.member is not member:
+            self.unregister(*key)
         if member is None:
             member = Member(registration.cluster, registration.name)
             self._members[registration.name] = member
             self._departed.pop(registration.name, None)
         self._take_address(member, registration)
-        key = (registration.cluster, registration.address)
-        before = self._live.get(key)
-        live = self._live[key] = _Live(
+        live = _Live(
             member,
             registration.address,
             registration.ha_address,
@@ -167,6 +179,7 @@ class RouteTable:
             registration.timeout_ms or self._expiry_ms,
             connection,
         )
+        self._hear_of(key, live)
         is_changed = (
             known_address is None or before is None or before.version != registration.version
         )
@@ -184,6 +197,67 @@ class RouteTable:
                 topics=len(registration.topics),
             )
         return self._accepted(member, registration)
+
+    def _check_room(
+        self, registration: Registration, before: _Live | None, now_ms: int, connection: object
+    ) -> None:
+        reason = self._lack_of_room(registration, before, connection)
+        if reason is None:
+            return
+        if before is not None and before.connection is connection:
+            # What it registered before stays.
+            before.last_heard_ms = now_ms
+        log.warning("a registration is refused", broker=registration.name, reason=reason)
+        raise Refusal(reason)
+
+    def _lack_of_room(
+        self, registration: Registration, before: _Live | None, connection: object
+    ) -> str | None:
+        own = self._registered_over.get(connection, {})
+        if before is None and len(self._live) >= BROKERS_MAX:
+            return f"{BROKERS_MAX} brokers are registered, and no more are taken"
+        is_new_here = before is None or before.connection is not connection
+        if is_new_here and len(own) >= BROKERS_PER_CONNECTION_MAX:
+            return (
+                f"{BROKERS_PER_CONNECTION_MAX} brokers are registered over this connection, and "
+                "no more are taken: register others over connections of their own"
+            )
+        return self._lack_of_room_for(registration.name, registration.topics.keys(), own.values())
+
+    def _lack_of_room_for(
+        self, name: str, topics: Set[str], over_connection: Iterable[_Live]
+    ) -> str | None:
+        known = self._topics.of(name)
+        count = len(topics - known)
+        if not count:
+            return None
+        if self._topics.count + count > TOPICS_MAX:
+            return (
+                f"all brokers together register at most {TOPICS_MAX} topics, a topic counted for "
+                "each broker that has it: delete topics that nobody needs"
+            )
+        names = {live.member.name for live in over_connection} | {name}
+        if sum(len(self._topics.of(each)) for each in names) + count > TOPICS_PER_CONNECTION_MAX:
+            return (
+                f"the brokers of one connection register at most {TOPICS_PER_CONNECTION_MAX} "
+                "topics, deleted ones among them until the broker starts anew: spread topics over "
+                "several brokers"
+            )
+        return None
+
+    def _hear_of(self, key: tuple[str, str], live: _Live) -> None:
+        self._lose_sight_of(key)
+        self._live[key] = live
+        self._registered_over.setdefault(live.connection, {})[key] = live
+
+    def _lose_sight_of(self, key: tuple[str, str]) -> None:
+        live = self._live.pop(key, None)
+        if live is None:
+            return
+        over = self._registered_over[live.connection]
+        del over[key]
+        if not over:
+            del self._registered_over[live.connection]
 
     def _epoch_beside(self, member: Member, registration: Registration) -> int:
         """The latest epoch of those that a registration has to be as new as.
@@ -220,7 +294,9 @@ class RouteTable:
                     former=former,
                     now=registration.address,
                 )
-            self._live.pop((member.cluster, former), None)
+            self._lose_sight_of((member.cluster, former))
+        elif former is not None and member.cluster != registration.cluster:
+            self._lose_sight_of((member.cluster, former))
         addresses[registration.broker_id] = registration.address
         member.cluster = registration.cluster
         member.zone = registration.zone
@@ -237,22 +313,18 @@ class RouteTable:
         )
         if not (is_master or is_prime_slave) or self._follows_local(member.name):
             return
-        for name, mapping in registration.mappings.items():
-            self._mappings.setdefault(name, {})[member.name] = mapping
+        known = self._topics.of(member.name)
         for number, (name, topic) in enumerate(registration.topics.items(), 1):
             if number % TOPICS_PER_STEP == 0:
                 yield
-            brokers = self._topics.setdefault(name, {})
-            if is_changed or member.name not in brokers:
+            if is_changed or name not in known:
                 writable = not (is_prime_slave and registration.acting_master)
-                brokers[member.name] = topic if writable else _without_write(topic)
+                self._topics.put(name, member.name, topic if writable else _without_write(topic))
+            if name in registration.mappings:
+                self._topics.put_mapping(name, member.name, registration.mappings[name])
         if self._forget_missing_topics and is_changed and registration.topics:
-            for name in [
-                name
-                for name, brokers in self._topics.items()
-                if member.name in brokers and name not in registration.topics
-            ]:
-                self._remove_topic(name, member.name)
+            for name in self._topics.of(member.name) - registration.topics.keys():
+                self._topics.remove(name, member.name)
 
     def _follows_local(self, name: str) -> bool:
         """Whether a slave of this process' broker registers, whose topics are known here."""
@@ -295,18 +367,16 @@ class RouteTable:
         live = self._live.get((cluster, address))
         if live is None or (connection is not None and live.connection is not connection):
             return False
-        del self._live[cluster, address]
+        self._lose_sight_of((cluster, address))
         member = live.member
         for broker_id in [key for key, value in member.addresses.items() if value == address]:
             del member.addresses[broker_id]
-        if not member.addresses:
-            is_known = self._members.pop(member.name, None) is not None
-            if is_known and not self._is_local(member.name):
-                self._note_departed(member.name, live.last_heard_ms)
+        if not member.addresses and self._members.get(member.name) is member:
+            del self._members[member.name]
             if not self._is_local(member.name):
+                self._note_departed(member.name, live.last_heard_ms)
                 self._write_wiped.discard(member.name)
-            for name in [name for name, brokers in self._topics.items() if member.name in brokers]:
-                self._remove_topic(name, member.name)
+            self._topics.remove_broker(member.name)
         log.info("broker unregistered", broker=member.name, address=address)
         return True
 
@@ -317,9 +387,8 @@ class RouteTable:
 
     def connection_lost(self, connection: object) -> None:
         """Remove the brokers that registered over *connection*."""
-        for (cluster, address), live in list(self._live.items()):
-            if live.connection is connection:
-                self.unregister(cluster, address)
+        for cluster, address in list(self._registered_over.get(connection, ())):
+            self.unregister(cluster, address)
 
     def expire(self, now_ms: int) -> list[Any]:
         """Remove the brokers not heard of in time; return their connections, to be closed."""
@@ -335,7 +404,7 @@ class RouteTable:
         """Where *topic* is; the broker of this process at *local_address*. None if nowhere."""
         queues: list[QueueData] = []
         members: list[Member] = []
-        registered = self._topics.get(topic, {})
+        registered = self._topics.brokers(topic)
         if self._local is not None:
             # A follower may learn of a topic later than its master registers it.
             config = self._local.find_topic(topic) or registered.get(self._local.name)
@@ -351,7 +420,7 @@ class RouteTable:
 
     def _mappings_of(self, topic: str, queues: Iterable[QueueData]) -> dict[str, JsonObject]:
         """What the brokers of a route say of *topic*, if it is a static one."""
-        found = dict(self._mappings.get(topic, {}))
+        found = dict(self._topics.mappings(topic))
         if self._local is not None:
             static = self._local.table.mappings.get(topic)
             if static is not None:
@@ -387,8 +456,8 @@ class RouteTable:
                     names.add(config.name)
                 if number % TOPICS_PER_STEP == 0:
                     yield
-        for number, topic in enumerate(list(self._topics), 1):
-            for name, config in self._topics.get(topic, {}).items():
+        for number, topic in enumerate(self._topics.names(), 1):
+            for name, config in self._topics.brokers(topic).items():
                 member = self._members.get(name)
                 is_in_cluster = member is not None and cluster in (None, member.cluster)
                 if is_in_cluster and wanted(_queue_data(name, config, config.perm)):
@@ -399,28 +468,37 @@ class RouteTable:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget where *topic* is, until a broker that still has it registers a change."""
-        for name in list(self._topics.get(topic, ())):
+        for name in list(self._topics.brokers(topic)):
             member = self._members.get(name)
             if cluster is None or (member is not None and member.cluster == cluster):
-                self._remove_topic(topic, name)
+                self._topics.remove(topic, name)
 
     def add_topic(self, broker_name: str, topic: TopicConfig) -> None:
-        """Take a single topic of a broker that is registered; of others, nothing."""
-        if broker_name in self._members:
-            self._topics.setdefault(topic.name, {})[broker_name] = topic
+        """Take a single topic of a broker that is registered; of others, nothing.
+
+        Raises:
+            Refusal: too many are registered.
+        """
+        if broker_name not in self._members:
+            return
+        reason = self._lack_of_room_for(broker_name, {topic.name}, ())
+        if reason is not None:
+            log.warning("a topic is refused", broker=broker_name, topic=topic.name, reason=reason)
+            raise Refusal(reason)
+        self._topics.put(topic.name, broker_name, topic)
 
     def set_write_wiped(self, broker_name: str, *, wiped: bool) -> int:
         """Take producers off a broker, or let them back; return how many topics that concerns.
 
         Unlike RocketMQ's this stays until it is taken back, whatever the broker registers.
         """
-        if wiped:
+        if wiped and (broker_name in self._members or self._is_local(broker_name)):
             self._write_wiped.add(broker_name)
-        else:
+        elif not wiped:
             self._write_wiped.discard(broker_name)
         if self._local is not None and self._local.name == broker_name:
             return sum(1 for _ in self._local.topics())
-        return sum(1 for brokers in self._topics.values() if broker_name in brokers)
+        return len(self._topics.of(broker_name))
 
     def _with_wipe(self, queues: QueueData) -> QueueData:
         if queues.broker_name in self._write_wiped:
@@ -444,15 +522,6 @@ class RouteTable:
 
     def _is_local(self, name: str) -> bool:
         return self._local is not None and name == self._local.name
-
-    def _remove_topic(self, topic: str, broker_name: str) -> None:
-        brokers = self._topics[topic]
-        del brokers[broker_name]
-        mappings = self._mappings.get(topic, {})
-        if mappings.pop(broker_name, None) is not None and not mappings:
-            del self._mappings[topic]
-        if not brokers:
-            del self._topics[topic]
 
 
 def _queue_data(broker_name: str, topic: TopicConfig, perm: int) -> QueueData:

@@ -78,6 +78,18 @@ async def test_too_many_topics_are_refused(
     assert "1002 topics, and 1000 is the most" in str(answer.remark)
 
 
+@pytest.mark.parametrize(
+    "field", ["brokerName", "brokerAddr", "clusterName", "haServerAddr", "__ZONE_NAME"]
+)
+def test_a_name_of_endless_length_is_refused(alone: NameServer, field: str) -> None:
+    answer = alone.register(**{field: "n" * 256})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "256 characters, and 255 is the most" in str(answer.remark)
+    assert alone.routes.members("") == []
+    topic = BODY.replace(b"orders", b"n" * 256)
+    assert "256 characters" in str(alone.ask(RequestCode.REGISTER_BROKER, FIELDS, topic).remark)
+
+
 @pytest.mark.parametrize("code", [RequestCode.QUERY_DATA_VERSION, 217])
 def test_a_body_that_nobody_needs_is_not_looked_at(alone: NameServer, code: int) -> None:
     answer = alone.ask(code, FIELDS | {"topic": "T"}, b"[" * 20_000)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import at_once
+from rockhopper.broker.nameserver import route_table as module
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import (
@@ -389,3 +391,84 @@ def test_a_long_registration_is_taken_in_steps_and_ends_with_its_broker() -> Non
     again = table.register_in_steps(registration("broker-b", *names), NOW, connection)
     assert (len(list(again)), len(list(table.topic_names()))) == (3, 3)
     assert at_once(table.topic_names()) == set(names)
+
+
+def many(number: int, *names: str) -> Registration:
+    return registration(
+        f"b{number}", *(names or ("orders", "TBW102")), address=f"10.0.0.2:{number}"
+    )
+
+
+def test_one_connection_registers_no_flood_of_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BROKERS_PER_CONNECTION_MAX", 2)
+    table = RouteTable()
+    for number in (1, 2):
+        table.register(many(number), NOW, "one")
+    with capture_logs() as logs, pytest.raises(Refusal, match="over this connection"):
+        table.register(many(3), NOW, "one")
+    assert [line["event"] for line in logs] == ["a registration is refused"]
+    table.register(many(2), NOW, "one")
+    table.register(many(3), NOW, "another")
+    table.unregister("C", "10.0.0.2:1", "one")
+    table.register(many(4), NOW, "one")
+    table.connection_lost("one")
+    assert [member.name for member in table.members("")] == ["b3"]
+
+
+def test_all_connections_together_register_no_flood_of_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "BROKERS_MAX", 2)
+    table = RouteTable()
+    for number in (1, 2):
+        table.register(many(number), NOW, number)
+    with pytest.raises(Refusal, match="2 brokers are registered"):
+        table.register(many(3), NOW, 3)
+    assert len(table.members("")) == 2
+    table.connection_lost(1)
+    table.register(many(3), NOW, 3)
+
+
+def test_one_connection_registers_no_flood_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOPICS_PER_CONNECTION_MAX", 5)
+    table = RouteTable()
+    table.register(many(1, "a", "b"), NOW, "one")
+    table.register(many(2, "a", "b"), NOW, "one")
+    with pytest.raises(Refusal, match="at most 5 topics"):
+        table.register(many(3, "a", "b"), NOW, "one")
+    table.register(many(3, "a", "b"), NOW, "another")
+    assert len(table.members("")) == 3
+
+
+def test_a_broker_that_may_not_register_more_keeps_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TOPICS_MAX", 3)
+    table = RouteTable()
+    table.register(many(1, "a", "b"), NOW, "one")
+    with pytest.raises(Refusal, match="all brokers together register at most 3 topics"):
+        table.register(many(1, "c", "d"), NOW + 100_000, "one")
+    table.expire(NOW + 200_000)
+    assert table.route("a", "") is not None
+    assert table.route("c", "") is None
+    table.add_topic("b1", TopicConfig("c"))
+    with pytest.raises(Refusal, match="at most 3 topics"):
+        table.add_topic("b1", TopicConfig("d"))
+    assert table.route("d", "") is None
+
+
+def test_an_address_that_registers_under_another_name_leaves_the_former_one() -> None:
+    table = RouteTable()
+    for name in ("first", "second"):
+        table.register(registration(name), NOW, "one")
+    assert [member.name for member in table.members("")] == ["second"]
+    assert addresses(table, "orders") == {"second": {0: "10.0.0.2:10911"}}
+
+
+def test_a_name_that_nobody_has_is_not_kept_as_wiped() -> None:
+    table = RouteTable()
+    assert table.set_write_wiped("unknown", wiped=True) == 0
+    table.register(registration("unknown"), NOW)
+    route = table.route("orders", "")
+    assert route is not None
+    assert route.queues[0].perm == 6

@@ -1,0 +1,74 @@
+"""ServedTopics: which topics the brokers elsewhere have, by topic and by broker.
+
+A broker that goes costs as much as it has topics, however many others there are.
+"""
+
+from collections.abc import Mapping, Set
+
+from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.broker.tables.topics import TopicConfig
+
+_NONE: frozenset[str] = frozenset()
+
+
+class ServedTopics:
+    """Topics by name, each with the brokers that have it."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[str, dict[str, TopicConfig]] = {}
+        # What brokers say of static topics, by topic and broker name.
+        self._mappings: dict[str, dict[str, JsonObject]] = {}
+        self._topics_of: dict[str, set[str]] = {}
+        self.count = 0
+        """How many there are, a topic counted for each broker that has it."""
+
+    def __len__(self) -> int:
+        return len(self._brokers)
+
+    def names(self) -> list[str]:
+        """Every topic once."""
+        return list(self._brokers)
+
+    def brokers(self, topic: str) -> Mapping[str, TopicConfig]:
+        """The brokers that have *topic*, and how it is there."""
+        return self._brokers.get(topic, {})
+
+    def mappings(self, topic: str) -> Mapping[str, JsonObject]:
+        """What brokers say of *topic*, if it is a static one."""
+        return self._mappings.get(topic, {})
+
+    def of(self, broker: str) -> Set[str]:
+        """The topics that *broker* has; they change with it."""
+        return self._topics_of.get(broker, _NONE)
+
+    def put(self, topic: str, broker: str, config: TopicConfig) -> None:
+        """Note that *broker* has *topic*."""
+        brokers = self._brokers.setdefault(topic, {})
+        if broker not in brokers:
+            self._topics_of.setdefault(broker, set()).add(topic)
+            self.count += 1
+        brokers[broker] = config
+
+    def put_mapping(self, topic: str, broker: str, mapping: JsonObject) -> None:
+        """Note what *broker* says of a static topic."""
+        self._mappings.setdefault(topic, {})[broker] = mapping
+
+    def remove(self, topic: str, broker: str) -> None:
+        """Note that *broker*, which had *topic*, has it no more."""
+        brokers = self._brokers[topic]
+        del brokers[broker]
+        if not brokers:
+            del self._brokers[topic]
+        mappings = self._mappings.get(topic, {})
+        if mappings.pop(broker, None) is not None and not mappings:
+            del self._mappings[topic]
+        topics = self._topics_of[broker]
+        topics.remove(topic)
+        if not topics:
+            del self._topics_of[broker]
+        self.count -= 1
+
+    def remove_broker(self, broker: str) -> None:
+        """Note that *broker* has gone."""
+        for topic in list(self.of(broker)):
+            self.remove(topic, broker)
