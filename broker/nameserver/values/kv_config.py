@@ -7,9 +7,19 @@ many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 
+log = structlog.get_logger("broker.nameserver")
+
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+NAME_LENGTH_MAX = 255
+VALUE_LENGTH_MAX = 64 << 10
+VALUES_MAX = 10_000
+TOTAL_LENGTH_MAX = 4 << 20
+"""Of all names and values: each change writes the whole file."""
 
 
 class KeyValueTable(JsonTable):
@@ -18,6 +28,8 @@ class KeyValueTable(JsonTable):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._values: dict[str, dict[str, str]] = {}
+        self._count = 0
+        self._length = 0
 
     def to_json(self) -> JsonObject:
         """The content of kvConfig.json."""
@@ -36,6 +48,9 @@ class KeyValueTable(JsonTable):
             str(namespace): {str(key): str(value) for key, value in values.items()}
             for namespace, values in table.items()
         }
+        self._count = self._length = 0
+        for values in self._values.values():
+            self._count_in(values)
 
     def get(self, namespace: str, key: str) -> str | None:
         """One value."""
@@ -46,22 +61,59 @@ class KeyValueTable(JsonTable):
         return dict(self._values.get(namespace, {}))
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set one value."""
-        self._values.setdefault(namespace, {})[key] = value
+        """Set one value.
+
+        Raises:
+            Refusal: it is too long, or too much is kept.
+        """
+        before = self._values.get(namespace, {}).get(key)
+        if before == value:
+            return
+        reason = self._lack_of_room(namespace, key, value, before)
+        if reason is not None:
+            log.warning("a value is refused", namespace=namespace[:NAME_LENGTH_MAX], reason=reason)
+            raise Refusal(reason)
+        values = self._values.setdefault(namespace, {})
+        values[key] = value
+        self._count += before is None
+        self._length += len(value) - len(before) if before is not None else len(key) + len(value)
         self._changed(namespace)
+
+    def _lack_of_room(self, namespace: str, key: str, value: str, before: str | None) -> str | None:
+        if max(len(namespace), len(key)) > NAME_LENGTH_MAX:
+            return f"a namespace and a key have at most {NAME_LENGTH_MAX} characters"
+        if len(value) > VALUE_LENGTH_MAX:
+            return f"a value has {len(value)} characters, and {VALUE_LENGTH_MAX} is the most"
+        if before is None and self._count >= VALUES_MAX:
+            return f"{VALUES_MAX} values are kept, and no more are taken: delete some"
+        more = len(value) - len(before) if before is not None else len(key) + len(value)
+        if more > 0 and self._length + more > TOTAL_LENGTH_MAX:
+            return (
+                f"all values with their keys have at most {TOTAL_LENGTH_MAX} characters together: "
+                "delete some"
+            )
+        return None
 
     def clear(self) -> None:
         """Remove everything."""
         if self._values:
             before, self._values = self._values, {}
+            self._count = self._length = 0
             self.mark_changed()
             for namespace in before:
                 self.on_entry(namespace)
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove one value; none is fine."""
-        if self._values.get(namespace, {}).pop(key, None) is not None:
-            self._changed(namespace)
+        values = self._values.get(namespace, {})
+        value = values.pop(key, None)
+        if value is None:
+            return
+        self._count -= 1
+        self._length -= len(key) + len(value)
+        if not values:
+            del self._values[namespace]
+        self._changed(namespace)
 
     def entry(self, name: str) -> dict[str, str] | None:
         """All values of a namespace."""
@@ -70,13 +122,26 @@ class KeyValueTable(JsonTable):
 
     def take_entry(self, name: str, value: Any) -> None:
         """Have these values in a namespace and no others."""
-        if value is None:
-            self._values.pop(name, None)
-        else:
-            self._values[name] = {str(key): str(text) for key, text in value.items()}
+        values = {str(key): str(text) for key, text in (value or {}).items()}
+        self._count_out(self._values.pop(name, {}))
+        if values:
+            self._values[name] = values
+            self._count_in(values)
         self._changed(name)
 
     def _changed(self, namespace: str) -> None:
         self.mark_changed()
         self.save_soon()
         self.on_entry(namespace)
+
+    def _count_in(self, values: dict[str, str]) -> None:
+        self._count += len(values)
+        self._length += _length_of(values)
+
+    def _count_out(self, values: dict[str, str]) -> None:
+        self._count -= len(values)
+        self._length -= _length_of(values)
+
+
+def _length_of(values: dict[str, str]) -> int:
+    return sum(len(key) + len(value) for key, value in values.items())
