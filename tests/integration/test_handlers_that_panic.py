@@ -11,7 +11,7 @@ import pytest
 
 from rockhopper import sync
 from rockhopper.broker import Broker
-from rockhopper.client import Producer
+from rockhopper.client import Message, Producer, TransactionProducer
 from rockhopper.client.app.app import App
 from rockhopper.client.middleware.hooks import Middleware, Processing, ProcessNext
 from rockhopper.client.queues import MessageQueue
@@ -311,3 +311,30 @@ async def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next_messag
     async with billing(broker, handler=handle, concurrency=1):
         await until(lambda: len(seen) == 4)
     assert seen == [None] * 4
+
+
+@every_ending
+async def test_a_transaction_check_that_ends_so_is_asked_again(
+    ending: Ending, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = asyncio.Event()
+    ends = iter([ending])
+
+    async def check(message: ReceivedMessage) -> str:
+        if (first := next(ends, None)) is not None:
+            await first()
+        asked.set()
+        return "commit"
+
+    settings = {"transactionTimeOut": "300", "transactionCheckInterval": "100"}
+    async with (
+        Broker.temporary(settings) as broker,
+        TransactionProducer("payers", check=check, nameserver=broker.nameserver) as producer,
+    ):
+        async with producer.transaction(Message("orders", b"paid")) as transaction:
+            transaction.leave_unknown()
+        async with asyncio.timeout(HANG_S):
+            await asked.wait()
+        await until(lambda: not broker.transactions.halves)
+        assert broker.transactions.ends.committed == {"orders": 1}
+    assert caplog.records
