@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from rockhopper.client.errors import BodyError, MessageRejectedError
+from rockhopper.tasks import describe_error
 
 BadBody = Literal["retry", "dead-letter", "skip"]
 """What becomes of a message whose body cannot be decoded: that of one whose handler failed; the
@@ -163,8 +164,9 @@ def _misfit(serializer: Serializer) -> str:
 
 def _reason(error: Exception) -> str:
     """What an error says, in one line and without the value that it is about."""
-    if not hasattr(error, "errors"):  # those of pydantic have a list
-        line = " ".join(str(error).split())
+    if not (type(error).__module__.startswith("pydantic") and hasattr(error, "errors")):
+        name, _, said = " ".join(describe_error(error).split()).partition(": ")
+        line = said or name
         return re.sub(r"(Invalid (?:enum )?value) '.*'", r"\1", line)
     found = error.errors(include_input=False, include_url=False)
     return "; ".join(

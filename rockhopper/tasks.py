@@ -11,6 +11,7 @@ a failure, a cancellation by other code of the process among it.
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
@@ -105,7 +106,12 @@ async def run_apart(
         await asyncio.sleep(0)
     if isinstance(error, asyncio.CancelledError):
         raise ApplicationCodeError("the task was cancelled, and not by this client") from error
-    raise ApplicationCodeError(f"{type(error).__qualname__}: {error}") from error
+    raise ApplicationCodeError(describe_error(error)) from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Its type and what it says, even if its `__str__` raises."""
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def end_tasks(tasks: Iterable[asyncio.Future[Any] | None]) -> asyncio.Future[list[Any]]:

@@ -7,11 +7,13 @@ would keep a process that has waited for `close_timeout_s`, or was interrupted t
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
+
+from rockhopper.tasks import ApplicationCodeError, describe_error
 
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
@@ -64,18 +66,16 @@ def _serve(calls: _Calls, idle: threading.Semaphore) -> None:
         if outcome.set_running_or_notify_cancel():
             try:
                 outcome.set_result(function())
-            except Exception as error:
-                # no future of asyncio can hold a StopIteration
-                is_odd = isinstance(error, StopIteration)
-                outcome.set_exception(_as_failure(error) if is_odd else error)
             except BaseException as error:
-                # A SystemExit would end the event loop; here it is the failure of one call.
                 outcome.set_exception(_as_failure(error))
         del call, outcome, function  # while it waits it keeps no message
         idle.release()
 
 
-def _as_failure(error: BaseException) -> RuntimeError:
-    failure = RuntimeError(f"the handler raised {error!r}")
+def _as_failure(error: BaseException) -> Exception:
+    """What a future can hold: neither what ends an event loop or a task, nor a StopIteration."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | CancelledError):
+        return error
+    failure = ApplicationCodeError(f"the handler raised {describe_error(error)}")
     failure.__cause__ = error
     return failure

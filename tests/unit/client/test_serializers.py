@@ -86,6 +86,40 @@ def test_a_bad_body_says_what_is_wrong(serializer: Serializer, body: bytes, says
     assert "secret" not in str(raised.value)  # it is logged, and the customer's
 
 
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class ListError(Exception):
+    """As some validators raise it: `errors` is no method."""
+
+    errors = ("the number is too small",)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (SpeechlessError(), r": <exception str\(\) failed>$"),
+        (StopIteration(), "StopIteration$"),
+        (ListError("too small"), "too small$"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_any_error_of_a_serializer_makes_a_bad_body(error: Exception, says: str) -> None:
+    class Failing:
+        def encode(self, value: Any) -> bytes:
+            raise error
+
+        def decode(self, body: bytes) -> Any:
+            raise error
+
+    with pytest.raises(BodyError, match=says):
+        decoded(Failing(), b"", "it")
+    with pytest.raises(MessageRejectedError, match=says):
+        encoded(Failing(), {})
+
+
 def test_what_cannot_be_encoded_is_not_sent() -> None:
     with pytest.raises(MessageRejectedError, match=r"a body of object is no JSON: .*of object"):
         encoded(JSON(), object())

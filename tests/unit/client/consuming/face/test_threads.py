@@ -1,6 +1,7 @@
 """Threads for plain handlers: how many, what they see, and that nobody waits for them at exit."""
 
 import asyncio
+import concurrent.futures
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from rockhopper.client.consuming.face.threads import HandlerThreads
+from rockhopper.client.consuming.redelivery import RetryLater, retry_later_of
+from rockhopper.tasks import ApplicationCodeError
 from tests.support.hang import HANG_S
 
 ROOT = Path(__file__).parents[5]
@@ -52,9 +55,51 @@ async def test_a_call_sees_the_callers_context_and_its_error_comes_back() -> Non
     assert await threads.call(tenant.get) == "acme"
     with pytest.raises(ZeroDivisionError):
         await threads.call(divmod, 1, 0)
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(ApplicationCodeError, match="StopIteration"):
         async with asyncio.timeout(HANG_S):
             await threads.call(next, iter(()))
+    threads.end()
+
+
+class SpeechlessPanicError(BaseException):
+    """As a library's own may be: it cannot say what it is about."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [SpeechlessPanicError(), asyncio.CancelledError(), concurrent.futures.CancelledError()],
+    ids=lambda raised: type(raised).__module__,
+)
+async def test_what_no_future_can_hold_comes_back_as_the_cause(raised: BaseException) -> None:
+    threads = HandlerThreads(1)
+
+    def work() -> None:
+        raise raised
+
+    async with asyncio.timeout(HANG_S):
+        with pytest.raises(ApplicationCodeError, match=type(raised).__name__) as failure:
+            await threads.call(work)
+        assert await threads.call(divmod, 7, 2) == (3, 1)  # the thread serves on
+    assert failure.value.__cause__ is raised
+    threads.end()
+
+
+async def test_what_a_panicking_group_asks_for_is_found() -> None:
+    threads = HandlerThreads(1)
+
+    def work() -> None:
+        raise BaseExceptionGroup("of threads", [asyncio.CancelledError(), RetryLater(delay_s=9)])
+
+    with pytest.raises(ApplicationCodeError) as failure:
+        await threads.call(work)
+    later = retry_later_of(failure.value)
+    assert later is not None
+    assert later.delay.after_s == 9
     threads.end()
 
 
