@@ -13,7 +13,7 @@ from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.neighbours import Neighbours
-from rockhopper.broker.nameserver.registering import RegistrationReader
+from rockhopper.broker.nameserver.registering import RegistrationReader, check_lengths
 from rockhopper.broker.nameserver.registration import INSTANCE_FIELD
 from rockhopper.broker.nameserver.route_table import (
     TOPICS_PER_STEP,
@@ -314,6 +314,7 @@ class NameServiceProcessors:
     def register_topic(self, request: Request) -> Response:
         """217: one topic of brokers that are registered."""
         topic = request.fields(TopicRequest).topic
+        check_lengths((topic,))
         check_size(request.body, SHORT_BODY_SIZE_BYTES_MAX)
         for queues in TopicRouteData.decode(request.body or b"{}").queue_datas:
             self._routes.add_topic(

@@ -101,7 +101,8 @@ def _count_waiting(connection: "Connection", change: int) -> None:
     connection.attributes[_WAITING] = _waiting_count(connection) + change
 
 
-def _check_lengths(names: Iterable[str | None]) -> None:
+def check_lengths(names: Iterable[str | None]) -> None:
+    """Raise Refusal if one of the names or addresses of a registration is too long to be kept."""
     longest = max((len(name or "") for name in names), default=0)
     if longest > NAME_LENGTH_MAX:
         raise Refusal(
@@ -111,7 +112,7 @@ def _check_lengths(names: Iterable[str | None]) -> None:
 
 
 def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
-    _check_lengths(
+    check_lengths(
         (
             fields.cluster_name,
             fields.broker_name,
@@ -131,7 +132,7 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
             f"a broker registers {count} topics, and {TOPICS_MAX} is the most: spread them over "
             "several brokers"
         )
-    _check_lengths(table.topic_config_table)
+    check_lengths(table.topic_config_table)
     version = table.data_version
     return Registration(
         cluster=fields.cluster_name,
@@ -144,7 +145,15 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
         acting_master=fields.enable_acting_master,
         version=DataVersion(version.counter, version.timestamp, version.state_version),
         topics={
-            name: TopicConfig.from_body(topic) for name, topic in table.topic_config_table.items()
+            # What no route shows would only take memory, as much as a peer likes.
+            name: TopicConfig(
+                name,
+                read_queue_nums=topic.read_queue_nums,
+                write_queue_nums=topic.write_queue_nums,
+                perm=topic.perm,
+                sys_flag=topic.topic_sys_flag,
+            )
+            for name, topic in table.topic_config_table.items()
         },
         mappings={
             name: mapping

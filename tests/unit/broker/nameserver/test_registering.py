@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.nameserver import registering
-from rockhopper.broker.nameserver.route_table import Accepted
+from rockhopper.broker.nameserver.route_table import Accepted, Registration
 from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
@@ -88,6 +88,30 @@ def test_a_name_of_endless_length_is_refused(alone: NameServer, field: str) -> N
     assert alone.routes.members("") == []
     topic = BODY.replace(b"orders", b"n" * 256)
     assert "256 characters" in str(alone.ask(RequestCode.REGISTER_BROKER, FIELDS, topic).remark)
+
+
+def test_a_single_topic_has_no_name_of_endless_length(alone: NameServer) -> None:
+    alone.register()
+    answer = alone.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "n" * 256}, b"{}")
+    assert "256 characters, and 255 is the most" in str(answer.remark)
+
+
+def test_of_a_topic_is_kept_what_routes_show(
+    alone: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Registration] = []
+    register_in_steps = alone.routes.register_in_steps
+
+    def note(registration: Registration, *more: Any) -> Generator[None, None, Accepted | None]:
+        taken.append(registration)
+        return register_in_steps(registration, *more)
+
+    monkeypatch.setattr(alone.routes, "register_in_steps", note)
+    body = BODY.replace(b'"attributes":{}', b'"attributes":{"+a":"endless"}')
+    body = body.replace(b'"topicName":"orders"', b'"topicName":"endless"')
+    assert alone.ask(RequestCode.REGISTER_BROKER, FIELDS, body).code == ResponseCode.SUCCESS
+    kept = taken[0].topics["orders"]
+    assert (kept.name, kept.attributes, kept.write_queue_nums) == ("orders", {}, 4)
 
 
 @pytest.mark.parametrize("code", [RequestCode.QUERY_DATA_VERSION, 217])
