@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol, TypeVar
 
 from rockhopper.client.errors import ClientError, ClientStateError
@@ -80,8 +80,13 @@ class LoopThread:
                 "coroutine function uses the asynchronous clients of rockhopper"
             )
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        # An exception of a signal handler leaves a Condition unusable, and a plain lock as it was.
+        is_done = threading.Lock()
+        is_done.acquire()
+        future.add_done_callback(lambda _: is_done.release())
         self._waiting.add(future)
         try:
+            _wait(future, is_done)
             return future.result()
         except BaseException as error:
             if isinstance(error, CancelledError) and future in self._exits:
@@ -90,7 +95,7 @@ class LoopThread:
                 raise error.with_traceback(None) from error.__cause__  # without the other thread's
             if interrupted is not None and not future.done():
                 self._loop.call_soon_threadsafe(interrupted)
-                wait([future])
+                _wait(future, is_done)
             raise
         finally:
             future.cancel()  # nothing to one that is done
@@ -116,6 +121,12 @@ class LoopThread:
         self._thread.join(_JOIN_S)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+def _wait(future: Future[Any], is_done: threading.Lock) -> None:
+    """Wait until *future* is done, which releases *is_done* once."""
+    if not future.done():
+        is_done.acquire()
 
 
 _lock = threading.Lock()
