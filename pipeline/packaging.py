@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,22 +20,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTS = ("client", "pipeline", "protocol")
-MODULES = ("__init__.py", "page_style.py")
+BUNDLED = ("aiohappyeyeballs",)
+"""Packages of Python alone that go along, so that executors need not have them."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_zip(path: str | os.PathLike[str]) -> int:
     """Write the zip for ``--py-files``, the same bytes for the same sources; returns its size."""
     package = Path(rockhopper.__path__[0])
-    sources = (path for part in PARTS for path in (package / part).rglob("*.py"))
+    sources = [
+        *package.glob("*.py"),
+        *(path for part in PARTS for path in (package / part).rglob("*.py")),
+    ]
+    found = [(package.name / source.relative_to(package), source) for source in sources]
+    for name in BUNDLED:
+        (bundled,) = import_module(name).__path__
+        found += [(name / path.relative_to(bundled), path) for path in Path(bundled).rglob("*.py")]
     target = Path(path)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
-            for source in sorted((*(package / name for name in MODULES), *sources)):
-                name = (package.name / source.relative_to(package)).as_posix()
-                info = zipfile.ZipInfo(name, _EPOCH)
+            for place, source in sorted(found):
+                info = zipfile.ZipInfo(place.as_posix(), _EPOCH)
                 info.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(info, source.read_bytes())
         os.replace(aside, target)

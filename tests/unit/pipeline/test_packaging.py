@@ -18,18 +18,21 @@ def test_the_zip_works_by_itself_and_has_no_broker(tmp_path: Path) -> None:
 
     assert size == file.stat().st_size
     names = zipfile.ZipFile(file).namelist()
-    assert {name.partition("/")[0] for name in names} == {"rockhopper"}
+    assert {name.partition("/")[0] for name in names} == {"rockhopper", "aiohappyeyeballs"}
     assert all(name.endswith(".py") for name in names)
     code = (
         f"import sys; sys.path.insert(0, {str(file)!r}); from rockhopper import pipeline; "
         "from rockhopper.pipeline.store_source import source; "
         "from rockhopper.pipeline.network import source as other; "
-        "print(pipeline.__file__)"
+        "import rockhopper.client.network.connection_pool; "
+        "print({m.__file__ for n, m in sys.modules.items()"
+        " if n.partition('.')[0] in ('rockhopper', 'aiohappyeyeballs')"
+        f" and not m.__file__.startswith({str(file)!r})}})"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert str(file) in done.stdout
+    assert done.stdout == "set()\n"  # nothing came from elsewhere
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
