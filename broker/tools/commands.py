@@ -53,7 +53,7 @@ class TimeOrMs(click.ParamType[int]):
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def store() -> None:
-    """Look at a store directory, mend it, back it up.
+    """Inspect a store directory, repair it, back it up.
 
     The store may be stopped or served. Nothing is written without --write.
     """
