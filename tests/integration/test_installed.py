@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.pipeline.packaging import BUNDLED
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
@@ -190,4 +192,4 @@ def test_the_zip_for_spark_has_the_same_bytes_from_checkout_and_wheel(
     run(python, *package, tmp_path / "wheel.zip", cwd=tmp_path)
     assert (tmp_path / "checkout.zip").read_bytes() == (tmp_path / "wheel.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "wheel.zip") as archive:
-        assert {name.partition("/")[0] for name in archive.namelist()} == {"rockhopper"}
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"rockhopper", *BUNDLED}
