@@ -2,7 +2,7 @@
 
 ``pip install PATH`` and ``python -m build`` leave the checkout as it is: setuptools would write
 ``build/`` and ``*.egg-info`` into it, and put modules into the wheel that an earlier build left
-there. An editable installation compiles in place, because that is what it is for.
+there. An editable installation compiles in place, as its users expect.
 
     python rockhopper/build_backend.py      exit code 1 if parts are not compiled and now could be
 """

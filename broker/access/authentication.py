@@ -1,8 +1,8 @@
-"""Who somebody is: a signature is that of the user whom it names, or it is refused.
+"""Authentication: the signature of a request must be that of the user whom it names.
 
-An unknown user, a disabled one and a wrong signature are told the same, after the same work. A name
-that fails too often on a connection is refused there unheard until its bucket has filled again. Its
-address is not: behind NAT or a balancer it is that of others, who have the right secret.
+An unknown user, a disabled one and a wrong signature get the same answer after the same work. A
+name that fails too often on a connection is refused there without a check until its bucket has
+filled again. Its address is not: behind NAT or a balancer other clients share it.
 """
 
 import hmac

@@ -1,9 +1,9 @@
-"""UnusedGroups: groups that clients made by naming them, and that nobody has used since, go again.
+"""UnusedGroups: removes groups that clients created by naming them and never used.
 
-A group is made when a client first names it, with a retry topic, and both are kept for ever. A
-client that makes up a name each time it starts, or means harm, would fill memory and files with
-them. Only groups that were made since this broker's start are looked at, so none goes that an
-administrator has made; and none that has ever committed, popped or put a message back.
+A group and its retry topic are created when a client first names the group. A client that makes up
+a name at each start, or a hostile one, would fill memory and files with them. Only groups created
+by clients since this broker started are removed, never one that an administrator created, and never
+one that has committed an offset, popped a message or returned one.
 """
 
 import structlog

@@ -9,7 +9,7 @@
     sight.json      {"changes": n, "mark": n}: the newest state of the set that was seen
 
 Each is a line of JSON and a line with its CRC-32 (checked_line.py), and has a second copy,
-``<name>.bak``; both are synced before whoever asked goes on. A file that is damaged or gone gives
+``<name>.bak``; both are synced before a write returns. A file that is damaged or gone gives
 way to its copy, and a start makes them alike before anything rests on either:
 
     writing   the copy, then the file     after a crash in between the file counts, if there is one

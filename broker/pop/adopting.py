@@ -40,8 +40,8 @@ log = structlog.get_logger("broker.pop")
 _CHECKPOINT = "ck"
 _ANY_NOTE = "ck || ack || bAck"
 _BATCH_COUNT_MAX = 128
-# RocketMQ's timers deliver in the order of seconds: so much may be out of it, and is told by what
-# was dealt with last.
+# RocketMQ's timers order by seconds only. Entries may be this far out of order; the set of entries
+# handled last shows which of them were seen.
 _SLACK_MS = 2000
 _REMEMBERED_COUNT = 4096
 

@@ -336,7 +336,7 @@ class Dispatcher:
         gate: LeaseGate | None = None,
     ) -> None:
         self.gate = gate
-        """What answers leave through; whoever writes what ``dispatch`` returned asks it."""
+        """The caller of ``dispatch`` asks it before writing an answer that promises state."""
         self._table = table
         self._times = times
         self.access = access

@@ -111,7 +111,7 @@ def files_of(*, name: str | None = None, symbol: str = "") -> list[bytes]:
     """A described file, and before it those that it needs, each as a FileDescriptorProto.
 
     Raises:
-        KeyError: there is none of that name, or none that describes *symbol*.
+        KeyError: no file has that name, or no file describes *symbol*.
     """
     first = POOL.FindFileByName(name) if name is not None else POOL.FindFileContainingSymbol(symbol)
     found: dict[str, Any] = {}

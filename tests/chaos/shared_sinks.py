@@ -72,7 +72,7 @@ class Brokers:
         await process.wait()
 
     async def end(self, number: int) -> None:
-        """Let it end in good order, which takes it from the name service."""
+        """Shut it down cleanly, which removes it from the name service."""
         process = self.processes.pop(number)
         process.terminate()
         await process.wait()

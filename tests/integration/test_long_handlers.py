@@ -1,4 +1,4 @@
-"""A queue changes hands when nothing of it is in work any more, as far as the bound allows."""
+"""A queue changes hands once its owner has finished with its messages, or at the time limit."""
 
 import asyncio
 import logging

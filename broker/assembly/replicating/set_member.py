@@ -159,8 +159,9 @@ class SetMember:
     def _may_promise(self) -> bool:
         """Whether a master that comes after this one knows what is promised now.
 
-        Nobody else leads; and the others hold what changed lately, or the engine has said since
-        that this replica leads, and none that runs has told it that it is cut off from here.
+        No other replica leads. And either the followers hold the latest changes, or the engine
+        has confirmed since then that this replica leads, and no running replica has reported to
+        the engine that it is cut off from this one.
         """
         replica, writer = self._replica, self._writer
         if replica is None or writer is None or not replica.leads_alone:

@@ -7,7 +7,7 @@
                                                   family; every broker of 5.5 has the directory
     kvStore/                                      popped messages (popConsumerKVServiceEnable)
 
-A database is told by its file CURRENT. An empty one holds nothing but that and its manifest.
+A directory with a file CURRENT is a database. An empty one has no other file but its manifest.
 """
 
 import mmap
