@@ -43,7 +43,7 @@ from rockhopper.broker.settings.rocketmq_keys import WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 from rockhopper.broker.settings.store_modes import use_umask
 from rockhopper.broker.supervising.broker_process import Parent
-from rockhopper.streams import open_standard_streams
+from rockhopper.streams import use_standard_streams
 from rockhopper.tasks import start_request
 
 log = structlog.get_logger("broker.main")
@@ -83,8 +83,8 @@ class _Main(click.Group):
     """Serves without a subcommand; one is imported when it is asked for."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        open_standard_streams()
-        return super().main(*args, **options)
+        with use_standard_streams("rockhopper-broker"):
+            return super().main(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [] if refusal() else ["store"]

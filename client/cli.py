@@ -24,7 +24,7 @@ from rockhopper.client.commands.send import send
 from rockhopper.client.commands.shell.completion import completion
 from rockhopper.client.commands.shell.context import context
 from rockhopper.client.commands.topic import topic
-from rockhopper.streams import open_standard_streams
+from rockhopper.streams import use_standard_streams
 
 _COMMANDS: tuple[click.Command, ...] = (
     send,
@@ -55,8 +55,8 @@ class _Main(Family):
     """All commands; Ctrl-C at a question ends them as it does elsewhere."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        open_standard_streams()
-        return super().main(*args, **options)
+        with use_standard_streams("rockhopper"):
+            return super().main(*args, **options)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -1,11 +1,15 @@
-"""Standard streams that are closed: ``2>&-``, supervisors that pass none.
+"""Standard streams that are closed (``2>&-``, supervisors that pass none) or take no more output.
 
 Whatever a process opens next gets the number of a closed stream, and what it prints ends up there.
 """
 
+import contextlib
+import errno
 import os
 import sys
+from collections.abc import Iterator
 
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _DESCRIPTORS = {0: "stdin", 1: "stdout", 2: "stderr"}
 
 
@@ -23,3 +27,28 @@ def open_standard_streams() -> None:
             stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
+
+
+@contextlib.contextmanager
+def use_standard_streams(program: str) -> Iterator[None]:
+    """Open closed streams; exit with code 1 and one sentence when the output cannot be written.
+
+    Raises:
+        SystemExit: a stream failed, as on a full disk. Errors of named files pass.
+    """
+    open_standard_streams()
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _WRITE_ERRORS:
+            raise
+        abandon_output()
+        with contextlib.suppress(OSError):
+            print(f"{program}: reading or writing failed: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
+
+
+def abandon_output() -> None:
+    """Discard what is still written to standard output: Python flushes it again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -5,7 +5,6 @@ and its number after a signal (130: Ctrl-C). An error is one sentence on standar
 """
 
 import asyncio
-import os
 import signal
 import sys
 import threading
@@ -37,6 +36,7 @@ from rockhopper.client.network.tls import (
     TLS_VARIABLE,
     VERIFY_VARIABLE,
 )
+from rockhopper.streams import abandon_output
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -116,7 +116,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        _abandon_output()
+        abandon_output()
         sys.exit(0)  # who read the output has seen enough (`| head`)
     except MessageRejectedError as error:
         report(error)
@@ -130,7 +130,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
         report(error)
         sys.exit(EXIT_REFUSED)
     except OSError as error:
-        _abandon_output()
+        abandon_output()
         report(f"reading or writing failed: {error.strerror or error}")
         sys.exit(EXIT_REFUSED)
 
@@ -207,11 +207,6 @@ def report(error: BaseException | str) -> None:
             print(f"{who}: {note}", file=sys.stderr)
     except BrokenPipeError:
         pass
-
-
-def _abandon_output() -> None:
-    """Let nothing more reach standard output: Python flushes it once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _sets(variable: str, text: str | None = None) -> Callable[..., None]:

@@ -11,10 +11,15 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs import JOBS
 from rockhopper.pipeline.jobs.running import report
 from rockhopper.pipeline.session import naming_missing_packages
+from rockhopper.streams import use_standard_streams
 
 
 class _Jobs(click.Group):
     """Imports a job when it is called, or its own help is wanted."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        with use_standard_streams("pipeline"):
+            return super().main(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(JOBS)

@@ -1,7 +1,8 @@
-"""Commands whose standard streams are closed."""
+"""Commands whose standard streams are closed, or take no more output."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ CLOSED = ("2>&-", "<&- >&- 2>&-", ">&-", "<&-")
         ("rockhopper.broker store check /nonexistent", 2),
         ("rockhopper.client --help", 0),
         ("rockhopper.client topic list -n 127.0.0.1:1", 1),
+        ("rockhopper.pipeline --help", 0),
     ],
 )
 def test_a_command_ends_as_it_does_with_its_streams(command: str, code: int, streams: str) -> None:
@@ -23,3 +25,31 @@ def test_a_command_ends_as_it_does_with_its_streams(command: str, code: int, str
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "broker --version",
+        "broker --help",
+        "broker -p",
+        "broker store --help",
+        "client --version",
+        "client topic --help",
+        "client completion bash",
+        "pipeline --help",
+    ],
+)
+def test_output_that_cannot_be_written_is_one_sentence(command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", *f"rockhopper.{command}".split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(": No space left on device")
