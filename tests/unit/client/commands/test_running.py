@@ -24,7 +24,7 @@ def failing(error: BaseException) -> Coroutine[Any, Any, None]:
 
 @pytest.fixture(autouse=True)
 def _output_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_abandon_output", lambda: None)
+    monkeypatch.setattr(running, "abandon_output", lambda: None)
 
 
 @pytest.mark.parametrize(
