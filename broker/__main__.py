@@ -194,7 +194,12 @@ def main(
         _fail(reason, 1)
     raise_open_files_limit()
     keep_freed_memory()
-    sys.exit(_run(serve(loaded, parent)))
+    try:
+        exit_code = _run(serve(loaded, parent))
+    except OSError:
+        log.exception("unexpected error")
+        exit_code = 1
+    sys.exit(exit_code)
 
 
 _KEY_OF_OPTION = {

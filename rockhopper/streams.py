@@ -39,7 +39,6 @@ def use_standard_streams(program: str) -> Iterator[None]:
     open_standard_streams()
     try:
         yield
-        sys.stdout.flush()
     except OSError as error:
         if error.filename is not None or error.errno not in _WRITE_ERRORS:
             raise

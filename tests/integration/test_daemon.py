@@ -1,6 +1,7 @@
 """The real daemon: what it says when it cannot start, and what it keeps when it is killed."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 
 from rockhopper.broker.__main__ import main
 from rockhopper.broker.observing import log
@@ -137,6 +139,21 @@ async def test_every_mistake_is_a_line_and_unknown_settings_are_one_beside_them(
         "1: ",
         "2: ",
     ]
+
+
+def test_a_disk_that_fails_where_nobody_expects_it_is_logged_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("rockhopper.broker.__main__.serve", fail)
+    monkeypatch.setattr("rockhopper.broker.__main__.logging.configure", lambda *_, **__: None)
+    with capture_logs() as lines:
+        ended = CliRunner().invoke(main, [*FREE, "--store", str(tmp_path)])
+    assert ended.exit_code == 1
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert line["exc_info"] is True
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
