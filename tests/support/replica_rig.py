@@ -81,9 +81,11 @@ class Member:
         self._root = root
         self._memory = memory
         self.replica: RunningReplica | None = None
+        # Of the running replica. A second Keeping would repair the files that this one is writing.
+        self.keeping: Keeping | None = None
 
     async def start(self) -> None:
-        keeping = Keeping(self._root)
+        self.keeping = keeping = Keeping(self._root)
         keeping.count_start("boot", self.log.end_offset, may_have_lost=False)
         self.replica = RunningReplica(
             Membership(

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from rockhopper.broker.ha import wire
-from rockhopper.broker.ha.keeping import SEEDING, Keeping
+from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.ha.messages import Hello, Refused
 from rockhopper.broker.ha.replica_set import Replica
 from rockhopper.broker.ha.running.links import Links
@@ -40,7 +40,7 @@ async def test_another_leads_when_the_master_stops_and_it_follows_when_it_is_bac
         await old.start()
         await rig.complete(3)
         assert all(member.log.data == b"before, and after" for member in rig.members)
-        assert Keeping(tmp_path / str(old.number)).cutting is None
+    assert Keeping(tmp_path / str(old.number)).cutting is None
 
 
 async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> None:
@@ -54,9 +54,8 @@ async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> No
         await rig.complete(2)
         await until(lambda: second.confirmed == end)
         assert (second.log.start_offset, second.log.data) == (8192, master.log.data)
-        keeping = Keeping(tmp_path / "2")
-        await until(lambda: Keeping(tmp_path / "2").is_clean)
-        assert keeping.unclean_because in ("", SEEDING)
+        await until(lambda: second.keeping is not None and second.keeping.is_clean)
+    assert Keeping(tmp_path / "2").is_clean
 
 
 async def test_who_was_away_longer_than_the_log_is_kept_begins_anew(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ async def test_a_cut_that_a_crash_has_stopped_is_done_at_the_start(tmp_path: Pat
     Keeping(tmp_path / "1").note_cutting(4)
     async with rig:
         assert only.log.data == b"kept"
-        assert Keeping(tmp_path / "1").cutting is None
+    assert Keeping(tmp_path / "1").cutting is None
 
 
 async def test_a_replica_that_is_closed_leaves_no_peer_waiting(tmp_path: Path) -> None:
