@@ -8,7 +8,9 @@ import pytest
 
 from rockhopper.broker.ha.consensus.connection import HttpRequest, StatusError
 from rockhopper.broker.ha.consensus.connections import Connections, UnavailableError
-from tests.support.fake_etcd import LOST, FakeEtcd
+from tests.support.fake_etcd import LOST, PATIENT_MS, FakeEtcd
+from tests.support.held_clock import HeldClock
+from tests.support.turns import until
 
 STATUS = HttpRequest("POST", "/v3/maintenance/status", b"{}")
 
@@ -21,7 +23,7 @@ async def service() -> AsyncIterator[FakeEtcd]:
 
 @pytest.fixture
 async def connections() -> AsyncIterator[Connections]:
-    found = Connections(default_port=1, timeout_ms=50)
+    found = Connections(default_port=1, timeout_ms=PATIENT_MS)
     yield found
     await found.close()
 
@@ -42,14 +44,21 @@ async def test_a_refusal_keeps_the_connection(service: FakeEtcd, connections: Co
 
 
 async def test_what_was_not_answered_may_be_done(
-    service: FakeEtcd, connections: Connections
+    service: FakeEtcd, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = await service.listen()
-    for answer, reason in ((LOST, "closed the connection"), (None, "no answer within 0.05 s")):
-        service.fail(STATUS.path, answer)
-        with pytest.raises(UnavailableError, match=reason) as caught:
-            await connections.ask(endpoint, STATUS)
-        assert caught.value.may_be_done
+    service.fail(STATUS.path, LOST)
+    with pytest.raises(UnavailableError, match="closed the connection") as caught:
+        await connections.ask(endpoint, STATUS)
+    assert caught.value.may_be_done
+    service.fail(STATUS.path, None)
+    clock = HeldClock(monkeypatch)
+    asking = asyncio.ensure_future(connections.ask(endpoint, STATUS))
+    await until(lambda: service.asked(STATUS.path) == 2)
+    clock.advance(PATIENT_MS / 1000)
+    with pytest.raises(UnavailableError, match="no answer within 60 s") as caught:
+        await asking
+    assert caught.value.may_be_done
 
 
 async def test_what_was_never_asked_is_not_done(
