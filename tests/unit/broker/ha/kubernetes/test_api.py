@@ -13,6 +13,7 @@ from rockhopper.broker.ha.kubernetes.api import (
     NotDoneError,
     endpoint_in_pod,
 )
+from tests.support.fake_etcd import PATIENT_MS
 from tests.support.fake_kubernetes import LEASES, TOKEN, FakeKubernetes, refused
 
 PATH = f"{LEASES}mq/leases"
@@ -27,7 +28,7 @@ async def server() -> AsyncIterator[FakeKubernetes]:
 @pytest.fixture
 async def api(server: FakeKubernetes, tmp_path: Path) -> AsyncIterator[KubernetesApi]:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    found = KubernetesApi(Access(server.endpoint, tmp_path / "token"))
+    found = KubernetesApi(Access(server.endpoint, tmp_path / "token"), timeout_ms=PATIENT_MS)
     yield found
     await found.close()
 

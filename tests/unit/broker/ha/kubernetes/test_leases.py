@@ -28,7 +28,7 @@ from tests.support.engine_contract import (
     over,
     won,
 )
-from tests.support.fake_etcd import LOST
+from tests.support.fake_etcd import LOST, PATIENT_MS
 from tests.support.fake_kubernetes import LEASES, TOKEN, FakeKubernetes, refused
 
 SET = f"{LEASES}mq/leases/broker-a"
@@ -52,7 +52,8 @@ class LeasePair:
 
     def keeper(self) -> SetLeases:
         """What one stands on."""
-        return SetLeases(KubernetesApi(self._access), "mq", "broker-a", now=lambda: NOW)
+        api = KubernetesApi(self._access, timeout_ms=PATIENT_MS)
+        return SetLeases(api, "mq", "broker-a", now=lambda: NOW)
 
     async def lose_leases(self) -> None:
         """Let time pass for those who have seen them."""

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.ha.kubernetes.api import Access, KubernetesApi
 from rockhopper.broker.ha.kubernetes.pod_role import LABEL, PodRole
+from tests.support.fake_etcd import PATIENT_MS
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, refused
 
 POD = "/api/v1/namespaces/mq/pods/broker-0"
@@ -24,7 +25,7 @@ async def server() -> AsyncIterator[FakeKubernetes]:
 @pytest.fixture
 async def role(server: FakeKubernetes, tmp_path: Path) -> AsyncIterator[PodRole]:
     (tmp_path / "token").write_text(TOKEN)
-    api = KubernetesApi(Access(server.endpoint, tmp_path / "token"))
+    api = KubernetesApi(Access(server.endpoint, tmp_path / "token"), timeout_ms=PATIENT_MS)
     found = PodRole(api, "mq", "broker-0", retry_s=0)
     yield found
     await found.close()
