@@ -12,8 +12,11 @@ from rockhopper.broker.ha.consensus.record_engine import RecordEngine
 from rockhopper.broker.ha.consensus.set_record import SetRecord
 from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, Engine, EngineError
 from rockhopper.broker.ha.replica_set import Outcome
+from rockhopper.broker.ha.static import set_directory
 from rockhopper.broker.ha.static.set_directory import SLOT_SIZE_BYTES, SetDirectory
 from tests.support.engine_contract import FIRST, LEADER_A, MEMBER, STATE, EngineContract
+from tests.support.fake_etcd import PATIENT_MS
+from tests.support.hang import HANG_S
 
 
 class DirectoryPair:
@@ -27,7 +30,7 @@ class DirectoryPair:
     def engine(self, directory: Path) -> RecordEngine:
         """Another one."""
         return RecordEngine(
-            SetDirectory(directory, poll_ms=1),
+            SetDirectory(directory, timeout_ms=PATIENT_MS, poll_ms=1),
             now_ms=lambda: self.now_ms,
             retry_ms=1,
         )
@@ -55,7 +58,7 @@ class TestSetDirectory(EngineContract):
 async def test_a_write_that_was_cut_off_leaves_the_record_before(
     tmp_path: Path, is_newer_lost: bool
 ) -> None:
-    directory = SetDirectory(tmp_path)
+    directory = SetDirectory(tmp_path, timeout_ms=PATIENT_MS)
     first = SetRecord().with_state(STATE)
     second = first.led_by(LEADER_A)
     assert await directory.swap(first, None) == "1"
@@ -74,7 +77,7 @@ async def test_a_write_that_was_cut_off_leaves_the_record_before(
 async def test_the_first_write_of_all_may_be_cut_off_and_a_damaged_file_is_refused(
     tmp_path: Path,
 ) -> None:
-    directory = SetDirectory(tmp_path)
+    directory = SetDirectory(tmp_path, timeout_ms=PATIENT_MS)
     (tmp_path / "set").write_bytes(bytes(100))
     assert await directory.load() == await directory.load()
     assert (await directory.load()).tag is None
@@ -87,7 +90,7 @@ async def test_the_first_write_of_all_may_be_cut_off_and_a_damaged_file_is_refus
 
 
 async def test_a_record_that_outgrows_its_slot_is_refused(tmp_path: Path) -> None:
-    directory = SetDirectory(tmp_path)
+    directory = SetDirectory(tmp_path, timeout_ms=PATIENT_MS)
     leader = replace(LEADER_A, incarnation="x" * SLOT_SIZE_BYTES)
     with pytest.raises(EngineError, match="has no room"):
         await directory.swap(SetRecord(leader=leader), None)
@@ -95,7 +98,7 @@ async def test_a_record_that_outgrows_its_slot_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    directory = SetDirectory(tmp_path / "gone")
+    directory = SetDirectory(tmp_path / "gone", timeout_ms=PATIENT_MS)
     with pytest.raises(EngineError, match=r"cannot be used .* a new set begins with"):
         await directory.load()
     await directory.close()
@@ -103,7 +106,10 @@ async def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
         await directory.load()
 
 
-async def test_who_holds_the_lock_for_ever_is_told(tmp_path: Path) -> None:
+async def test_who_holds_the_lock_for_ever_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(set_directory, "ANSWER_MARGIN_S", HANG_S)
     directory = SetDirectory(tmp_path, timeout_ms=20)
     descriptor = os.open(tmp_path / "set", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
