@@ -25,6 +25,26 @@ QUICK = Timing(
     first_start_ms=100,
     read_interval_ms=200,
 )
+# A replica that keeps up looks at its clock several times in each of its ticks, of 50 ms.
+_STEP_MS_MAX = 20
+
+
+class RigClock:
+    """Time that passes while the replicas run: what they all sleep through is a moment.
+
+    They share one event loop. A machine that stands still for longer than a lease would end the
+    master's term otherwise, in a test of something else.
+    """
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+        self._looked_at_ms = now_ms()
+
+    def __call__(self) -> int:
+        looked_at_ms = now_ms()
+        self._now_ms += min(looked_at_ms - self._looked_at_ms, _STEP_MS_MAX)
+        self._looked_at_ms = looked_at_ms
+        return self._now_ms
 
 
 @dataclass
@@ -71,7 +91,9 @@ class MemoryLog:
 class Member:
     """One replica of the rig, which can be stopped and started again on its disk."""
 
-    def __init__(self, number: int, root: Path, memory: MemorySet, facts: SetFacts) -> None:
+    def __init__(
+        self, number: int, root: Path, memory: MemorySet, facts: SetFacts, clock: RigClock
+    ) -> None:
         self.number = number
         self.log = MemoryLog()
         self.told: list[object] = []
@@ -80,6 +102,7 @@ class Member:
         self.min_in_sync = 1
         self._root = root
         self._memory = memory
+        self._clock = clock
         self.replica: RunningReplica | None = None
         # Of the running replica. A second Keeping would repair the files that this one is writing.
         self.keeping: Keeping | None = None
@@ -93,9 +116,10 @@ class Member:
             ),
             self.log,
             keeping,
-            MemoryEngine(self._memory, now_ms),
+            MemoryEngine(self._memory, self._clock),
             Listeners(self.told.append, self.told.append, self._confirm, self.told.append),
             QUICK,
+            self._clock,
         )
         await self.replica.start()
 
@@ -125,8 +149,9 @@ class ReplicaRig:
     def __init__(self, root: Path, count: int = 3, secret: bytes = b"secret") -> None:
         self.memory = MemorySet(QUICK.lease_ms)
         self.facts = SetFacts("DefaultCluster", "broker-a", FILE_SIZE_BYTES, secret)
+        clock = RigClock()
         self.members = [
-            Member(number, root / str(number), self.memory, self.facts)
+            Member(number, root / str(number), self.memory, self.facts, clock)
             for number in range(1, count + 1)
         ]
 
