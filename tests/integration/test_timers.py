@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from rockhopper.broker import Broker
+from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
@@ -50,11 +51,16 @@ async def test_message_arrives_at_its_time() -> None:
 
 
 async def test_recalled_message_does_not_arrive() -> None:
-    async with Broker.temporary({"flushDiskType": "SYNC_FLUSH"}) as broker:
-        first = await send_later(broker.address, b"first", "TIMER_DELAY_MS=400")
-        await send_later(broker.address, b"second", "TIMER_DELAY_MS=500")
+    ahead_ms = 0
+    broker = Broker.temporary({"flushDiskType": "SYNC_FLUSH"})
+    broker.clock.wall_ms = lambda: wall_clock_ms() + ahead_ms
+    async with broker:
+        # So late that neither is due before the clock is set, however slow the machine is.
+        first = await send_later(broker.address, b"first", "TIMER_DELAY_MS=3600400")
+        await send_later(broker.address, b"second", "TIMER_DELAY_MS=3600500")
         assert (await recall(broker.address, first)).code == ResponseCode.SUCCESS
         assert (await recall(broker.address, first)).code == ResponseCode.ILLEGAL_OPERATION
+        ahead_ms = 2 * 3_600_000
         (message,) = await arrived(broker.address, 1)
     assert message.body == b"second"
 
