@@ -14,6 +14,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
+from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
 from tests.support.listening import listening
 
@@ -85,9 +86,9 @@ async def test_a_change_of_topics_is_announced_at_once(names: NameServer) -> Non
 
 
 async def test_a_broker_comes_back_after_the_name_service_did() -> None:
-    first = name_server()
+    port = str(free_port())
+    first = name_server(port)
     await first.start()
-    port = first.address.rpartition(":")[2]
     async with broker_named("broker-a", first.address, registerNameServerPeriod="60000") as broker:
         await broker.announce()
         await first.stop()
@@ -109,21 +110,15 @@ async def test_a_broker_comes_back_after_the_name_service_did() -> None:
 
 
 async def test_a_name_service_that_is_down_delays_nothing(names: NameServer) -> None:
-    nowhere = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    dead = f"127.0.0.1:{nowhere.sockets[0].getsockname()[1]}"
-    nowhere.close()
-    await nowhere.wait_closed()
+    dead = f"127.0.0.1:{free_port()}"
     async with broker_named("broker-a", f"{dead};{names.address}") as broker:
         await broker.announce()
         assert set(await brokers_of(names.address, "TBW102")) == {"broker-a"}
 
 
 async def test_a_broker_may_name_its_own_name_service() -> None:
-    first = Broker.temporary()
-    await first.start()
-    own = first.nameserver
-    port = own.rpartition(":")[2]
-    await first.stop()
+    port = str(free_port())
+    own = f"127.0.0.1:{port}"
     async with Broker.temporary({"namesrvPort": port, "namesrvAddr": own}) as broker:
         await broker.announce()
         assert await brokers_of(own, "TBW102") == {"broker-a": broker.address}
