@@ -12,6 +12,7 @@ import pytest
 from benchmarks import load
 from tests.support.hang import HANG_S
 from tests.support.listening import listening
+from tests.support.turns import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -49,8 +50,11 @@ async def run(mode: str, answer: Answer, *options: str, drain_s: float = HANG_S)
 async def run_once(mode: str, answer: Answer, *options: str) -> Run:
     """Run it with *options*, from two connections with four requests each."""
     requests: list[tuple[dict[str, Any], bytes]] = []
+    begun = ended = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal begun, ended
+        begun += 1
         try:
             while True:
                 size, header_size = struct.unpack(">II", await reader.readexactly(8))
@@ -60,6 +64,8 @@ async def run_once(mode: str, answer: Answer, *options: str) -> Run:
                 writer.write(answer(header, body))
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
+        finally:
+            ended += 1
 
     async with listening(serve) as port:
         process = await asyncio.create_subprocess_exec(
@@ -70,6 +76,8 @@ async def run_once(mode: str, answer: Answer, *options: str) -> Run:
         )
         output, _ = await process.communicate()
         assert process.returncode is not None
+        # What it has sent may not have been read yet.
+        await until(lambda: begun >= 2 and ended == begun)
         return process.returncode, json.loads(output), requests
 
 
