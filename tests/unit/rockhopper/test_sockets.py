@@ -23,13 +23,24 @@ def listen_on(family: socket.AddressFamily, host: str, port: int = 0) -> socket.
 
 
 @contextlib.contextmanager
+def kept_port() -> Iterator[int]:
+    """A port of all addresses that no other process gets meanwhile; nobody listens there yet."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        kept.bind(("::", 0))
+        yield kept.getsockname()[1]
+
+
+@contextlib.contextmanager
 def silent_port() -> Iterator[int]:
     """A port of ::1 at which connections are neither accepted nor refused: its backlog is full."""
     with contextlib.ExitStack() as stack:
+        port = stack.enter_context(kept_port())
         full = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_STREAM))
-        full.bind(("::1", 0))
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        full.bind(("::1", port))
         full.listen(0)
-        port = full.getsockname()[1]
         for _ in range(3):
             waiting = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_STREAM))
             waiting.setblocking(False)
@@ -65,17 +76,15 @@ async def test_a_silent_first_address_does_not_keep_the_second_from_being_used(
 async def test_a_refusing_first_address_does_not_keep_the_second_from_being_used(
     name_of_two_addresses: str,
 ) -> None:
-    with listen_on(socket.AF_INET, "127.0.0.1") as listening:
-        port = listening.getsockname()[1]
+    with kept_port() as port, listen_on(socket.AF_INET, "127.0.0.1", port):
         with await connect(name_of_two_addresses, port, ENOUGH_S) as connected:
             assert connected.getpeername() == ("127.0.0.1", port)
 
 
 async def test_a_refusal_by_all_addresses_names_them(name_of_two_addresses: str) -> None:
-    with listen_on(socket.AF_INET, "127.0.0.1") as listening:
-        port = listening.getsockname()[1]
-    with pytest.raises(ConnectionRefusedError, match=r"broker\.test is 127\.0\.0\.1, ::1"):
-        await connect(name_of_two_addresses, port, ENOUGH_S)
+    with kept_port() as port:
+        with pytest.raises(ConnectionRefusedError, match=r"broker\.test is 127\.0\.0\.1, ::1"):
+            await connect(name_of_two_addresses, port, ENOUGH_S)
 
 
 async def test_silence_names_the_addresses_that_were_tried(
