@@ -11,6 +11,7 @@ from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.framing import MessageReader
 from tests.support.grpc_client import GrpcBroker, GrpcClient
+from tests.support.held_clock import HeldClock
 
 
 @pytest.fixture
@@ -28,10 +29,13 @@ def call_with(client: GrpcClient, rpc: Any, **fields: str) -> Call:
     [("8S", 8.0), ("2500m", 2.5), ("1H", 3600.0), ("3000000u", 3.0), ("9999999n", 0.01)],
 )
 async def test_a_deadline_is_read_in_every_unit(
-    client: GrpcClient, rpc: Any, text: str, seconds: float
+    client: GrpcClient, rpc: Any, text: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remaining_s = call_with(client, rpc, grpc_timeout=text).remaining_s()
-    assert remaining_s == pytest.approx(seconds, abs=0.2)
+    clock = HeldClock(monkeypatch)
+    call = call_with(client, rpc, grpc_timeout=text)
+    assert call.remaining_s() == pytest.approx(seconds, rel=1e-6)
+    clock.advance(0.5)
+    assert call.remaining_s() == pytest.approx(seconds - 0.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "S", "8", "8 S", "123456789S", "-1S"])

@@ -88,7 +88,7 @@ async def test_requests_of_one_turn_of_the_loop_leave_in_one_write(
 
 
 async def test_a_timeout_leaves_the_connection_usable_and_the_late_answer_is_dropped(
-    server: FakeServer, pool: ConnectionPool
+    server: FakeServer, pool: ConnectionPool, clock: HeldClock
 ) -> None:
     release = asyncio.Event()
 
@@ -97,10 +97,13 @@ async def test_a_timeout_leaves_the_connection_usable_and_the_late_answer_is_dro
         return Command(0, body=b"late")
 
     server.on(30, answer_late)
+    asking = asyncio.create_task(pool.request(server.address, Command(30), 0.05))
+    await server.wait_for(30)
+    clock.advance(0.06)
     with pytest.raises(
         RequestTimeoutError, match=r"did not answer GET_MAX_OFFSET within 0\.05 s"
     ) as caught:
-        await pool.request(server.address, Command(30), 0.05)
+        await asking
     assert caught.value.address == server.address
     release.set()
     answer = await pool.request(server.address, Command(28, body=b"next"), 5)
