@@ -7,6 +7,7 @@ import sys
 import threading
 
 from rockhopper.broker.observing.log_stream import QUEUED_BYTES_MAX, LogStream
+from tests.support.hang import HANG_S
 
 
 class Output:
@@ -33,7 +34,7 @@ def test_lines_are_written_in_order_one_write_each() -> None:
     stream = LogStream(2, write=output.write)
     for n in range(100):
         stream.write(f"line {n}\n")
-    stream.drain()
+    stream.drain(HANG_S)
     assert output.lines == [f"line {n}\n".encode() for n in range(100)]
 
 
@@ -44,13 +45,13 @@ def test_a_full_disk_drops_lines_and_the_first_that_gets_through_reports_how_man
     output.failure = OSError(errno.ENOSPC, "No space left on device")
     for _ in range(3):
         stream.write("lost\n")
-    stream.drain()
+    stream.drain(HANG_S)
     assert (dropped, stream.dropped_count) == ([], 3)
     output.failure = None
     stream.write("kept\n")
-    stream.drain()
+    stream.drain(HANG_S)
     stream.write("kept\n")
-    stream.drain()
+    stream.drain(HANG_S)
     assert output.lines == [b"kept\n", b"kept\n"]
     assert (dropped, stream.dropped_count) == ([3], 3)
 
@@ -65,7 +66,7 @@ def test_an_output_that_hangs_blocks_nobody_and_memory_is_bounded() -> None:
         stream.write(line)
     assert stream.dropped_count == QUEUED_BYTES_MAX // len(line)
     output.may_write.set()
-    stream.drain()
+    stream.drain(HANG_S)
     assert len(output.lines) == QUEUED_BYTES_MAX // len(line)
     assert dropped == [QUEUED_BYTES_MAX // len(line)]
 
@@ -75,7 +76,7 @@ def test_a_drain_does_not_wait_longer_than_its_time_out() -> None:
     stream = LogStream(2, write=output.write)
     output.may_write.clear()
     stream.write("waits\n")
-    assert output.is_writing.wait(60)
+    assert output.is_writing.wait(HANG_S)
     stream.drain(timeout_s=0.01)
     assert output.lines == []
     output.may_write.set()
@@ -91,7 +92,7 @@ def test_a_pipe_without_waiting_is_waited_for() -> None:
     got = 0
     while got < len(text):
         got += len(os.read(reader, 1 << 16))
-    stream.drain()
+    stream.drain(HANG_S)
     assert stream.dropped_count == 0
     os.close(reader)
     os.close(writer)
@@ -101,7 +102,7 @@ def test_half_surrogates_are_written_escaped() -> None:
     output = Output()
     stream = LogStream(2, write=output.write)
     stream.write("\udcff\n")
-    stream.drain()
+    stream.drain(HANG_S)
     assert output.lines == [b"\\udcff\n"]
 
 

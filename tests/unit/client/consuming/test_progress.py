@@ -127,7 +127,7 @@ async def test_what_is_claimed_while_closing_is_let_go(
 
     monkeypatch.setattr(progress, "_claim_instance", claim_late)
     opening = asyncio.create_task(progress.open())
-    await asyncio.to_thread(has_begun.wait, 20)
+    await asyncio.to_thread(has_begun.wait, HANG_S)
     opening.cancel()
     await asyncio.wait([opening])
     await progress.close()
