@@ -17,6 +17,8 @@ _OFFSETS = itertools.count(os.getpid() * 37 * _STEP, _STEP)
 def free_port(below: Sequence[int] = ()) -> int:
     """A port that nobody listens on, nor on the ports *below* it by these distances (up to 4).
 
+    A negative distance names a port above it, which somebody else may be given later.
+
     No call of this process gets the same one soon.
 
     Raises:

@@ -41,7 +41,7 @@ async def get(supervised: Supervisor, path: str) -> str:
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Supervisor]:
     """Two brokers, 20 ports apart."""
-    supervised = supervisor(tmp_path, free_port())
+    supervised = supervisor(tmp_path, free_port(below=[-PORTS_APART]))
     await supervised.start()
     yield supervised
     await supervised.stop()
