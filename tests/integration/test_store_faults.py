@@ -184,7 +184,8 @@ async def test_a_topic_that_cannot_be_saved_is_told_and_saved_later(
     assert (await send(broker.address, "orders", b"second")).code == ResponseCode.SUCCESS
     assert await bodies(broker) == [b"first", b"second"]
     full.is_on = False
-    await broker.topics.saved()
+    # Not saved(): that tells of a try that has failed and is not over yet.
+    await until(lambda: broker.topics.is_saved)
     assert '"made"' in (broker.config.store.root / "config/topics.json").read_text()
 
 
