@@ -313,9 +313,10 @@ async def test_alone_below_the_floor_nothing_is_stored(
         await replicas.start(1)
         await until(lambda: replicas.member(1).is_serving)
         end = replicas.brokers[1].store.max_commit_log_offset
-        async with Producer(replicas.nameserver, group="p") as producer:
-            with pytest.raises(ClientError, match="in-sync replicas not enough"):
-                await producer.send("TBW102", b"alone", timeout_s=0.5)
+        async with WireClient(replicas.brokers[1].address) as client:
+            answer = await client.ask(RequestCode.SEND_MESSAGE, send_fields("TBW102"), b"alone")
+        assert answer.code != ResponseCode.SUCCESS
+        assert "in-sync replicas not enough" in str(answer.remark)
         assert replicas.brokers[1].store.max_commit_log_offset == end
         assert "in-sync replicas not enough" in (replicas.member(1).why_not_ready() or "")
 
