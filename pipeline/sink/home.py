@@ -11,6 +11,7 @@ here; nothing else tells a sink where the checkpoint is.
 
 import json
 import logging
+from collections.abc import Collection
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import files_at
@@ -53,23 +54,30 @@ def keep_home(checkpoint: str, sink_id: str, broker: str) -> None:
         )
 
 
-def tell_home(remote: Remote, sink_id: str, broker: str) -> None:
+def tell_home(remote: Remote, sink_id: str, broker: str, sharing: Collection[str] = ()) -> None:
     """Let all brokers remember that *sink_id* publishes on *broker*, that one as well.
 
-    One that is away may miss it once the sink has batches: others were told with the first one.
+    Those *sharing* the batch have to know it before they publish, for they would count as another
+    home: also when the name service, which may have just started, does not know them. Any other
+    may miss it once the sink has batches: the rest was told with the first one.
 
     Raises:
-        PipelineError: one cannot be told of a sink's first batch, or has batches of it itself.
+        PipelineError: one that has to know it cannot be told, or has batches of the sink itself.
     """
-    names = sorted({each.name for each in remote.brokers() if each.is_master} | {broker})
+    known = {each.name for each in remote.brokers() if each.is_master}
     fields = encode_fields(SinkHomeRequest(sink_id=sink_id, broker=broker))
-    answers = [remote.begin_request(name, RequestCode.SINK_HOME, fields) for name in names]
-    for answer in answers:
+    answers = [
+        (name, remote.begin_request(name, RequestCode.SINK_HOME, fields))
+        for name in sorted(known | {broker, *sharing})
+    ]
+    for name, answer in answers:
         try:
             result(answer)
         except PipelineError as error:
             if is_not_supported(error):
                 continue
+            if name in sharing and name != broker:
+                raise
             state = sink_state(remote, broker, sink_id) if is_passing(error) else None
             if state is None or state.last_batch < 0:
                 raise

@@ -93,7 +93,7 @@ class _Publishing:
     def _tell_home(self) -> None:
         self._patiently(
             f"the brokers besides {self._home} could not be told of {self._what()}",
-            lambda: tell_home(self._remote, self._sink_id, self._home),
+            lambda: tell_home(self._remote, self._sink_id, self._home, self._mine),
         )
 
     def _alone(self) -> bool:

@@ -32,6 +32,7 @@ TARGETS = (TARGET, SECOND, LETTERS)
 AWAY_S = (0.0, 2.0)
 BATCH = 100
 SEND_EVERY_S = 0.1
+ERRORS_SHOWN = 20_000
 LAST_TRIES = 5
 """Spark gives up on a Python process that does not answer within ten seconds."""
 
@@ -72,6 +73,7 @@ async def rounds(
         note = f"{count} brokers, {how}, {len(source):,} messages, {events}"
         complaints, lost, repeated = judge(source, found, copy.acknowledged, by_columns=by_columns)
         if status:
+            print(copy.errors)
             complaints.insert(0, f"the query did not come to its end (exit code {status})")
         yield Outcome(
             fault="spark-sinks",
@@ -94,11 +96,15 @@ class _Copy:
         self._brokers = Brokers(directory, count + 1)
         self.nameserver = self._brokers.nameserver
         flags = ["--by-columns"] if by_columns else []
-        self._driver = Driver(
-            self.nameserver, directory / "checkpoint", directory / "driver.log", *flags
-        )
+        self._errors = directory / "driver.log"
+        self._driver = Driver(self.nameserver, directory / "checkpoint", self._errors, *flags)
         self.acknowledged: set[str] = set()
         self.events = Counter[str]()
+
+    @property
+    def errors(self) -> str:
+        """What the query has said last on standard error."""
+        return self._errors.read_text(errors="replace")[-ERRORS_SHOWN:]
 
     async def begin(self) -> None:
         for number in range(self._count):

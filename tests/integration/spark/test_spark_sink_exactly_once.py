@@ -314,7 +314,7 @@ def test_a_broker_with_a_share_that_is_away_is_waited_for_and_named(
         broker.create(topic, 2)
         writing = exact(broker, topic, **QUICK)
         parts = [write(writing.rules, numbered(0, 40))]
-    with pytest.raises(PipelineError, match=r"could not be prepared on broker-b, after 2 tries"):
+    with pytest.raises(PipelineError, match=r"be told of batch 0 .* after 2 tries .*broker-b"):
         writing.commit_parts(parts)
     # It has left the name service: the batch is written on the others.
     again = exact(broker, topic)
@@ -467,6 +467,44 @@ def test_a_first_batch_waits_until_the_other_broker_is_told(
         fail(monkeypatch, RequestCode.SINK_HOME, cut_off)
         writing.commit_parts(parts[1:])
     assert broker.bodies(topic) == ["0", "1"]
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["cannot be reached", "is not listed"])
+def test_a_broker_that_joined_publishes_no_batch_before_it_knows_the_home(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    begin, listed = remote_module.Remote.begin_request, remote_module.Remote.brokers
+
+    def begin_request(remote: Any, name: str, code: RequestCode, *rest: Any, **more: Any) -> Any:
+        if (name, code) != ("broker-b", RequestCode.SINK_HOME):
+            return begin(remote, name, code, *rest, **more)
+        failed: Future[Any] = Future()
+        failed.set_exception(BrokerUnreachableError("no connection to broker-b"))
+        return failed
+
+    broker.create(topic, 2)
+    writing = exact(broker, topic, **QUICK)
+    writing.commit_parts([write(writing.rules, ["first"])])
+    with broker.beside() as other:
+        broker.create(topic, 2)
+        parts = [write(writing.rules, numbered(0, 40), batch=1)]
+        with monkeypatch.context() as patched:
+            if is_known:
+                patched.setattr(remote_module.Remote, "begin_request", begin_request)
+                with pytest.raises(PipelineError, match="no connection to broker-b"):
+                    writing.commit_parts(parts)
+            else:
+                patched.setattr(
+                    remote_module.Remote,
+                    "brokers",
+                    lambda remote: [each for each in listed(remote) if each.name == "broker-a"],
+                )
+                writing.commit_parts(parts)
+        writing.commit_parts(parts)
+        assert other.broker.sinks.home(topic) == "broker-a"
+        writing.commit_parts([write(writing.rules, ["last"], batch=2)])
+        found = sorted(broker.bodies(topic) + other.bodies(topic))
+        assert found == [*numbered(0, 40), "first", "last"]
 
 
 def test_rows_for_topics_on_different_brokers(broker: PipelineBroker, topic: str) -> None:
