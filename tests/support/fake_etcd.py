@@ -14,8 +14,6 @@ from typing import Any, Self
 
 Json = dict[str, Any]
 
-PATIENT_MS = 60_000
-"""For a gateway that is not tested for giving up: machines are slow at times."""
 LOST = b""
 TRAILER = b"Grpc-Trailer-Content-Type: application/grpc\r\n"
 

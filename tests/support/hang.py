@@ -4,3 +4,5 @@ Nothing that works comes near it, on a machine four times slower or beside thirt
 """
 
 HANG_S = 600.0
+PATIENT_MS = 60_000
+"""The time-out of what is not tested for giving up: machines are slow at times."""

@@ -16,14 +16,10 @@ from rockhopper.broker.settings.setting_fields import SettingError
 from tests.support.engine_contract import FIRST, LEADER_A
 from tests.support.fake_etcd import FakeEtcd
 from tests.support.fake_kubernetes import LEASES, TOKEN, FakeKubernetes
-from tests.support.held_clock import HeldClock
+
+pytestmark = pytest.mark.usefixtures("held_clock")
 
 POD = {"POD_NAME": "broker-a-0"}
-
-
-@pytest.fixture(autouse=True)
-async def _requests_have_all_the_time_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    HeldClock(monkeypatch)
 
 
 def config_of(engine: str, **texts: str) -> BrokerConfig:

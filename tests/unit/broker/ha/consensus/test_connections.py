@@ -8,7 +8,8 @@ import pytest
 
 from rockhopper.broker.ha.consensus.connection import HttpRequest, StatusError
 from rockhopper.broker.ha.consensus.connections import Connections, UnavailableError
-from tests.support.fake_etcd import LOST, PATIENT_MS, FakeEtcd
+from tests.support.fake_etcd import LOST, FakeEtcd
+from tests.support.hang import PATIENT_MS
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until
 

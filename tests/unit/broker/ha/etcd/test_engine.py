@@ -28,7 +28,8 @@ from tests.support.engine_contract import (
     over,
     won,
 )
-from tests.support.fake_etcd import LOST, PATIENT_MS, FakeEtcd, Json, refused
+from tests.support.fake_etcd import LOST, FakeEtcd, Json, refused
+from tests.support.hang import PATIENT_MS
 
 PREFIX = "/rockhopper/cluster/broker/"
 

@@ -16,7 +16,8 @@ from rockhopper.broker.ha.etcd.forms import (
     TxnAnswer,
 )
 from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
-from tests.support.fake_etcd import LOST, PATIENT_MS, FakeEtcd, refused
+from tests.support.fake_etcd import LOST, FakeEtcd, refused
+from tests.support.hang import PATIENT_MS
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until
 

@@ -13,8 +13,8 @@ from rockhopper.broker.ha.kubernetes.api import (
     NotDoneError,
     endpoint_in_pod,
 )
-from tests.support.fake_etcd import PATIENT_MS
 from tests.support.fake_kubernetes import LEASES, TOKEN, FakeKubernetes, refused
+from tests.support.hang import PATIENT_MS
 
 PATH = f"{LEASES}mq/leases"
 

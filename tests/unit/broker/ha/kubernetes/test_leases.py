@@ -28,8 +28,9 @@ from tests.support.engine_contract import (
     over,
     won,
 )
-from tests.support.fake_etcd import LOST, PATIENT_MS
+from tests.support.fake_etcd import LOST
 from tests.support.fake_kubernetes import LEASES, TOKEN, FakeKubernetes, refused
+from tests.support.hang import PATIENT_MS
 
 SET = f"{LEASES}mq/leases/broker-a"
 NOW = datetime(2026, 11, 25, 12, 0, 0, 123456, UTC)

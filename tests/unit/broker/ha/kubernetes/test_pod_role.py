@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.ha.kubernetes.api import Access, KubernetesApi
 from rockhopper.broker.ha.kubernetes.pod_role import LABEL, PodRole
-from tests.support.fake_etcd import PATIENT_MS
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, refused
+from tests.support.hang import PATIENT_MS
 
 POD = "/api/v1/namespaces/mq/pods/broker-0"
 

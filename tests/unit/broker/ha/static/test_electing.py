@@ -13,12 +13,8 @@ from rockhopper.broker.ha.replica_set import Outcome
 from rockhopper.broker.ha.static.electing import main
 from rockhopper.broker.settings.config_file import build_config
 from tests.support.engine_contract import FIRST, LEADER_A, LEADER_B, STATE, A, over
-from tests.support.held_clock import HeldClock
 
-
-@pytest.fixture(autouse=True)
-async def _requests_have_all_the_time_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    HeldClock(monkeypatch)
+pytestmark = pytest.mark.usefixtures("held_clock")
 
 
 def elect(directory: Path, replica_id: int) -> tuple[int, str]:

@@ -15,8 +15,7 @@ from rockhopper.broker.ha.replica_set import Outcome
 from rockhopper.broker.ha.static import set_directory
 from rockhopper.broker.ha.static.set_directory import SLOT_SIZE_BYTES, SetDirectory
 from tests.support.engine_contract import FIRST, LEADER_A, MEMBER, STATE, EngineContract
-from tests.support.fake_etcd import PATIENT_MS
-from tests.support.hang import HANG_S
+from tests.support.hang import HANG_S, PATIENT_MS
 
 
 class DirectoryPair:
