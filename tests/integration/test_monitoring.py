@@ -196,15 +196,18 @@ async def prometheus(directory: Path, target: str) -> AsyncIterator[str]:
     assert running.stderr is not None
     reading = None
     try:
+        address = None
+        line = b""
         async with asyncio.timeout(HANG_S):
-            while not (
-                found := re.search(
-                    rb"address=([0-9.]+:[1-9][0-9]*)", await running.stderr.readline()
-                )
-            ):
-                assert not running.stderr.at_eof()
+            # It listens before it has opened its data, and answers 503 until then.
+            while b"ready to receive web requests" not in line:
+                line = await running.stderr.readline()
+                assert line, "it has ended"
+                if found := re.search(rb"address=([0-9.]+:[1-9][0-9]*)", line):
+                    address = found[1].decode()
+        assert address is not None
         reading = asyncio.create_task(running.stderr.read())
-        yield found[1].decode()
+        yield address
     finally:
         running.terminate()
         await running.wait()
