@@ -55,7 +55,8 @@ class Engine(Protocol):
     async def announce(self, member: Announcement) -> None:
         """Tell of a running replica; to be repeated well within ``MEMBER_LEASE_MS``.
 
-        Where its log ends may be told later, if nothing else of it has changed.
+        Where its log ends may be told later, if nothing else of it has changed. Raises EngineError
+        as well if the engine would refuse the writes of an election, though it answers reads.
         """
 
     async def count_start(self, replica: Replica, count: int) -> bool:

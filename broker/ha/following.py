@@ -38,6 +38,8 @@ class Following:
         """Of the master whose log this one is a part of; 0 before that is known."""
         self.heard_at_ms = now_ms
         """When a master last spoke as one, whichever it was."""
+        self.led_at_ms: int | None = None
+        """The same, but that it is never set without having heard one; None at first."""
         self.refusals = 0
         """How often in a row the master's machine said that no process listens there."""
         self.larger_epoch = 0
@@ -118,10 +120,10 @@ class Following:
         """Handle what the master said on the connection."""
         self._link_heard_at_ms = now_ms
         if isinstance(message, Welcome):
-            self.heard_at_ms = now_ms
+            self.heard_at_ms = self.led_at_ms = now_ms
             self._welcomed(message)
         elif isinstance(message, Beat):
-            self.heard_at_ms = now_ms
+            self.heard_at_ms = self.led_at_ms = now_ms
             self._beat(message)
         elif isinstance(message, Refused):
             self.larger_epoch = max(self.larger_epoch, message.promise)

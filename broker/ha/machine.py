@@ -513,6 +513,12 @@ class Machine:
         is_silent = now_ms - following.heard_at_ms >= self._timing.silence_ms
         return self.role is Role.FOLLOWING and following.master is not None and is_silent
 
+    def is_led(self, now_ms: int) -> bool:
+        """Whether this replica leads, or has heard a master within the time of a lease."""
+        led_at_ms = self.following.led_at_ms
+        is_heard = led_at_ms is not None and now_ms - led_at_ms <= self._timing.lease_ms
+        return self.term is not None or is_heard
+
     def may_be_replaced(self, now_ms: int) -> bool:
         """Whether a replica that this master needs and does not hear tells the engine the same.
 
@@ -651,6 +657,7 @@ class Machine:
             self.actions.append(Close(link))
         self._links.clear()
         self.term = None
+        self.following.led_at_ms = now_ms
         self._stand_back(now_ms)
 
     def _confirm(self, term: MasterTerm) -> None:

@@ -39,6 +39,8 @@ class FakeKubernetes:
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     """Methods that the service account may not use."""
+    read_only: set[str] = field(default_factory=set)
+    """Paths of objects that it may only read."""
     token: str = TOKEN
     port: int = 0
 
@@ -47,6 +49,7 @@ class FakeKubernetes:
         self._changed = asyncio.Condition()
         self._watches = 0
         self._is_breaking = False
+        self._is_dry_run = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -127,7 +130,7 @@ class FakeKubernetes:
         try:
             url = urlsplit(target)
             query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-            self._check(method, headers.get("authorization", ""))
+            self._check(method, url.path, headers.get("authorization", ""))
             if query.get("watch") == "true":
                 await self._watch(writer, url.path, query)
                 return False
@@ -148,10 +151,10 @@ class FakeKubernetes:
 
     # Kubernetes.
 
-    def _check(self, method: str, authorization: str) -> None:
+    def _check(self, method: str, path: str, authorization: str) -> None:
         if authorization != f"Bearer {self.token}":
             raise Refusal(401, "Unauthorized", "Unauthorized")
-        if method in self.forbidden:
+        if method in self.forbidden or (method != "GET" and path in self.read_only):
             raise Refusal(403, "Forbidden", f"the pod cannot {method} leases")
 
     async def _done(
@@ -159,6 +162,7 @@ class FakeKubernetes:
     ) -> Json:
         if method == "GET" and path.endswith("/leases"):
             return self._list(path, query)
+        self._is_dry_run = query.get("dryRun") == "All"
         if method == "POST":
             return await self._create(path, body)
         held = self.objects.get(path)
@@ -216,6 +220,8 @@ class FakeKubernetes:
         await self._tell("DELETED", self.objects.pop(path))
 
     async def _store(self, path: str, body: Json, kind: str) -> Json:
+        if self._is_dry_run:
+            return body
         self.version += 1
         metadata = {**body["metadata"], "resourceVersion": str(self.version)}
         stored = self.objects[path] = {**body, "metadata": metadata}

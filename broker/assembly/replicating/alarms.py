@@ -7,6 +7,7 @@ import structlog
 
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import Replica, SetState, View
+from rockhopper.broker.ha.running.engine_health import EngineHealth
 
 log = structlog.get_logger("broker.ha")
 
@@ -14,15 +15,15 @@ PATIENCE_MS = 60_000
 RETENTION_SHARE_MAX = 0.8
 LAG_BYTES_MIN = 64 << 20
 PUT_BACK_PATIENCE_MS = 5000
-DIVERGED, PUT_BACK, UNCLEAN, FLOOR, ENGINE, RETENTION = (
+DIVERGED, PUT_BACK, UNCLEAN, FLOOR, ENGINE, UNWRITABLE, RETENTION = REASONS = (
     "diverged",
     "engine-put-back",
     "unclean",
     "at-the-floor",
     "engine-away",
+    "engine-read-only",
     "falls-out-of-retention",
 )
-REASONS = (DIVERGED, PUT_BACK, UNCLEAN, FLOOR, ENGINE, RETENTION)
 _PATIENCE_MS = {FLOOR: PATIENCE_MS, PUT_BACK: PUT_BACK_PATIENCE_MS}
 
 
@@ -46,9 +47,9 @@ class Alarms:
         self.shown: dict[str, str] = {}
         """By reason: the sentence, with its remedy."""
 
-    def look(self, machine: Machine, fence: str, engine_silent_ms: int) -> None:
+    def look(self, machine: Machine, fence: str, health: EngineHealth) -> None:
         """Take note of how things are; *fence* is why this replica takes part no more, or blank."""
-        found = dict(self._found(machine, fence, engine_silent_ms))
+        found = dict(self._found(machine, fence, health))
         now_ms = self._now_ms()
         for reason in REASONS:
             text = found.get(reason)
@@ -65,17 +66,23 @@ class Alarms:
                 self.shown[reason] = text
 
     def _found(
-        self, machine: Machine, fence: str, engine_silent_ms: int
+        self, machine: Machine, fence: str, health: EngineHealth
     ) -> Iterator[tuple[str, str]]:
         view = machine.view
         state = view.state if view else None
         if fence:
             yield DIVERGED, fence
-        if engine_silent_ms >= PATIENCE_MS:
+        if health.silent_ms >= PATIENCE_MS:
             yield (
                 ENGINE,
-                f"the engine has not answered for {engine_silent_ms // 1000} s: nobody could be "
+                f"the engine has not answered for {health.silent_ms // 1000} s: nobody could be "
                 "elected now; see haEngine and the engine's own log",
+            )
+        if why := health.why_unwritable:
+            yield (
+                UNWRITABLE,
+                f"the engine answers reads and takes no writes ({why}): nobody could be elected "
+                "now, and the set in sync cannot change",
             )
         if view is None or state is None:
             return

@@ -304,6 +304,8 @@ class SetMember:
             return "no master is known yet"
         if machine.standing.me not in state.in_sync:
             return f"replica {machine.standing.me.id} is not in sync"
+        if not machine.is_led(now_ms()):
+            return "no master has been heard for longer than a lease (haLeaseTtl)"
         return None
 
     def status(self) -> JsonObject:

@@ -52,7 +52,7 @@ class SetWatch:
             return
         self._look_at_ms = self._now_ms() + LOOK_INTERVAL_MS
         self._lags.sample(machine.standing.log_end)
-        self.alarms.look(machine, fence, health.silent_ms)
+        self.alarms.look(machine, fence, health)
 
     def families(
         self, machine: Machine, health: EngineHealth, confirmed_offset: int

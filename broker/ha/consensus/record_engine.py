@@ -45,7 +45,7 @@ class RecordKeeper(Protocol):
         """
 
     async def store_member(self, member: MemberRecord) -> None:
-        """Replace what is stored of a running replica."""
+        """Replace what is stored of a running replica; see Engine.announce."""
 
     def snapshots(self) -> AsyncGenerator[Stored, None]:
         """What there is, and what there is when it may have changed, until something goes wrong."""

@@ -140,6 +140,11 @@ def not_after(key: bytes, revision: int) -> Body:
     return {"key": key, "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
 
 
+def never(key: bytes) -> Body:
+    """Compare: false of every key, one that is absent as well."""
+    return {"key": key, "target": "MOD", "result": "LESS", "mod_revision": "0"}
+
+
 def put(key: bytes, value: bytes, lease: int = 0) -> Body:
     """Store a value, for as long as the lease lives if there is one."""
     return {"key": key, "value": value, "lease": str(lease)}

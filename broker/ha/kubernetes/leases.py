@@ -9,6 +9,7 @@ resourceVersion that was read, which the API server refuses (409) when it is ano
 Both are read by one list that is asked without a resourceVersion, which makes it the latest.
 """
 
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -130,7 +131,7 @@ class SetLeases:
         return after.version
 
     async def store_member(self, member: MemberRecord) -> None:
-        """See RecordKeeper."""
+        """See RecordKeeper. Raises as well if the pod may not replace the set's own Lease."""
         replica_id = member.announcement.replica.id
         name = f"{self._lease}.member.{replica_id}"
         annotations = {MEMBER: encode_member_record(member).decode()}
@@ -138,10 +139,17 @@ class SetLeases:
         for _ in range(MEMBER_TRIES_MAX):
             try:
                 self._own = await self._put(name, self._own, annotations, spec)
+                await self._try_swap()
                 return
             except NotDoneError:
                 self._own = await self._get(name)
         raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
+
+    async def _try_swap(self) -> None:
+        """See that the pod may replace the record: by a dry run, which changes nothing."""
+        spec = self._spec("", self._lease_ms)
+        with contextlib.suppress(NotDoneError):  # Another was faster: so it may.
+            await self._put(self._lease, self._read, {}, spec, query="?dryRun=All")
 
     async def snapshots(self) -> AsyncGenerator[Stored, None]:
         """See RecordKeeper. A list, then another one for each event that is more than a beat."""
@@ -191,7 +199,12 @@ class SetLeases:
         return decode_member_record(f"Lease {lease.name}", text) if text else None
 
     async def _put(
-        self, name: str, before: Lease | None, annotations: dict[str, str], spec: dict[str, object]
+        self,
+        name: str,
+        before: Lease | None,
+        annotations: dict[str, str],
+        spec: dict[str, object],
+        query: str = "",
     ) -> Lease:
         """Replace a Lease, or make it; raises NotDoneError if somebody was faster."""
         metadata: Metadata = dict(before.metadata) if before else {"name": name}
@@ -199,9 +212,9 @@ class SetLeases:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
         body = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
         if before:
-            answer = await self._api.ask("PUT", f"{self._path}/{name}", body)
+            answer = await self._api.ask("PUT", f"{self._path}/{name}{query}", body)
         else:
-            answer = await self._api.ask("POST", self._path, body)
+            answer = await self._api.ask("POST", f"{self._path}{query}", body)
         return self._decoded(answer, Lease)
 
     async def _get(self, name: str) -> Lease | None:

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 
+from rockhopper.broker.ha.engine import EngineError
 from rockhopper.broker.ha.replica_set import Outcome
+
+UNWRITABLE_PATIENCE_MS = 5000
+"""So long after a failed write an engine still answers reads before it counts as read-only."""
 
 
 class EngineHealth:
@@ -15,11 +19,31 @@ class EngineHealth:
         """What the last renewal of a lease took."""
         self.unknown_count = 0
         """Changes whose outcome it did not tell."""
+        self._write_error = ""
+        self._unwritable_since_ms: int | None = None
 
     @property
     def silent_ms(self) -> int:
         """How long it has not answered."""
         return self._now_ms() - self._answered_at_ms
+
+    @property
+    def why_unwritable(self) -> str:
+        """Why it takes no writes, though it answers; blank if it does, or is silent altogether."""
+        since_ms = self._unwritable_since_ms
+        if since_ms is None or self._answered_at_ms - since_ms < UNWRITABLE_PATIENCE_MS:
+            return ""
+        return self._write_error
+
+    def announced(self, error: EngineError | None) -> None:
+        """Take note of a try to write, made now and then by every replica."""
+        if error is None:
+            self._write_error, self._unwritable_since_ms = "", None
+            self.answered()
+            return
+        self._write_error = str(error)
+        if self._unwritable_since_ms is None:
+            self._unwritable_since_ms = self._now_ms()
 
     def answered(self) -> None:
         """Take note that it did, just now."""

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.ha import actions, wire
+from rockhopper.broker.ha.consensus.complaints import Complaints
 from rockhopper.broker.ha.engine import Engine, EngineError
 from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
@@ -42,6 +43,7 @@ log = structlog.get_logger("broker.ha")
 TICK_S = 0.05
 ANNOUNCE_LOOK_S = 1.0
 ANNOUNCE_INTERVAL_S = 7.0
+ANNOUNCE_AGAIN_S = 2.0
 ENGINE_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
 
@@ -118,6 +120,7 @@ class RunningReplica:
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
         self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
+        self._complaints = Complaints()
         self._is_closing = False
         self._machine: Machine | None = None
 
@@ -256,11 +259,20 @@ class RunningReplica:
                 is_latest = await self._engine.count_start(self._me, keeping.starts)
                 break
             except EngineError as error:
-                log.warning("the engine does not answer", reason=str(error))
+                self.engine_health.announced(error)
+                self._complaints.tell("count_start", error)
+                await self._see_whether_it_answers()
                 await asyncio.sleep(ENGINE_PAUSE_S)
+        self.engine_health.announced(None)
         if not is_latest and keeping.is_clean:
             await self._in_thread(keeping.note_unclean, self._log.end_offset, RESTORED)
             self.machine.standing.is_clean = False
+
+    async def _see_whether_it_answers(self) -> None:
+        """Tell an engine that takes no writes from one that is away."""
+        with contextlib.suppress(EngineError):
+            await self._engine.read()
+            self.engine_health.answered()
 
     async def _watch(self) -> None:
         async for view in self._engine.watch():
@@ -286,11 +298,14 @@ class RunningReplica:
             if loop.time() >= due_s or replace(member, log_end=0) != told:
                 try:
                     await self._engine.announce(member)
-                    self.engine_health.answered()
+                    self.engine_health.announced(None)
                     told = replace(member, log_end=0)
+                    due_s = loop.time() + ANNOUNCE_INTERVAL_S
                 except EngineError as error:
-                    log.warning("the engine does not answer", reason=str(error))
-                due_s = loop.time() + ANNOUNCE_INTERVAL_S
+                    self.engine_health.announced(error)
+                    self._complaints.tell("announce", error)
+                    await self._see_whether_it_answers()
+                    due_s = loop.time() + ANNOUNCE_AGAIN_S
             await asyncio.sleep(ANNOUNCE_LOOK_S)
 
     def _announcement(self) -> Announcement:

@@ -511,3 +511,22 @@ def test_a_follower_misses_a_master_that_is_silent() -> None:
     machine.following.heard_at_ms = 500
     assert not machine.misses_master(500 + TIMING.silence_ms - 1)
     assert machine.misses_master(500 + TIMING.silence_ms)
+
+
+def test_a_follower_is_led_for_the_time_of_a_lease_after_its_master_spoke() -> None:
+    rig = Rig()
+    machine = rig.machine
+    assert not machine.is_led(0)
+    machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
+    machine.following.opened(3, B.id, 0)
+    machine.received(3, Welcome(1, (Epoch(1, 0),), 0, 100, 100, 100), 1000)
+    assert machine.is_led(1000 + TIMING.lease_ms)
+    assert not machine.is_led(1001 + TIMING.lease_ms)
+
+
+def test_a_master_is_led_and_whoever_resigned_is_so_for_a_lease() -> None:
+    machine = Rig().lead().machine
+    assert machine.is_led(1_000_000)
+    machine.step_down("why", 1_000_000)
+    assert machine.is_led(1_000_000 + TIMING.lease_ms)
+    assert not machine.is_led(1_000_001 + TIMING.lease_ms)

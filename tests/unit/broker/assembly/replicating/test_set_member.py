@@ -16,7 +16,9 @@ from rockhopper.broker.assembly.replicating import set_member
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.ha.engine import MemoryEngine
+from rockhopper.broker.ha.engine import EngineError, MemoryEngine
+from rockhopper.broker.ha.replica_set import Outcome
+from rockhopper.broker.ha.running import engine_health, replica
 from rockhopper.broker.ha.running.replica import now_ms
 from rockhopper.broker.remoting.splicing.handover import Handover
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -523,3 +525,20 @@ async def test_a_master_that_nobody_confirms_anything_to_promises_nothing(
         committed, locked, _ = asked.promises
         assert (await committed).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
         assert (await locked).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_replicas_that_nobody_leads_are_not_ready(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise EngineError("permission denied")
+
+    monkeypatch.setattr(replica, "ANNOUNCE_INTERVAL_S", 0.1)
+    monkeypatch.setattr(engine_health, "UNWRITABLE_PATIENCE_MS", 0)
+    monkeypatch.setattr(three.memory, "campaign", lambda *_: Outcome.UNKNOWN)
+    monkeypatch.setattr(three.memory, "announce", refuse)
+    await three.stop(await three.master())
+    members = [three.member(number) for number in three.brokers]
+    await until(lambda: any("no master" in (each.why_not_ready() or "") for each in members))
+    await until(lambda: all(each.why_not_ready() for each in members))
+    await until(lambda: all("takes no writes" in str(each.status()["alarms"]) for each in members))

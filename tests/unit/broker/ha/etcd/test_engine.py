@@ -282,3 +282,26 @@ async def test_a_replica_whose_log_grows_is_put_now_and_then(pair: FakePair) -> 
     assert (await pair.two.read()).members[2].log_end == 70
     await pair.one.announce(replace(MEMBER, log_end=70, is_clean=False))
     assert not (await pair.two.read()).members[2].is_clean
+
+
+async def test_an_etcd_that_refuses_writes_is_noticed_though_it_keeps_leases(
+    pair: FakePair,
+) -> None:
+    await pair.one.announce(MEMBER)
+    full = refused(429, 8, "etcdserver: mvcc: database space exceeded")
+    pair.etcd.fail("/v3/kv/txn", full, is_done=False)
+    with pytest.raises(EngineError, match="database space exceeded"):
+        await pair.one.announce(MEMBER)
+
+
+async def test_trying_whether_an_etcd_takes_writes_makes_no_revision(pair: FakePair) -> None:
+    await won(pair)
+    await pair.one.announce(MEMBER)
+    before = pair.etcd.revision
+    await pair.one.announce(MEMBER)
+    _, body = pair.etcd.requests[-1]
+    assert [base64.b64decode(each["request_put"]["key"]) for each in body["success"]] == [
+        f"{PREFIX}state".encode(),
+        f"{PREFIX}leader".encode(),
+    ]
+    assert pair.etcd.revision == before

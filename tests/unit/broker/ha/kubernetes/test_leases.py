@@ -237,3 +237,23 @@ async def test_what_somebody_else_wrote_is_named(pair: LeasePair) -> None:
     await pair.server.change(SET, metadata={**metadata, "annotations": {RECORD: "{}"}})
     with pytest.raises(EngineError, match=r"Lease mq/broker-a in Kubernetes .* cannot be read"):
         await pair.two.read()
+
+
+async def test_a_pod_that_may_not_replace_the_sets_lease_is_told(pair: LeasePair) -> None:
+    await won(pair)
+    await pair.two.read()
+    await pair.two.announce(MEMBER)
+    before = dict(pair.server.objects)
+    pair.server.read_only.add(SET)
+    with pytest.raises(EngineError, match="cannot PUT"):
+        await pair.two.announce(MEMBER)
+    assert pair.server.objects[SET] == before[SET]
+
+
+async def test_a_try_to_replace_the_lease_that_another_was_faster_than_is_no_failure(
+    pair: LeasePair,
+) -> None:
+    view = await won(pair)
+    await pair.two.read()
+    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    await pair.two.announce(MEMBER)

@@ -1,7 +1,8 @@
 """How the engine answers."""
 
+from rockhopper.broker.ha.engine import EngineError
 from rockhopper.broker.ha.replica_set import Outcome
-from rockhopper.broker.ha.running.engine_health import EngineHealth
+from rockhopper.broker.ha.running.engine_health import UNWRITABLE_PATIENCE_MS, EngineHealth
 
 
 class Clock:
@@ -32,3 +33,16 @@ def test_a_renewal_is_timed_if_it_was_answered() -> None:
     clock.now_ms = 3000
     health.renewed(Outcome.UNKNOWN, 1000)
     assert health.renewal_ms == 30
+
+
+def test_an_engine_that_is_silent_is_not_said_to_take_no_writes() -> None:
+    clock = Clock()
+    health = EngineHealth(clock)
+    health.announced(EngineError("cannot be reached"))
+    clock.now_ms += UNWRITABLE_PATIENCE_MS
+    health.announced(EngineError("permission denied"))
+    assert health.why_unwritable == ""
+    health.answered()
+    assert health.why_unwritable == "permission denied"
+    health.announced(None)
+    assert health.why_unwritable == ""
