@@ -44,6 +44,10 @@ class Rpc(NamedTuple):
     """What its replies leave through, if they promise state."""
 
 
+def _allow_all() -> None:
+    """Everybody may."""
+
+
 class Line(Protocol):
     """The connection that a call came by."""
 
@@ -112,6 +116,7 @@ class Call:
     __slots__ = (
         "_began_s",
         "_waiting",
+        "check_access",
         "connection",
         "fields",
         "is_over",
@@ -148,6 +153,8 @@ class Call:
         self.on_lost: Callable[[int], None] | None = None
         """Called when the client went away before all was sent, with how many messages were not."""
         self._waiting: Waiting | None = None
+        self.check_access: Callable[[], None] = _allow_all
+        """Raises a Refusal if the caller may not ask this any more; for a call that has waited."""
 
     @property
     def client_id(self) -> str:

@@ -8,6 +8,7 @@ errors                                the status of the reply
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from rockhopper.broker.access.access import Access, name_missing
@@ -101,6 +102,11 @@ class GrpcService:
         )
         if line.proved is not None:
             call.principal = line.proved.principal
+        demands = tuple(demands)
+        self._check(call, demands)
+        call.check_access = partial(self._check, call, demands)
+
+    def _check(self, call: Call, demands: Demands) -> None:
         principal = call.principal
         missing = [
             (actions, resource)

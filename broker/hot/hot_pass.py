@@ -49,8 +49,9 @@ from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome
-from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.dispatcher import Dispatcher, allow_all
 from rockhopper.broker.remoting.general_pass import frame_handler
+from rockhopper.broker.remoting.needs import check_subscriber
 from rockhopper.broker.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
@@ -430,14 +431,15 @@ class HotPass:
         topic, group = fields.topic, fields.consumerGroup
         if topic in self._topics.mappings:
             return False
-        if not self._access.is_open and not (
-            topic[:1] != "%"
-            and self._may(Action.SUB, Kind.TOPIC, topic)
-            and self._may(Action.SUB, Kind.GROUP, group)
-        ):
-            return False
+        check_access = allow_all
+        if not self._access.is_open:
+            asks = (self._principal, Action.SUB)
+            needs = (Resource(Kind.TOPIC, topic), Resource(Kind.GROUP, group))
+            if topic[:1] == "%" or not all(self._access.may(*asks, each) for each in needs):
+                return False
+            check_access = partial(check_subscriber, self._access, self._principal, needs)
         turn.settle()
-        pull = pull_of(turn.connection, request)
+        pull = pull_of(turn.connection, request, check_access)
         try:
             served = self._pull(pull)
         except Refusal:

@@ -14,6 +14,7 @@ from functools import partial
 from mmap import mmap
 from typing import TypeAlias
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
@@ -22,6 +23,7 @@ from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.long_polling import ParkedPull
 from rockhopper.broker.pulling.puller import Outcome, Pull
+from rockhopper.broker.remoting.dispatcher import allow_all, encode_response, refusal_response
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
@@ -29,6 +31,7 @@ from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.frame import Frame
 
@@ -68,12 +71,18 @@ _KEY = "readable"
 KINDS_MAX = 4096
 
 
-def pull_of(connection: Connection, request: PullHeader) -> Pull:
+def pull_of(
+    connection: Connection, request: PullHeader, check_access: Callable[[], None] = allow_all
+) -> Pull:
     """The pull that a header asks for."""
     fields, opaque = request.extFields, request.opaque
 
     def answer(outcome: Outcome, result: GetResult) -> None:
         connection.write_soon(pull_answer(outcome, result, opaque))
+
+    def refuse(error: Refusal) -> None:
+        command = Command(code=RequestCode.PULL_MESSAGE, opaque=opaque)
+        connection.write_soon((encode_response(command, refusal_response(error)),))
 
     return Pull(
         connection,
@@ -90,6 +99,8 @@ def pull_of(connection: Connection, request: PullHeader) -> Pull:
         fields.expressionType,
         fields.subVersion,
         answer,
+        refuse,
+        check_access,
     )
 
 

@@ -255,11 +255,13 @@ class PopService(Part):
         wait_s: float,
         tell: Callable[[PopAnswer], None],
         fail: Callable[[Exception], None],
+        check: Callable[[], None],
     ) -> bool:
         """Pop as soon as there is something; False when too many wait already.
 
         *tell* gets what is found, or an empty answer when *wait_s* are over; *fail* what went
-        wrong. Neither is called once *peer* has gone.
+        wrong. Neither is called once *peer* has gone. *check* raises when the pop may not be served
+        any more: permissions, group and topic may have changed while it waited.
         """
         key = wanted.group, wanted.topic
 
@@ -268,6 +270,7 @@ class PopService(Part):
                 if self.polling.is_closed:
                     answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, 0)
                 else:
+                    check()
                     answer = yield from self.pop_steps(wanted, near)
             except Exception as error:
                 fail(error)

@@ -68,6 +68,7 @@ class BulkPullProcessor:
         for number, each in enumerate(wanted):
             if number % SLICE_COUNT == SLICE_COUNT - 1:
                 await next_slice()
+                self._check_id(fields.topic, fields.topic_id)
             if reads and room <= 0:
                 break
             pull = _pull(request, fields, each.queue_id, each.offset, each.end_offset)
@@ -142,4 +143,6 @@ def _pull(
         filtered.expression_type if filtered else None,
         0,
         lambda _outcome, _result: None,
+        lambda _error: None,
+        request.check_access,
     )

@@ -8,6 +8,7 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -123,7 +124,14 @@ class PopProcessors:
         def fail(error: Exception) -> None:
             request.answer(_error(error))
 
-        return self._pop.wait(request.connection, wanted, wait_s, tell, fail)
+        check = partial(self._check_again, request, wanted, "pop")
+        return self._pop.wait(request.connection, wanted, wait_s, tell, fail, check)
+
+    def _check_again(self, request: Request, wanted: Wanted, what: str) -> None:
+        """Raises a Refusal if a request that has waited may not be served any more."""
+        request.check_access()
+        self._checks.broker_is_readable(what)
+        self._checks.may_read(request.connection.peer, wanted.topic, wanted.group, wanted.queue_id)
 
     def _subscription(
         self, topic: str, expression: str | None, expression_type: str | None
@@ -314,6 +322,7 @@ class PopProcessors:
             has_message = False
             try:
                 if not pop.polling.is_closed:
+                    self._check_again(request, wanted, "notification")
                     has_message = yield from pop.look_steps(wanted, near)
             except Exception as error:
                 request.answer(_error(error))

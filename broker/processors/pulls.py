@@ -6,8 +6,9 @@ recognise, and whatever is refused, comes here.
 
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
-from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response, refusal_response
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests import PullMessageRequest
@@ -33,6 +34,9 @@ class PullProcessor:
         def answer(outcome: Outcome, result: GetResult) -> None:
             request.answer(pull_response(outcome, result))
 
+        def refuse(error: Refusal) -> None:
+            request.answer(refusal_response(error))
+
         pull = Pull(
             request.connection,
             request.code == RequestCode.LITE_PULL_MESSAGE,
@@ -48,6 +52,8 @@ class PullProcessor:
             fields.expression_type,
             fields.sub_version,
             answer,
+            refuse,
+            request.check_access,
         )
         served = self._puller.pull(pull)
         return None if served is None else pull_response(*served)

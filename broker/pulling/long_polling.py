@@ -205,6 +205,14 @@ class LongPolling(Part):
         if tail.waiters is None:
             self.on_left(tail)
 
+    def wake_topic(self, topic: str) -> None:
+        """Answer every client that waits on a queue of *topic*, which was deleted."""
+        for connection, mine in list(self._by_connection.items()):
+            if connection is None:
+                continue
+            for parked in [each for each in mine if each.tail.topic == topic]:
+                self._wake(parked)
+
     def purge(self) -> None:
         """Answer every pull that waits, on behalf of nobody, too: queues that are followed go."""
         for mine in list(self._by_connection.values()):

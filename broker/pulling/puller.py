@@ -33,7 +33,7 @@ from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import group_error
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct
@@ -73,7 +73,11 @@ _OUTCOMES = {
 
 
 class Pull(msgspec.Struct, frozen=True, gc=False):
-    """A pull request, whatever it was encoded in; *answer* tells its client what became of it."""
+    """A pull request, whatever it was encoded in.
+
+    *answer* and *refuse* send its client the result; *check_access* raises a Refusal if the
+    client's user may not read any more.
+    """
 
     connection: Peer
     is_lite: bool
@@ -89,6 +93,8 @@ class Pull(msgspec.Struct, frozen=True, gc=False):
     expression_type: str | None
     version: int
     answer: Callable[[Outcome, GetResult], None]
+    refuse: Callable[[Refusal], None]
+    check_access: Callable[[], None]
 
 
 def outcome_of(status: GetStatus, offset: int) -> Outcome:
@@ -122,6 +128,7 @@ class Puller:
         self._long_polling = long_polling
         self._stats = stats
         self.filters = PullFilters(config)
+        topics.listeners.append(self._topic_changed)
 
     def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
         """Execute a pull; None when it was parked.
@@ -195,18 +202,37 @@ class Puller:
         return Outcome.MOVED, result
 
     def answer_now(self, pull: Pull) -> None:
-        """Answer a pull that has waited, for any message, with what there is."""
-        pull.answer(*(self._reset_of(pull) or self._read(pull, None)))
+        """Answer a pull that has waited, with what there is."""
+        try:
+            chosen = self._check_again(pull)
+        except Refusal as error:
+            pull.refuse(error)
+            return
+        pull.answer(*(self._reset_of(pull) or self._read(pull, chosen)))
+
+    def _check_again(self, pull: Pull) -> MessageFilter | None:
+        """Check a pull that has waited: permissions, group and topic may have changed."""
+        pull.check_access()
+        return self.check(pull)
 
     def look_at_resets(self, topic: str, queue_id: int) -> None:
         """Let the pulls that wait on a queue learn of a reset now."""
         self._long_polling.wake_all(self._store.tail(topic, queue_id))
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        if name and topic is None:
+            self._long_polling.wake_topic(name)
 
     def _wait(self, pull: Pull, chosen: MessageFilter | None, offset: int, wait_s: float) -> bool:
         """Park *pull* until something comes behind *offset*; False when too many wait already."""
         until_s = self._long_polling.loop.time() + wait_s
 
         def rerun() -> None:
+            try:
+                self._check_again(pull)
+            except Refusal as error:
+                pull.refuse(error)
+                return
             moved = self._reset_of(pull)
             if moved is not None:
                 pull.answer(*moved)

@@ -27,7 +27,7 @@ from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.loop.latencies import RequestTimes
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.remoting.gate import admit
+from rockhopper.broker.remoting.gate import admit, admit_again
 from rockhopper.broker.remoting.needs import ADMINISTRATION, Need
 from rockhopper.broker.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.store.files.descriptors import shortage_of
@@ -118,7 +118,15 @@ class RequestError(Exception):
 class Request:
     """One decoded request and the connection it came by."""
 
-    __slots__ = ("_began_s", "_gate", "_principal", "_times", "command", "connection")
+    __slots__ = (
+        "_began_s",
+        "_gate",
+        "_principal",
+        "_times",
+        "check_access",
+        "command",
+        "connection",
+    )
 
     def __init__(
         self,
@@ -134,6 +142,8 @@ class Request:
         self._principal: Principal | None = None
         self._times = times
         self._began_s = 0.0 if times is None else times.now_s()
+        self.check_access: Callable[[], None] = allow_all
+        """Raises NoPermission if its sender may not ask this any more; for one that has waited."""
 
     @property
     def code(self) -> int:
@@ -214,6 +224,10 @@ class Request:
                 has_waited=has_waited,
                 is_oneway=self.oneway,
             )
+
+
+def allow_all() -> None:
+    """Everybody may."""
 
 
 Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
@@ -366,6 +380,8 @@ class Dispatcher:
             )
         if entry.is_administration or not self.access.is_open:
             admit(self.access, request, entry.needs)
+            if request.code in LONG_POLLING:
+                request.check_access = partial(admit_again, self.access, request, entry.needs)
         result = entry.processor(request)
         if result is None or isinstance(result, Response):
             return result

@@ -77,6 +77,19 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
         _check(access, request, needs)
 
 
+def admit_again(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
+    """Return when *request*, which was admitted and has waited, may still be answered.
+
+    Raises:
+        NoPermission, MalformedBodyError: as ``check_access``.
+    """
+    if isinstance(access, Guard) and (
+        ACCESS_KEY not in request.ext or request.code in access.free_codes
+    ):
+        return
+    check_access(access, request, needs)
+
+
 def _check(access: Guard, request: Signed, needs: tuple[Need, ...]) -> None:
     visitor = request.ext.get(VISITOR)
     if visitor is None:

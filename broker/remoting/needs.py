@@ -101,6 +101,15 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
         raise NoPermission(name_missing(principal, missing))
 
 
+def check_subscriber(access: Access, principal: Principal, resources: Iterable[Resource]) -> None:
+    """Return when *principal* may read all *resources*. Raises NoPermission."""
+    missing = [
+        ((Action.SUB,), each) for each in resources if not access.may(principal, Action.SUB, each)
+    ]
+    if missing:
+        raise NoPermission(name_missing(principal, missing))
+
+
 def _demands(need: Need, request: Asked) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in need.names(request):
         if need.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):

@@ -90,6 +90,8 @@ class Pulling:
                 expression_type=kind,
                 version=0,
                 answer=answer,
+                refuse=call.refuse,
+                check_access=call.check_access,
             )
         )
         if pulled is not None:

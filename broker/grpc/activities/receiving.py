@@ -5,6 +5,7 @@ client is too slow to take, or has gone away from, is visible again at once.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rockhopper.broker.access.errors import SubscriptionNotParsed, TooManyWait
@@ -69,7 +70,6 @@ class Receiving:
         subscription = self._subscription(topic, request.filter_expression)
         self._checks.broker_is_readable("pop")
         self._checks.may_read(call.connection.peer, topic, group, ANY_QUEUE)
-        settings = self._groups.get(group)
         wanted = Wanted(
             group,
             topic,
@@ -78,7 +78,7 @@ class Receiving:
             invisible_ms,
             True,
             subscription,
-            settings is not None and settings.consume_message_orderly,
+            self._is_orderly(group),
             request.attempt_id or None,
         )
         namespace = request.message_queue.topic.resource_namespace
@@ -94,11 +94,24 @@ class Receiving:
             return
         # What waits looks on as one that is asked, so that no message comes in between.
         call = receipt.call
-        if not pop.wait(call.waiting(), wanted, wait_s, receipt.write, call.refuse):
+        check = partial(self._check_again, call, wanted)
+        if not pop.wait(call.waiting(), wanted, wait_s, receipt.write, call.refuse, check):
             raise TooManyWait("too many calls wait for this group and topic")
         # The client waits for the first bytes with another clock than for the messages.
         if not is_over or work.result.is_unfinished:
             pop.polling.ring((wanted.group, wanted.topic))
+
+    def _check_again(self, call: Call, wanted: Wanted) -> None:
+        """Raises when a call that has waited may not be served any more, or not in this way."""
+        call.check_access()
+        self._checks.broker_is_readable("pop")
+        self._checks.may_read(call.connection.peer, wanted.topic, wanted.group, ANY_QUEUE)
+        if self._is_orderly(wanted.group) != wanted.order:
+            raise StatusError(Code.MESSAGE_NOT_FOUND, "the group is consumed in another order now")
+
+    def _is_orderly(self, group: str) -> bool:
+        settings = self._groups.get(group)
+        return settings is not None and settings.consume_message_orderly
 
     def _subscription(self, topic: str, asked: Any) -> Subscription | None:
         kind = TYPE_SQL92 if asked.type == FILTER_SQL else TYPE_TAG

@@ -227,11 +227,11 @@ async def test_all_that_wait_are_answered_at_the_end(pulled: Pulled) -> None:
     assert pulled.serve()[1] == [(ResponseCode.PULL_NOT_FOUND, [])]
 
 
-async def test_what_changes_meanwhile_keeps_nobody_waiting(pulled: Pulled) -> None:
+async def test_one_that_waits_gets_nothing_of_what_was_closed_meanwhile(pulled: Pulled) -> None:
     await waiting(pulled, HERE)
     close_the_group(pulled)
     pulled.broker.served.put("orders", b"5")
-    assert await answered(pulled) == [(0, [b"5"])]
+    assert await answered(pulled) == [(ResponseCode.NO_PERMISSION, [])]
 
 
 async def test_who_has_gone_is_not_answered(pulled: Pulled) -> None:

@@ -1,11 +1,14 @@
 """What the pop family checks before it does anything, with RocketMQ's codes."""
 
+import asyncio
+
 import pytest
 
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.popping import pop_fields
 from tests.support.served_broker import ServedBroker
+from tests.support.turns import until
 
 
 async def pop(broker: ServedBroker, **changes: str) -> Command:
@@ -53,6 +56,19 @@ async def test_a_broker_a_topic_and_a_group_may_be_closed(broker: ServedBroker) 
     broker.config.live.broker_permission = 2
     answer = await pop(broker)
     assert (answer.code, "the broker[" in str(answer.remark)) == (ResponseCode.NO_PERMISSION, True)
+
+
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION])
+async def test_one_that_waited_is_checked_again(broker: ServedBroker, code: RequestCode) -> None:
+    fields = pop_fields(topic="orders", consumerGroup="billing", queueId="1", pollTime=60_000)
+    task = asyncio.create_task(broker.ask(code, fields))
+    await until(lambda: len(broker.pop.polling) == 1)
+    group = broker.groups.get("billing")
+    assert group is not None
+    group.consume_enable = False
+    broker.put("orders", queue_id=1)
+    answer = await task
+    assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
 
 
 async def test_a_group_is_made_on_first_use_unless_that_is_off(broker: ServedBroker) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
+from tests.support.rules import Rules
 from tests.support.served_broker import SETTINGS, ServedBroker
 
 Break = Callable[[ServedBroker, dict[str, str]], None]
@@ -257,6 +259,53 @@ async def test_the_end_of_the_broker_answers_not_found(broker: ServedBroker) -> 
     # From then on nothing waits.
     answer = await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
     assert answer.code == ResponseCode.PULL_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (no_reading, ResponseCode.NO_PERMISSION),
+        (disabled_group, ResponseCode.NO_PERMISSION),
+        (unreadable_topic, ResponseCode.NO_PERMISSION),
+    ],
+)
+async def test_a_pull_that_waited_is_checked_again(
+    broker: ServedBroker, spoil: Break, code: int
+) -> None:
+    task = await waiting(broker, Peer())
+    spoil(broker, {"consumerGroup": "tests"})
+    broker.put("orders", b"late")
+    answer = await task
+    assert (answer.code, answer.body) == (code, b"")
+
+
+async def test_a_user_who_lost_the_permission_gets_nothing(tmp_path: Path) -> None:
+    subscribes = [
+        (Action.SUB, Resource(Kind.TOPIC, "orders")),
+        (Action.SUB, Resource(Kind.GROUP, "tests")),
+    ]
+    rules = Rules(*subscribes)
+    broker = ServedBroker(tmp_path / "guarded", Clock(), {}, rules)
+    broker.create_topic("orders")
+    task = await waiting(broker, Peer())
+    rules.allowed.remove(subscribes[1])
+    broker.put("orders", b"late")
+    answer = await task
+    await broker.close()
+    assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
+    assert "may not Sub Group:tests" in str(answer.remark)
+
+
+async def test_the_end_of_a_topic_answers_the_pulls_that_wait_for_it(
+    broker: ServedBroker,
+) -> None:
+    broker.create_topic("others")
+    other = await waiting(broker, Peer(), topic="others")
+    task = await waiting(broker, Peer())
+    broker.topics.delete("orders")
+    assert (await task).code == ResponseCode.TOPIC_NOT_EXIST
+    assert not other.done()
+    other.cancel()
 
 
 async def test_a_peer_that_hangs_up_is_forgotten(broker: ServedBroker) -> None:

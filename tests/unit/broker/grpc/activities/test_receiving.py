@@ -51,6 +51,29 @@ async def test_a_message_that_comes_later_ends_the_wait(
     assert bodies(waiting.messages) == [b"late"]
 
 
+async def test_a_call_that_waited_is_checked_again(served: GrpcBroker, client: GrpcClient) -> None:
+    waiting = client.ask_for("ReceiveMessage", receiving("t"))
+    group = served.groups.get(receiving("t").group.name)
+    assert group is not None
+    group.consume_enable = False
+    served.put("t", b"late")
+    await waiting.ended()
+    assert bodies(waiting.messages) == []
+    assert [each.status.code for each in waiting.messages] == [Code.FORBIDDEN]
+
+
+async def test_a_call_that_waited_is_not_served_in_another_order(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    waiting = client.ask_for("ReceiveMessage", receiving("t"))
+    group = served.groups.get(receiving("t").group.name)
+    assert group is not None
+    group.consume_message_orderly = True
+    served.put("t", b"late")
+    await waiting.ended()
+    assert [each.status.code for each in waiting.messages] == [Code.MESSAGE_NOT_FOUND]
+
+
 async def test_who_gave_up_waiting_takes_nothing(served: GrpcBroker, client: GrpcClient) -> None:
     stream_id, _ = client.begin("ReceiveMessage")
     client.send(stream_id, receiving("t"), is_end=True)
