@@ -149,6 +149,7 @@ class DelayedDelivery(Part):
         Raises:
             OSError: the journal cannot be read or made.
         """
+        self._find_levels_that_are_no_more()
         self._find_unknown_offsets()
         offsets = self.table.offsets
         passes = self._journal.open()
@@ -157,6 +158,22 @@ class DelayedDelivery(Part):
                 end_offset = self._written_until(about)
                 if end_offset > offsets.get(about.level, 0):
                     self.table.put(about.level, end_offset)
+
+    def _find_levels_that_are_no_more(self) -> None:
+        """Time the levels that hold messages and that the setting does not name."""
+        for queue_id in self._store.queue_ids(SCHEDULE_TOPIC):
+            level = queue_id + 1
+            if level in self._timers:
+                continue
+            self._timers[level] = WallTimer(self._now_ms, partial(self._run, level))
+            end_offset = self._store.queue_range(SCHEDULE_TOPIC, queue_id)[1]
+            if self.table.offsets.get(level, 0) < end_offset:
+                log.warning(
+                    "messages wait at a delay level that messageDelayLevel does not name: they "
+                    "are delivered by the time of the last one",
+                    level=level,
+                    levels=self.levels.level_max,
+                )
 
     def _find_unknown_offsets(self) -> None:
         """Ask the log how far the levels are that the table does not know."""

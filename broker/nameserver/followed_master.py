@@ -3,6 +3,7 @@
     code  what                                for
       21  topics and static topics            messages come into queues of topics that are known
       26  settings                            haListenPort, file size, whether it may be written to
+            and what stored messages mean
       28  runtime info                        where its log begins and ends
       43  consumer offsets                    groups go on where they were
       45  delay offsets                       delayed messages are delivered from there on
@@ -44,6 +45,9 @@ _OTHER_KINDS = {
     "until they have ended, and restart it without the setting",
 }
 
+MEANINGS = ("messageDelayLevel", "timerPrecisionMs", "enableLmq", "enableMultiDispatch")
+"""Settings by which stored messages are read: a takeover with others changes what they mean."""
+
 Result = TypeVar("Result")
 
 
@@ -65,6 +69,8 @@ class MasterFacts(NamedTuple):
     broker_name: str
     is_writable: bool
     """Whether clients may send to it."""
+    meanings: dict[str, str]
+    """Its values of MEANINGS, as far as it names them."""
 
 
 class MasterTables(NamedTuple):
@@ -113,6 +119,7 @@ class Master:
                 self._ha_address or self._ha_address_by(settings),
                 settings["brokerName"],
                 self._is_writable(settings),
+                {key: settings[key] for key in MEANINGS if key in settings},
             )
         except (ProtocolError, KeyError, ValueError) as error:
             raise FollowError(

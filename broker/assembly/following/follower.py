@@ -144,6 +144,7 @@ class Follower:
                 name=name,
                 master_name=facts.broker_name,
             )
+        self._compare_meanings(facts)
         check_fits(facts, self.store.max_commit_log_offset)
         holes = self.store.opened.report.holes
         if holes:
@@ -151,6 +152,25 @@ class Follower:
                 f"the copy is damaged between offsets {holes[0].start} and {holes[0].end}, as a "
                 f"power cut may leave it: follow {self.master_address} with an empty directory"
             )
+
+    def _compare_meanings(self, facts: MasterFacts) -> None:
+        """Log the settings that would give the copied messages another meaning here."""
+        config = self._config
+        ours = {
+            "messageDelayLevel": config.live.delay_levels,
+            "timerPrecisionMs": str(config.timer_precision_ms),
+            "enableLmq": str(config.store.light_queues_enabled).lower(),
+            "enableMultiDispatch": str(config.store.multi_dispatch_enabled).lower(),
+        }
+        for key, theirs in facts.meanings.items():
+            if theirs.split() != ours[key].split():
+                log.warning(
+                    "the master has another value of a setting that stored messages depend on: "
+                    "set the same before a takeover",
+                    setting=key,
+                    ours=ours[key],
+                    theirs=theirs,
+                )
 
     def _begin_copying(self) -> None:
         following = self._parts.config.following
@@ -262,6 +282,7 @@ class Follower:
                 f"{self.master_address} -k brokerPermission -v 4), and wait until producers have "
                 "asked for the route again, some 30 s"
             )
+        self._compare_meanings(facts)
         self._check_ends(facts.log_max_offset)
         await self.copy_tables()
         self._check_ends((await self._ask()).log_max_offset)

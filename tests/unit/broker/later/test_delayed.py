@@ -299,6 +299,19 @@ def test_delivery_counts_as_traffic(rig: Rig) -> None:
     assert rig.broker.stats.put("orders").messages == 1
 
 
+def test_what_waits_at_a_level_that_is_no_more_is_delivered_by_the_last_one(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.delay(20)
+    rig.broker.delayed.open()
+    rig.start()
+    assert "messageDelayLevel does not name" in capsys.readouterr().out
+    rig.wait(2 * 3600 - 1)
+    assert rig.bodies() == []
+    rig.wait(2)
+    assert rig.bodies() == [b"hello"]
+
+
 def test_table_reads_levels_bare_and_quoted_and_writes_them_bare(tmp_path: Path) -> None:
     path = tmp_path / "delayOffset.json"
     path.write_bytes(b'{"dataVersion":{"counter":2},"offsetTable":{1:11,"2":12}}')

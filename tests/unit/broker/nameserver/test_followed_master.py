@@ -31,7 +31,9 @@ async def test_it_tells_where_its_log_is_and_where_it_replicates(
 ) -> None:
     apache.log.add(3)
     address = f"127.0.0.1:{apache.settings['haListenPort']}"
-    expected = MasterFacts(0, apache.log.end, FILE_SIZE_BYTES, address, "broker-a", True)
+    apache.settings["messageDelayLevel"] = "1s 5s"
+    meanings = {"messageDelayLevel": "1s 5s"}
+    expected = MasterFacts(0, apache.log.end, FILE_SIZE_BYTES, address, "broker-a", True, meanings)
     assert await master.facts() == expected
     other = Master(apache.address, "10.0.0.7:10912")
     assert (await other.facts()).ha_address == "10.0.0.7:10912"

@@ -74,6 +74,16 @@ async def test_it_has_what_its_master_has(apache: ClassicMaster, make: Make) -> 
         assert b"rockhopper_following_behind_bytes 0\n" in (await broker.metrics()).body
 
 
+async def test_other_settings_of_the_master_are_logged(apache: ClassicMaster, make: Make) -> None:
+    apache.settings["messageDelayLevel"] = "1s 5s"
+    apache.settings["timerPrecisionMs"] = "1000"
+    with capture_logs() as lines:
+        async with make():
+            pass
+    named = {line["setting"]: line["theirs"] for line in lines if "setting" in line}
+    assert named == {"messageDelayLevel": "1s 5s"}
+
+
 async def test_it_refuses_clients(apache: ClassicMaster, make: Make) -> None:
     async with make() as broker:
         answer = await send(broker.address, "topic-0", b"new")
