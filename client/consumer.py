@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +32,7 @@ from rockhopper.client.consuming.engine import Engine
 from rockhopper.client.consuming.face.batches import check_batches, collect
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
 from rockhopper.client.consuming.face.pauses import Paused
-from rockhopper.client.consuming.handout import Delivered
+from rockhopper.client.consuming.handout import Delivered, Handout
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, retry_later_of
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
@@ -153,42 +153,38 @@ class Consumer:
         Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
         subscriptions, patterns = subscriptions_of(topics, time.time_ns() // 1_000_000)
-        self.engine = Engine(
-            nameserver,
-            ConsumerSettings(
-                group=group,
-                subscriptions=subscriptions,
-                patterns=patterns,
-                start_from=start_from,
-                broadcast=broadcast,
-                orderly=orderly,
-                allocation=allocation_of(allocation),
-                max_reconsume_times=max_reconsume_times,
-                batch_size=batch_size,
-                poll_s=poll_s,
-                queue_count_max=queue_count_max,
-                queue_bytes_max=queue_bytes_max,
-                consumer_count_max=consumer_count_max,
-                consumer_bytes_max=consumer_bytes_max,
-                commit_interval_s=commit_interval_s,
-                suspend_s=suspend_s,
-                close_timeout_s=close_timeout_s,
-                hand_over_s=hand_over_s,
-                offsets_directory=Path(offsets_directory) if offsets_directory else None,
-                deserializer=deserializer,
-                bad_body=bad_body,
-                callbacks=QueueCallbacks(on_assigned, on_revoked, close_timeout_s),
-                request_timeout_s=request_timeout_s,
-                tls=tls,
-                credentials=credentials,
-                connections=connections,
-            ),
+        self._nameserver = nameserver
+        self._settings = ConsumerSettings(
+            group=group,
+            subscriptions=subscriptions,
+            patterns=patterns,
+            start_from=start_from,
+            broadcast=broadcast,
+            orderly=orderly,
+            allocation=allocation_of(allocation),
+            max_reconsume_times=max_reconsume_times,
+            batch_size=batch_size,
+            poll_s=poll_s,
+            queue_count_max=queue_count_max,
+            queue_bytes_max=queue_bytes_max,
+            consumer_count_max=consumer_count_max,
+            consumer_bytes_max=consumer_bytes_max,
+            commit_interval_s=commit_interval_s,
+            suspend_s=suspend_s,
+            close_timeout_s=close_timeout_s,
+            hand_over_s=hand_over_s,
+            offsets_directory=Path(offsets_directory) if offsets_directory else None,
+            deserializer=deserializer,
+            bad_body=bad_body,
+            callbacks=QueueCallbacks(on_assigned, on_revoked, close_timeout_s),
+            request_timeout_s=request_timeout_s,
+            tls=tls,
+            credentials=credentials,
+            connections=connections,
         )
+        self._trace_topic = TRACE_TOPIC if trace is True else trace
+        self.engine, self._handout = self._make_engine()
         """What consumes: the assignment of queues, and all that goes on for them."""
-        self._handout = self.engine.handout
-        if trace:
-            topic = trace if isinstance(trace, str) else TRACE_TOPIC
-            self._handout.trace = MessageTrace(self.engine.session, topic=topic)
         self._hooks = Hooks(middleware)
         self._model: ConsumptionModel = "broadcasting" if broadcast else "clustering"
         self._handler = handler
@@ -198,11 +194,21 @@ class Consumer:
         self._loop: object = None
         self._in_work: Sequence[Delivered] = ()
         self._is_closed = False
+        self._is_stopping = False
+        self._has_failed_to_start = False
         self.on_failure: Callable[[BaseException], object] | None = None
         """Gets the error that has ended a consumer with a handler; it has left the group then."""
         check_count("concurrency", concurrency)
         if handler is not None:
             check_coroutine_function("handler", handler)
+
+    def _make_engine(self) -> tuple[Engine, Handout]:
+        # Patterns add to the subscriptions what they find.
+        subscriptions = dict(self._settings.subscriptions)
+        engine = Engine(self._nameserver, replace(self._settings, subscriptions=subscriptions))
+        if self._trace_topic:
+            engine.handout.trace = MessageTrace(engine.session, topic=self._trace_topic)
+        return engine, engine.handout
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -223,9 +229,16 @@ class Consumer:
         """Join the group, and find out where to start.
 
         A topic that does not exist is waited for. Raises ClientError when no name service answers,
-        or when a broker refuses a filter.
+        or when a broker refuses a filter; it may be started again then.
         """
-        await self.engine.start()
+        if self._has_failed_to_start and not self._is_closed:
+            self._renew_engine()
+        self._handout.loop = asyncio.get_running_loop()
+        try:
+            await self.engine.start()
+        except BaseException:
+            self._has_failed_to_start = self.engine.is_closed
+            raise
         if self._handout.trace is not None:
             self._handout.trace.start()
         if self._handler is not None:
@@ -234,6 +247,15 @@ class Consumer:
                 running, f"consuming of group {self.group!r}", on_failure=self._has_failed
             )
         return self
+
+    def _renew_engine(self) -> None:
+        """Replace what a failed start has closed; pauses and a `stop` hold on."""
+        before = self._handout
+        self.engine, self._handout = self._make_engine()
+        self._handout.pauses = before.pauses
+        if self._is_stopping:
+            self._handout.stop()
+        self._has_failed_to_start = False
 
     def _has_failed(self, error: BaseException) -> None:
         """Leave the group: its queues are for members that can go on."""
@@ -281,8 +303,14 @@ class Consumer:
             await self._handout.trace.close()
 
     def stop(self) -> None:
-        """Let loops and `run` end after the messages that are in work; may be called anywhere."""
-        self._handout.stop()
+        """Let loops and `run` end after the messages that are in work.
+
+        May be called anywhere and at any time: in other threads, in signal handlers, before and
+        while it starts.
+        """
+        self._is_stopping = True
+        if not self.engine.session.is_inherited:  # else the loop is the parent's
+            self._handout.stop_from_anywhere()
 
     @property
     def group(self) -> str:

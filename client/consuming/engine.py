@@ -95,6 +95,7 @@ class Engine:
         )
         self.session.on_connect.append(self.rebalancer.connected)
         self._has_asked_why = False
+        self.is_closed = False
         self.committing: asyncio.Task[None] | None = None
         self.finding: asyncio.Task[None] | None = None
         self._refused: set[str] = set()
@@ -156,6 +157,7 @@ class Engine:
 
         What is in flight has been dealt with before; outcomes under way get `timeout_s`.
         """
+        self.is_closed = True
         self.handout.stop()
         try:
             await end_tasks([self.finding])

@@ -67,6 +67,8 @@ class Handout:
         self._outcomes: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_stopped = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Where it is used, once that is known."""
 
     @property
     def is_stopped(self) -> bool:
@@ -97,6 +99,13 @@ class Handout:
             timer.cancel()
         self._timers.clear()
         self._wake(len(self._waiters))
+
+    def stop_from_anywhere(self) -> None:
+        """Stop from any thread, or from a signal handler: takes no lock, and wakes the loop."""
+        self._is_stopped = True
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self.stop)
 
     def take(self, *, collects: bool = False) -> Delivered | None:
         """Return the next message, None when nothing waits.

@@ -32,7 +32,12 @@ class Consumer(Face[consumer.Consumer]):
     put_back = looks(consumer.Consumer.put_back)
     pause = looks(consumer.Consumer.pause)
     resume = looks(consumer.Consumer.resume)
-    stop = looks(consumer.Consumer.stop)
+
+    def stop(self) -> None:
+        # A signal handler may call it in the thread that opens this consumer: no lock, no waiting.
+        self._of_this_process().stop()
+
+    stop.__doc__ = consumer.Consumer.stop.__doc__
 
     @property
     def group(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.connection import fork_count
 from rockhopper.client.sync.loop_thread import loop_thread
 
@@ -53,7 +54,8 @@ class Face(Generic[_Client]):
         self._is_open = False
         self._is_closed = False
         self._forks = fork_count()
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
+        self._is_opening = False
 
     def __enter__(self) -> Self:
         return self.start()
@@ -86,20 +88,33 @@ class Face(Generic[_Client]):
             return self._client
         self._of_this_process()
         with self._opening:
+            if self._is_opening:
+                raise ClientStateError(
+                    "a signal handler called this client while the same thread opens it, and would "
+                    "wait for itself: only `stop` may be called then"
+                )
             if not (self._is_open or self._is_closed):
-                if isinstance(shared := self._make.keywords.get("connections"), Face):
-                    shared.start()  # so that they are closed at exit
-                thread = loop_thread()
-                thread.call(self._client.__aenter__())
-                thread.open_clients.add(self)
-                self._is_open = True
+                self._is_opening = True
+                try:
+                    self._open()
+                finally:
+                    self._is_opening = False
         return self._client
+
+    def _open(self) -> None:
+        if isinstance(shared := self._make.keywords.get("connections"), Face):
+            shared.start()  # so that they are closed at exit
+        thread = loop_thread()
+        thread.call(self._client.__aenter__())
+        thread.open_clients.add(self)
+        self._is_open = True
 
     def _take_over(self) -> None:
         """Begin anew in a forked child, unless it is the client's state that counts."""
         if self._reopens_in_child or not self._is_open:
             self._forks = fork_count()
-            self._opening = threading.Lock()
+            self._opening = threading.RLock()
+            self._is_opening = False
             self._client = self._make()
             self._is_open = False
 

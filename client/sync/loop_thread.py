@@ -129,7 +129,7 @@ def _wait(future: Future[Any], is_done: threading.Lock) -> None:
         is_done.acquire()
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may meet it in its own thread
 _running: LoopThread | None = None
 # Kept, for a loop that is collected closes what the parent process still uses.
 _of_the_parent: list[LoopThread] = []
@@ -138,6 +138,8 @@ _of_the_parent: list[LoopThread] = []
 def loop_thread() -> LoopThread:
     """Return the loop's thread of this process."""
     global _running
+    if _running is not None:
+        return _running
     with _lock:
         if _running is None:
             _running = LoopThread()
@@ -153,7 +155,7 @@ def _end() -> None:
 
 def _after_fork() -> None:
     global _lock, _running
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _running is not None:
         _of_the_parent.append(_running)
         _running = None

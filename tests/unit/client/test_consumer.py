@@ -1,8 +1,13 @@
-"""Consumer: what is wrong with its arguments is said when it is made."""
+"""Consumer: its arguments, a start that fails, and a stop from anywhere."""
+
+import asyncio
 
 import pytest
 
-from rockhopper.client import Consumer
+from rockhopper.client import Consumer, RequestRefusedError, Sql
+from rockhopper.protocol.command import Command
+from tests.support.group_broker import GroupBroker
+from tests.support.hang import HANG_S
 
 
 @pytest.mark.parametrize(
@@ -25,3 +30,51 @@ def test_a_time_that_makes_no_sense_is_refused(option: str, value: float, bound:
 def test_topics_that_are_no_texts_are_refused(topics: object) -> None:
     with pytest.raises(TypeError, match="topics are texts"):
         Consumer("billing", topics)  # type: ignore[arg-type]
+
+
+async def test_a_consumer_whose_start_failed_can_be_started_again() -> None:
+    async with GroupBroker() as broker:
+        broker.on(46, lambda _request: Command(24, remark="the filter is wrong"))
+        consumer = Consumer("billing", {"orders": Sql("a > 5")}, nameserver=broker.address)
+        for _ in range(2):
+            with pytest.raises(RequestRefusedError):
+                await consumer.start()
+        broker.on(46, lambda _request: Command(0))
+        async with consumer:
+            await broker.wait_for(34)
+            consumer.stop()
+            await consumer.run(_unused)
+
+
+async def test_a_stop_while_a_start_fails_ends_the_next_run() -> None:
+    async with GroupBroker() as broker:
+
+        def refuse(_request: Command) -> Command:
+            consumer.stop()
+            return Command(24, remark="the filter is wrong")
+
+        broker.on(46, refuse)
+        consumer = Consumer("billing", {"orders": Sql("a > 5")}, nameserver=broker.address)
+        with pytest.raises(RequestRefusedError):
+            await consumer.start()
+        broker.on(46, lambda _request: Command(0))
+        async with consumer:
+            async with asyncio.timeout(HANG_S):
+                await consumer.run(_unused)
+
+
+async def test_stop_in_another_thread_ends_run_also_in_debug_mode() -> None:
+    asyncio.get_running_loop().set_debug(True)
+    async with (
+        GroupBroker() as broker,
+        Consumer("billing", "orders", nameserver=broker.address) as consumer,
+    ):
+        running = asyncio.ensure_future(consumer.run(_unused))
+        await broker.wait_for(11)
+        await asyncio.to_thread(consumer.stop)
+        async with asyncio.timeout(HANG_S):
+            await running
+
+
+async def _unused(message: object) -> None:
+    raise AssertionError(message)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 import threading
 from contextvars import ContextVar
@@ -11,6 +12,8 @@ import pytest
 
 import rockhopper
 from rockhopper import (
+    ClientError,
+    ClientStateError,
     Message,
     Middleware,
     Processing,
@@ -169,6 +172,52 @@ def test_a_second_interrupt_does_not_wait_for_handlers(
     with Consumer("billing", "orders") as consumer:
         assert next(iter(consumer)).reconsume_times == 1
     finish.set()
+
+
+@pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="signals go to the main one"
+)
+def test_a_signal_handler_stops_a_consumer_while_it_starts() -> None:
+    main = threading.get_ident()
+    refused: list[ClientStateError] = []
+    handled = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        nameserver = "{}:{}".format(*silent.getsockname())
+        consumer = Consumer("billing", "orders", nameserver=nameserver, request_timeout_s=HANG_S)
+
+        def stop(*_: object) -> None:
+            consumer.stop()
+            try:
+                consumer.pause()
+            except ClientStateError as error:
+                refused.append(error)
+            handled.set()
+
+        def interrupt() -> None:
+            with silent.accept()[0]:
+                signal.pthread_kill(main, signal.SIGTERM)
+                handled.wait(HANG_S)
+            silent.close()
+
+        before = signal.signal(signal.SIGTERM, stop)
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
+        try:
+            with pytest.raises(ClientError):
+                consumer.start()
+        finally:
+            interrupting.join(HANG_S)
+            signal.signal(signal.SIGTERM, before)
+    assert "signal handler" in str(refused[0])
+
+
+def test_a_stop_before_the_first_call_ends_the_first_loop(broker: ThreadedBroker) -> None:
+    send(1)
+    consumer = Consumer("billing", "orders")
+    consumer.stop()
+    with consumer:
+        assert list(consumer) == []
+    assert lag("billing") == 1
 
 
 def test_a_handler_that_exits_ends_run_and_has_its_message_again(broker: ThreadedBroker) -> None:
