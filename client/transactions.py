@@ -116,7 +116,7 @@ class Transaction:
         return self.receipt.message_id
 
     def roll_back(self) -> None:
-        """Let a clean end of the block drop the message."""
+        """Drop the message at the end of the block, also if that raises: nothing was recorded."""
         self.state = TransactionState.ROLLBACK
 
     def leave_unknown(self) -> None:
@@ -207,11 +207,12 @@ class TransactionProducer(Producer):
     async def transaction(
         self, message: Message, *, timeout_s: float | None = None
     ) -> AsyncGenerator[Transaction]:
-        """Store a half message, run the block, then commit, or roll back if the block raised.
+        """Store a half message, run the block, then commit, or leave it to `check` if that raised.
 
-        Raises as `send` does when the half message could not be stored for certain; then the block
-        does not run. That a broker could not be told the outcome is logged and does not raise: it
-        will ask `check`.
+        A block that raises or is cancelled may have recorded its work all the same; only
+        `roll_back()` drops the message without asking. Raises as `send` does when the half message
+        could not be stored for certain; then the block does not run. That a broker could not be
+        told the outcome is logged and does not raise: it will ask `check`.
         """
         transaction = await self._prepare(message, timeout_s)
         half = self._half_message(transaction)
@@ -220,7 +221,9 @@ class TransactionProducer(Producer):
             yield transaction
         except BaseException as error:
             self._running.discard(half.message_id)
-            transaction.state = TransactionState.ROLLBACK
+            if transaction.state is not TransactionState.ROLLBACK:
+                # The database may have committed before: `check` looks.
+                transaction.state = TransactionState.UNKNOWN
             ending = self._spawn(self._finish(transaction, half))
             if isinstance(error, Exception):
                 await asyncio.shield(ending)
@@ -238,8 +241,8 @@ class TransactionProducer(Producer):
     ) -> Transaction:
         """Store a half message, run `local`, and do with the message what `local` returns.
 
-        The message is rolled back when `local` raises, and left to `check` when it returns
-        something else than a state.
+        The message is left to `check` when `local` raises, is cancelled, or returns something else
+        than a state.
         """
         if not callable(local):
             raise TypeError(
@@ -251,7 +254,7 @@ class TransactionProducer(Producer):
             if not inspect.isawaitable(outcome):
                 raise TypeError(
                     f"the local transaction {local!r} is not a coroutine function: write it with "
-                    "`async def`; the message is rolled back"
+                    "`async def`; the message is left to `check`"
                 )
             transaction.state = state_of(await outcome, "the local transaction")
         return transaction

@@ -86,7 +86,10 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
     def transaction(
         self, message: Message, *, timeout_s: float | None = None
     ) -> Iterator[Transaction]:
-        """Store a half message, run the block, then commit, or roll back if the block raised."""
+        """Store a half message, run the block, then commit, or leave it to `check` if that raised.
+
+        Only `roll_back()` drops the message without asking.
+        """
         context = self._opened().transaction(message, timeout_s=timeout_s)
         transaction = loop_thread().call(context.__aenter__())
         try:
@@ -105,8 +108,8 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
     ) -> Transaction:
         """Store a half message, call `local`, and do with the message what `local` returns.
 
-        It is called in this thread. The message is rolled back when it raises, and left to `check`
-        when it returns something else than a state.
+        It is called in this thread. The message is left to `check` when it raises, or returns
+        something else than a state.
         """
         plain = plain_function("local transaction", local)
         with self.transaction(message, timeout_s=timeout_s) as transaction:

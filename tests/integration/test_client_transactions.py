@@ -30,9 +30,19 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
         ) as producer:
             async with producer.transaction(Message("orders", b"paid")):
                 assert len(halves) == 1
-            with pytest.raises(ZeroDivisionError):
-                async with producer.transaction(Message("orders", b"failed")):
+
+            async def fail() -> None:
+                async with producer.transaction(Message("orders", b"failed")) as transaction:
+                    transaction.roll_back()
                     raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message("orders", b"recorded")):
+                    raise ZeroDivisionError
+            async with asyncio.timeout(HANG_S):
+                assert await asked.get() == "recorded"
             await until(lambda: len(halves) == 0)
             assert broker.transactions.ends.rolled_back == {"orders": 1}
             async with producer.transaction(Message("orders", b"forgotten")) as transaction:
@@ -49,4 +59,4 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
             for queue_id in range(4)
             for message in await pull(broker.address, "orders", queue_id=queue_id)
         ]
-        assert sorted(found) == [b"forgotten", b"paid", b"slow"]
+        assert sorted(found) == [b"forgotten", b"paid", b"recorded", b"slow"]

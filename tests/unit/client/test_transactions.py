@@ -75,12 +75,26 @@ async def test_a_clean_block_commits(producer: TransactionProducer, broker: Mess
     assert not end.from_transaction_check
 
 
-async def test_an_exception_rolls_back_and_goes_on(
+async def test_an_exception_leaves_the_outcome_to_the_check(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:
     with pytest.raises(KeyError):
         async with producer.transaction(ORDER):
             raise KeyError("account")
+    await until(lambda: len(broker.ended) == 1)
+    assert [end.commit_or_rollback for end in broker.ended] == [UNKNOWN]
+
+
+async def test_a_roll_back_holds_if_the_block_raises_after_it(
+    producer: TransactionProducer, broker: MessageBroker
+) -> None:
+    async def pay() -> None:
+        async with producer.transaction(ORDER) as transaction:
+            transaction.roll_back()
+            raise KeyError("account")
+
+    with pytest.raises(KeyError):
+        await pay()
     assert [end.commit_or_rollback for end in broker.ended] == [ROLLBACK]
 
 
@@ -145,13 +159,13 @@ async def test_a_function_that_returns_nonsense_leaves_it_to_the_check(
     assert "'comit'" in caplog.text
 
 
-async def test_a_local_transaction_that_is_no_coroutine_function_rolls_back_and_says_so(
+async def test_a_local_transaction_that_is_no_coroutine_function_is_left_to_the_check(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:
-    with pytest.raises(TypeError, match="write it with `async def`; the message is rolled back"):
+    with pytest.raises(TypeError, match="`async def`; the message is left to `check`"):
         await producer.send_in_transaction(ORDER, lambda _: "commit")  # type: ignore[arg-type,return-value]
     await until(lambda: len(broker.ended) == 1)
-    assert broker.ended[0].commit_or_rollback == ROLLBACK
+    assert broker.ended[0].commit_or_rollback == UNKNOWN
 
 
 async def test_the_block_does_not_run_when_the_half_message_was_not_stored(
@@ -254,7 +268,7 @@ async def test_an_outcome_that_a_deposed_master_does_not_take_is_told_again(
     assert len(broker.ended) == 1
 
 
-async def test_a_cancelled_block_rolls_back(
+async def test_a_cancelled_block_leaves_the_outcome_to_the_check(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:
     entered = asyncio.Event()
@@ -270,7 +284,7 @@ async def test_a_cancelled_block_rolls_back(
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: len(broker.ended) == 1)
-    assert broker.ended[0].commit_or_rollback == ROLLBACK
+    assert broker.ended[0].commit_or_rollback == UNKNOWN
 
 
 async def test_a_commit_that_is_cancelled_is_made_all_the_same(
