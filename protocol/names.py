@@ -108,6 +108,9 @@ def tag_error(tag: str) -> str | None:
 def topic_error(name: str) -> str | None:
     """Why *name* cannot be a topic, as a sentence; None if it can."""
     derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    if name.startswith(RETRY_PREFIX):
+        group, joint, topic = name.partition("+")
+        name = f"{group}_{topic}" if joint and topic else name
     return _name_error("topic", name, DERIVED_TOPIC_SIZE_MAX if derived else TOPIC_SIZE_MAX)
 
 
@@ -139,6 +142,14 @@ def is_system_group(name: str) -> bool:
 def retry_topic(group: str) -> str:
     """The topic that holds what *group* wants delivered again."""
     return RETRY_PREFIX + group
+
+
+def group_of_retry_topic(topic: str) -> str:
+    """The group whose failed messages a retry topic holds.
+
+    ``%RETRY%group+topic`` has those of one topic that were popped; ``+`` occurs in no name.
+    """
+    return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
 
 
 def dlq_topic(group: str) -> str:

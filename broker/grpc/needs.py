@@ -10,7 +10,7 @@ from typing import Any
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.grpc.call import Demands
 from rockhopper.broker.grpc.resources import full_name
-from rockhopper.protocol.names import RETRY_PREFIX
+from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
 
 _PUB, _SUB, _ANY = (Action.PUB,), (Action.SUB,), (Action.PUB, Action.SUB)
 _LOOK = (Action.SUB, Action.GET)
@@ -21,7 +21,7 @@ def _topic(resource: Any, actions: tuple[Action, ...]) -> _Demand:
     name = full_name(resource)
     if name.startswith(RETRY_PREFIX):
         actions = tuple(Action.SUB if each is Action.PUB else each for each in actions)
-        return actions, Resource(Kind.GROUP, name.removeprefix(RETRY_PREFIX))
+        return actions, Resource(Kind.GROUP, group_of_retry_topic(name))
     return actions, Resource(Kind.TOPIC, name)
 
 

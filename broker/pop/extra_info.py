@@ -64,19 +64,28 @@ def format_extra_info(
 
 def pop_retry_topic(group: str, topic: str) -> str:
     """Where messages of *topic* wait that *group* popped and did not acknowledge."""
+    return f"{RETRY_PREFIX}{group}+{topic}"
+
+
+def older_pop_retry_topic(group: str, topic: str) -> str:
+    """Where RocketMQ without enableRetryTopicV2, and Rockhopper up to 0.1, left them.
+
+    Such a name may be another's as well: group ``a_b`` and topic ``c``, or the retry topic of a
+    group ``a_b_c`` that pulls.
+    """
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
 def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
-    """That, and the one in which RocketMQ with enableRetryTopicV2 left some."""
-    return pop_retry_topic(group, topic), f"{RETRY_PREFIX}{group}+{topic}"
+    """Both, the one that is written first."""
+    return pop_retry_topic(group, topic), older_pop_retry_topic(group, topic)
 
 
 def retry_flag(group: str, topic: str, popped_from: str) -> str:
     """What says where a message of *topic* was popped from."""
     if popped_from == topic:
         return NORMAL
-    return RETRY_V1 if popped_from == pop_retry_topic(group, topic) else RETRY_V2
+    return RETRY_V2 if popped_from == pop_retry_topic(group, topic) else RETRY_V1
 
 
 def real_topic(group: str, topic: str, retry_flag: str) -> str:
@@ -89,7 +98,7 @@ def real_topic(group: str, topic: str, retry_flag: str) -> str:
 
 def origin_topic(group: str, topic: str) -> str:
     """The topic that a pop retry topic of *group* belongs to; others are their own."""
-    for joint in ("_", "+"):
+    for joint in ("+", "_"):
         prefix = f"{RETRY_PREFIX}{group}{joint}"
         if topic.startswith(prefix):
             return topic[len(prefix) :]

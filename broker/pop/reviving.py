@@ -1,6 +1,6 @@
 """What becomes of popped messages that nobody acknowledged in time.
 
-Each is stored once more: in the group's pop retry topic, ``%RETRY%group_topic``, with one more
+Each is stored once more: in the group's pop retry topic, ``%RETRY%group+topic``, with one more
 reconsume time; or in ``%DLQ%group`` when it was redelivered retryMaxTimes often. Only when the
 store has it is the old one forgotten, so a crash between the two repeats the message.
 
@@ -27,7 +27,6 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, Subs
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_FIRST_POP_TIME,
@@ -259,12 +258,10 @@ class Reviving:
         return True
 
     def _retry_topic(self, lane: Lane) -> TopicConfig:
-        if is_retry_topic(lane.topic) and lane.topic != origin_topic(lane.group, lane.topic):
-            name = lane.topic
-        else:
-            name = pop_retry_topic(lane.group, lane.topic)
+        origin_name = origin_topic(lane.group, lane.topic)
+        name = pop_retry_topic(lane.group, origin_name)
         known = self._topics.get(name)
-        origin = self._topics.get(origin_topic(lane.group, lane.topic))
+        origin = self._topics.get(origin_name)
         count = 1
         if origin is not None and self.has_separate_queues():
             count = origin.write_queue_nums

@@ -26,6 +26,7 @@ from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import (
     ORDERLY_REVIVE_QUEUE,
     ExtraInfo,
+    older_pop_retry_topic,
     origin_topic,
     retry_flag,
 )
@@ -45,6 +46,15 @@ from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.names import is_retry_topic
+from rockhopper.protocol.properties import (
+    PROPERTY_FIRST_POP_TIME,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+)
+from rockhopper.protocol.store.message_codec import decode_message
 
 log = structlog.get_logger("broker.pop")
 
@@ -345,12 +355,32 @@ class PopService(Part):
         subscription = None if retry else wanted.subscription
         start, result = read(self._store, lane, lane.cursor, count_max, subscription, answer)
         found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
+        if lane.topic == older_pop_retry_topic(wanted.group, wanted.topic):
+            found = [each for each in found if self._failed_here(wanted, each[1])]
         if found or result.next_offset != lane.cursor:
             offsets = [offset for offset, _ in found]
             self.lanes.popped(lane, result.next_offset, answer.pop_ms, wanted.invisible_ms, offsets)
         if found:
             flag = retry_flag(wanted.group, wanted.topic, lane.topic)
             answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
+
+    def _failed_here(self, wanted: Wanted, record: bytes) -> bool:
+        """Whether a message of an older retry topic, which others may share, failed in this pop's.
+
+        Copies for pulling groups name their topic, others the message that was sent.
+        """
+        properties = decode_message(record).properties
+        if PROPERTY_FIRST_POP_TIME not in properties:
+            return properties.get(PROPERTY_RETRY_TOPIC, wanted.topic) == wanted.topic
+        try:
+            _, _, log_offset = decode_offset_message_id(
+                properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
+            )
+            record = self._store.message_at(log_offset)
+            sent = decode_message(record) if record else None
+        except (ProtocolError, StoreError, ValueError, LookupError):
+            return True
+        return sent is None or is_retry_topic(sent.topic) or sent.topic == wanted.topic
 
     def ack(
         self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo

@@ -62,7 +62,16 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     )
     queries = QueryProcessors(config.store.live, store, topics)
     topic_admin = TopicAdminProcessors(
-        config, store, topics, broker.static_topics, offsets, consumers, stats, pop, announce
+        config,
+        store,
+        topics,
+        groups,
+        broker.static_topics,
+        offsets,
+        consumers,
+        stats,
+        pop,
+        announce,
     )
     group_admin = GroupAdminProcessors(
         config, store, topics, groups, offsets, consumers, producers, stats, pop

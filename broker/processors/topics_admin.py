@@ -15,6 +15,7 @@ from rockhopper.broker.access.errors import InvalidParameter, Refusal, TopicNotF
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.extra_info import older_pop_retry_topic
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
 from rockhopper.broker.remoting.dispatcher import Request, Response
@@ -29,6 +30,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.tables.static_topics import StaticTopic, StaticTopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,
@@ -40,7 +42,7 @@ from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicT
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
-from rockhopper.protocol.names import retry_topic, topic_error
+from rockhopper.protocol.names import RETRY_PREFIX, is_retry_topic, topic_error
 from rockhopper.protocol.requests import (
     CreateTopicRequest,
     GetAllTopicConfigRequest,
@@ -76,6 +78,7 @@ class TopicAdminProcessors:
     _config: BrokerConfig
     _store: MessageStore
     _topics: TopicTable
+    _groups: SubscriptionGroupTable
     _static_topics: StaticTopicTable
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
@@ -199,11 +202,7 @@ class TopicAdminProcessors:
         """
         name = request.fields(TopicRequest).topic
         self.check_name(name)
-        # The retry topics that pop consumption makes for each group and topic.
-        names = [name]
-        for group in self._offsets.groups_of(name):
-            names += [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
-        gone = [each for each in names if each == name or each in self._topics]
+        gone = [name, *self._retry_topics_of(name)]
         # First: where a full disk refuses that, settings and offsets of the topic stay as well.
         queues = self._store.delete_topics(gone)
         for doomed in gone:
@@ -216,6 +215,34 @@ class TopicAdminProcessors:
         await self._settle()
         return Response()
 
+    def _retry_topics_of(self, name: str) -> list[str]:
+        """What pop consumption wants to try again of a topic, or of the group of a retry topic.
+
+        An older retry topic, whose name may be another's as well, counts if nobody else can have
+        messages there.
+        """
+        found = []
+        for each in list(self._topics.configs):
+            if is_retry_topic(each):
+                group, joint, topic = each.partition("+")
+                if joint and name in (group, topic):
+                    found.append(each)
+        for group in self._offsets.groups_of(name):
+            older = older_pop_retry_topic(group, name)
+            if older in self._topics and self._owners_of(older) == {(group, name)}:
+                found.append(older)
+        return found
+
+    def _owners_of(self, older: str) -> set[tuple[str, str]]:
+        """The groups and topics whose messages may be in a retry topic with ``_``."""
+        joined = older.removeprefix(RETRY_PREFIX)
+        owners = {(joined, "")} if joined in self._groups else set()
+        for at, letter in enumerate(joined):
+            group, topic = joined[:at], joined[at + 1 :]
+            if letter == "_" and topic in self._topics and group in self._offsets.groups_of(topic):
+                owners.add((group, topic))
+        return owners
+
     async def purge_topic(self, request: Request) -> Response:
         """70006, ours: all messages of a topic go; the topic, its settings and groups stay.
 
@@ -225,12 +252,7 @@ class TopicAdminProcessors:
         name = request.fields(TopicRequest).topic
         self.check_name(name)
         self._known(name)
-        groups = self._offsets.groups_of(name)
-        # As for a deletion: what pop consumption wants to try again.
-        names = [name]
-        for group in groups:
-            retry_topics = [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
-            names += [each for each in retry_topics if each in self._topics]
+        names = [name, *self._retry_topics_of(name)]
         self._store.purge_topics(names)
         for purged in names:
             for group in self._offsets.groups_of(purged):

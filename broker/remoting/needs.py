@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource, name_missing
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
-from rockhopper.protocol.names import RETRY_PREFIX
+from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
 
 
 class Asked(Protocol):
@@ -113,7 +113,7 @@ def check_subscriber(access: Access, principal: Principal, resources: Iterable[R
 def _demands(need: Need, request: Asked) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in need.names(request):
         if need.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
-            group = Resource(Kind.GROUP, name.removeprefix(RETRY_PREFIX))
+            group = Resource(Kind.GROUP, group_of_retry_topic(name))
             yield tuple(map(_on_group_of_retries, need.actions)), group
         else:
             yield need.actions, Resource(need.kind, name)

@@ -22,7 +22,12 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
+from rockhopper.protocol.names import (
+    NOT_SENDABLE_TOPICS,
+    RETRY_PREFIX,
+    group_of_retry_topic,
+    topic_error,
+)
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -131,7 +136,7 @@ class SendChecks:
         return topic
 
     def _retry_group(self, topic: str) -> SubscriptionGroup:
-        name = topic[len(RETRY_PREFIX) :]
+        name = group_of_retry_topic(topic)
         group = self._groups.find_or_create(name)
         if group is None:
             raise GroupNotFound(f"subscription group not exist, {name}")

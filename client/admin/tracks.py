@@ -37,6 +37,7 @@ from rockhopper.protocol.names import (
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     dlq_topic,
+    group_of_retry_topic,
     is_retry_topic,
     is_system_group,
 )
@@ -188,7 +189,7 @@ class _Whole:
                 if name.startswith(DLQ_PREFIX):
                     yield name[len(DLQ_PREFIX) :]
                 elif name.startswith(RETRY_PREFIX) and copy.queue.topic == SCHEDULE_TOPIC:
-                    yield name[len(RETRY_PREFIX) :]
+                    yield group_of_retry_topic(name)
 
     async def tracks(self, groups: Sequence[str]) -> list[Track]:
         slots = asyncio.Semaphore(_AT_ONCE)

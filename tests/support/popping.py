@@ -94,7 +94,7 @@ class PopConsumer:
         """The header of an acknowledgement."""
         info = message.properties["POP_CK"]
         parts = info.split(" ")
-        topic = f"%RETRY%{self.group}_{self.topic}" if parts[4] == "1" else self.topic
+        topic = f"%RETRY%{self.group}+{self.topic}" if parts[4] == "2" else self.topic
         fields: Mapping[str, object] = {
             "consumerGroup": self.group,
             "topic": topic,

@@ -6,6 +6,7 @@ from rockhopper.protocol import names
 from rockhopper.protocol.names import (
     dlq_topic,
     group_error,
+    group_of_retry_topic,
     is_dlq_topic,
     is_retry_topic,
     is_system_group,
@@ -67,3 +68,11 @@ def test_system_names() -> None:
     others = {names.TIMER_TOPIC, names.STATE_TOPIC}
     assert names.NOT_SENDABLE_TOPICS.issubset(names.SYSTEM_TOPICS | others)
     assert "CLIENT_INNER_PRODUCER" in names.PREDEFINED_GROUPS
+
+
+def test_a_retry_topic_of_one_topic_names_its_group() -> None:
+    assert topic_error("%RETRY%group_a+topic_b") is None
+    assert group_of_retry_topic("%RETRY%group_a+topic_b") == "group_a"
+    assert group_of_retry_topic("%RETRY%group_a") == "group_a"
+    for name in ("%RETRY%g+", "%RETRY%g+a+b", "g+t"):
+        assert topic_error(name) is not None

@@ -63,7 +63,7 @@ def test_the_flag_says_which_topic_a_message_was_popped_from(
     ("topic", "origin"),
     [
         (pop_retry_topic("g", "orders"), "orders"),
-        ("%RETRY%g+orders", "orders"),
+        ("%RETRY%g_orders", "orders"),
         ("%RETRY%g", "%RETRY%g"),
         ("%RETRY%other_orders", "%RETRY%other_orders"),
         ("orders", "orders"),

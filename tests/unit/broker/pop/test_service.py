@@ -10,7 +10,10 @@ import pytest
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 
 
@@ -391,3 +394,24 @@ def test_a_queue_that_has_nothing_for_the_group_is_not_read(
     assert bodies(world) == [b"a"]
     assert bodies(world) == []
     assert reads == [0]
+
+
+def test_a_retry_topic_that_two_groups_may_mean_hands_out_what_failed_there(
+    tmp_path: Path,
+) -> None:
+    world = PopWorld(tmp_path)
+    older = f"%RETRY%{GROUP}_{TOPIC}"
+    world.topics.configs[older] = TopicConfig(older, read_queue_nums=1, write_queue_nums=1)
+    world.store.put(MessageToStore("others", 0, b"popped", ""))
+    world.send(b"mine")
+
+    def copied_from(topic: str) -> str:
+        (sent,) = decode_messages(world.store.get_message(topic, 0, 0, 1).body)
+        return f"1ST_POP_TIME\x015\x02ORIGIN_MESSAGE_ID\x01{sent.offset_message_id}\x02"
+
+    # Of a pulling group with this name, of another group and topic, and of this.
+    world.store.put(MessageToStore(older, 0, b"pulled", "RETRY_TOPIC\x01others\x02"))
+    world.store.put(MessageToStore(older, 0, b"popped", copied_from("others")))
+    world.store.put(MessageToStore(older, 0, b"failed", copied_from(TOPIC)))
+    assert sorted(each.body for each in world.pop()) == [b"failed", b"mine"]
+    world.abandon()

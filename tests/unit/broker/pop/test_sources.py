@@ -98,23 +98,24 @@ def test_so_many_of_a_hundred_pops_look_at_the_retry_topic_first(
     world.abandon()
 
 
-def test_messages_that_rocketmq_left_in_its_newer_retry_topic_are_popped(tmp_path: Path) -> None:
+def test_messages_that_rocketmq_left_in_its_older_retry_topic_are_popped(tmp_path: Path) -> None:
     world = PopWorld(tmp_path / "store")
-    newer = f"%RETRY%{GROUP}+{TOPIC}"
+    older = f"%RETRY%{GROUP}_{TOPIC}"
     assert world.pop_service.sources.waited_for(WANTED) == [(TOPIC, -1), (RETRY, -1)]
-    world.topics.configs[newer] = TopicConfig(newer, read_queue_nums=1, write_queue_nums=1)
-    assert world.pop_service.sources.waited_for(WANTED)[2:] == [(newer, -1)]
-    world.store.put(MessageToStore(newer, 0, b"failed", ""))
-    for _ in range(2):
+    world.topics.configs[older] = TopicConfig(older, read_queue_nums=1, write_queue_nums=1)
+    assert world.pop_service.sources.waited_for(WANTED)[2:] == [(older, -1)]
+    world.store.put(MessageToStore(older, 0, b"failed", "RETRY_TOPIC\x01" + TOPIC + "\x02"))
+    # The second copy is Rockhopper's own.
+    for flag, topic in (("1", older), ("2", RETRY)):
         (popped,) = world.pop()
         point = popped.message.properties["POP_CK"]
         info = parse_extra_info(point)
-        assert (popped.body, info.retry_flag, popped.message.topic) == (b"failed", "2", TOPIC)
-        assert real_topic(GROUP, TOPIC, info.retry_flag) == newer
+        assert (popped.body, info.retry_flag, popped.message.topic) == (b"failed", flag, TOPIC)
+        assert real_topic(GROUP, TOPIC, info.retry_flag) == topic
         world.pass_time(1000)
     (popped,) = world.pop()
     offset = int(popped.message.properties["POP_CK"].split(" ")[7])
-    world.pop_service.ack(GROUP, newer, 0, [offset], popped.info)
+    world.pop_service.ack(GROUP, RETRY, 0, [offset], popped.info)
     world.flush()
     assert world.lanes_in_flight == 0
     world.abandon()

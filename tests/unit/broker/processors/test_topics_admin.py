@@ -246,12 +246,40 @@ async def test_topic_made_again_after_deletion_starts_empty(broker: ServedBroker
 
 async def test_deletion_takes_the_retry_topics_of_pop_along(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.create_topic("%RETRY%billing_orders", queues=1)
-    broker.create_topic("%RETRY%billing", queues=1)
+    for name in ("%RETRY%billing+orders", "%RETRY%billing_orders", "%RETRY%billing"):
+        broker.create_topic(name, queues=1)
     broker.offsets.commit("orders", "billing", 0, 1)
     await delete(broker, "orders")
+    assert "%RETRY%billing+orders" not in broker.topics
     assert "%RETRY%billing_orders" not in broker.topics
     assert "%RETRY%billing" in broker.topics
+
+
+@pytest.mark.parametrize("code", [Code.DELETE_TOPIC_IN_BROKER, Code.PURGE_TOPIC])
+async def test_what_waits_for_a_group_with_a_joined_name_stays(
+    broker: ServedBroker, code: Code
+) -> None:
+    broker.create_topic("paid")
+    broker.offsets.commit("paid", "orders", 0, 0)
+    broker.groups.find_or_create("orders_paid")
+    for name in ("%RETRY%orders_paid", "%RETRY%orders+unpaid"):
+        broker.create_topic(name, queues=1)
+        broker.put(name, b"waits")
+    assert (await broker.ask(code, {"topic": "paid"})).code == ResponseCode.SUCCESS
+    for name in ("%RETRY%orders_paid", "%RETRY%orders+unpaid"):
+        assert name in broker.topics
+        assert broker.store.queue_range(name, 0) == (0, 1)
+
+
+async def test_deletion_of_a_groups_retry_topic_takes_what_it_popped_along(
+    broker: ServedBroker,
+) -> None:
+    for name in ("%RETRY%billing", "%RETRY%billing+orders", "%RETRY%billing_late+orders"):
+        broker.create_topic(name, queues=1)
+    await delete(broker, "%RETRY%billing")
+    assert [each for each in broker.topics.configs if each.startswith("%RETRY%")] == [
+        "%RETRY%billing_late+orders"
+    ]
 
 
 async def test_deletion_of_what_does_not_exist_is_fine(broker: ServedBroker) -> None:
