@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from pathlib import Path
@@ -31,7 +32,7 @@ from rockhopper.broker.loop.service_manager import ServiceManager
 from rockhopper.broker.loop.systems import refusal, shortcomings
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
-from rockhopper.broker.remoting.startup import StartError, foreseen
+from rockhopper.broker.remoting.startup import StartError, expired_certificates, foreseen
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import (
     LoadedConfig,
@@ -230,13 +231,15 @@ def _flags(settings: tuple[str, ...], named: dict[str, str | None]) -> dict[str,
 
 def _load(path: Path | None, flags: dict[str, str], *, strict: bool) -> LoadedConfig:
     try:
-        return load_config(path, os.environ, flags, strict=strict, foresee=foreseen)
+        loaded = load_config(path, os.environ, flags, strict=strict, foresee=foreseen)
     except SettingError as error:
         for line in (*error.warnings, *str(error).splitlines()):
             _say(line)
         sys.exit(2)
     except OSError as error:
         _fail(f"{path} cannot be read ({error.strerror}): check the path after -c", 2)
+    loaded.warnings.extend(expired_certificates(loaded.config, time.time()))
+    return loaded
 
 
 def _fail(line: str, exit_code: int) -> NoReturn:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from rockhopper.broker.ha.consensus.connections import Tls
 from rockhopper.broker.ha.consensus.record_engine import RecordEngine
 from rockhopper.broker.ha.engine import Engine
 from rockhopper.broker.ha.etcd.engine import EtcdEngine
@@ -19,6 +20,7 @@ from rockhopper.broker.ha.kubernetes.leases import SetLeases
 from rockhopper.broker.ha.kubernetes.pod_role import PodRole
 from rockhopper.broker.ha.static.electing import set_path
 from rockhopper.broker.ha.static.set_directory import SetDirectory
+from rockhopper.broker.listening.renewed_files import RenewedFiles
 
 KUBERNETES = "kubernetes"
 
@@ -60,11 +62,27 @@ class EngineSettings(Protocol):
     def lease_ms(self) -> int:
         """How long a master's lease lasts."""
 
+    @property
+    def engine_password_file(self) -> Path | None:
+        """Where that user's password is."""
+
+    @property
+    def engine_ca_file(self) -> Path | None:
+        """Whose certificates it shows."""
+
+    @property
+    def engine_cert_file(self) -> Path | None:
+        """What this process shows."""
+
+    @property
+    def engine_key_file(self) -> Path | None:
+        """Its key."""
+
     def engine_password(self) -> str:
-        """That user's."""
+        """That user's, as it is in its file now."""
 
     def engine_tls(self, default_ca_file: Path | None = None) -> ssl.SSLContext | None:
-        """How to speak with it."""
+        """How to speak with it, by the files as they are now."""
 
 
 class SetSettings(Protocol):
@@ -112,8 +130,8 @@ def _etcd(config: SetSettings, _now_ms: NowMs) -> Engine:
     access = Access(
         settings.engine_address.endpoints,
         settings.engine_user,
-        settings.engine_password(),
-        settings.engine_tls(),
+        _password(settings),
+        _tls(settings),
     )
     prefix = f"{settings.engine_prefix.rstrip('/')}/{config.cluster_name}/{config.broker_name}/"
     return EtcdEngine(EtcdGateway(access), prefix, lease_ms=settings.lease_ms)
@@ -136,8 +154,30 @@ def _kubernetes(config: SetSettings, now_ms: NowMs) -> Engine:
 
 def _kubernetes_api(config: SetSettings, environment: Mapping[str, str]) -> KubernetesApi:
     endpoint = kubernetes.endpoint_in_pod(environment)
-    tls = config.replication.engine_tls(kubernetes.CA_FILE)
+    tls = _tls(config.replication, kubernetes.CA_FILE)
     return KubernetesApi(kubernetes.Access(endpoint, kubernetes.TOKEN_FILE, tls))
+
+
+def _password(settings: EngineSettings) -> Callable[[], str]:
+    paths = [path for path in (settings.engine_password_file,) if path is not None]
+    password = RenewedFiles(paths, settings.engine_password)
+    password.current()
+    return password.current
+
+
+def _tls(settings: EngineSettings, default_ca_file: Path | None = None) -> Tls:
+    files = (
+        settings.engine_ca_file or default_ca_file,
+        settings.engine_cert_file,
+        settings.engine_key_file,
+    )
+    tls = RenewedFiles(
+        [path for path in files if path is not None],
+        lambda: settings.engine_tls(default_ca_file),
+        certificate=settings.engine_cert_file,
+    )
+    tls.current()
+    return tls.current
 
 
 _MAKERS: dict[str, Callable[[SetSettings, NowMs], Engine]] = {

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rockhopper.broker.listening.tls import TlsError, TlsFiles, certificate_expiry_s, server_context
+from rockhopper.broker.listening.renewed_files import UnusableFileError, certificate_expiry_s
+from rockhopper.broker.listening.tls import TlsError, TlsFiles, server_context
 from rockhopper.broker.store.files.disk import make_directories, write_atomically
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _problem(files: TlsFiles, now_s: float) -> str:
     try:
         server_context(files)
         expires_at_s = certificate_expiry_s(files.certificate)
-    except TlsError as error:
+    except UnusableFileError as error:
         return str(error)
     return "it has ended" if expires_at_s <= now_s else ""
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.listening.handshakes import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
-from rockhopper.broker.listening.tls import TlsError, file_stamp, load_pair, load_trusted
+from rockhopper.broker.listening.renewed_files import RenewedFiles, UnusableFileError
+from rockhopper.broker.listening.tls import load_pair, load_trusted
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.protocol.addresses import is_loopback
 
@@ -19,8 +20,11 @@ class Outgoing:
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config
-        self._contexts: dict[bool, ssl.SSLContext] = {}
-        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._renewed = RenewedFiles(
+            self._files(),
+            lambda: [self._make(with_name=with_name) for with_name in (False, True)],
+            certificate=self._pair()[0],
+        )
 
     @property
     def is_tls(self) -> bool:
@@ -43,18 +47,11 @@ class Outgoing:
         }
 
     def _context(self, *, with_name: bool) -> ssl.SSLContext:
-        stamp = tuple(map(file_stamp, self._files()))
-        if stamp != self._stamp:
-            self._contexts.clear()
-            self._stamp = stamp
-        found = self._contexts.get(with_name)
-        if found is None:
-            try:
-                found = self._contexts[with_name] = self._make(with_name=with_name)
-            except TlsError as error:
-                # It is the same to whoever connects: the other side cannot be had.
-                raise ConnectionError(str(error)) from error
-        return found
+        try:
+            return self._renewed.current()[with_name]
+        except UnusableFileError as error:
+            # It is the same to whoever connects: the other side cannot be had.
+            raise ConnectionError(str(error)) from error
 
     def _pair(self) -> tuple[Path | None, Path | None, str]:
         config = self._config

@@ -1,21 +1,25 @@
 """Tls: the certificate of a process, and what its ports and connections make of it.
 
-Files are looked at every five seconds, by size and time of change, and read again when one of them
-is another: a new pair counts from the next handshake on, and connections that are open keep theirs.
-A pair that cannot be used (half of it replaced as yet, an unreadable key) is said once, and the old
-one stays.
+Files are looked at every five seconds: a new pair counts from the next handshake on, and
+connections that are open keep theirs. A pair that cannot be used (half of it replaced as yet, an
+unreadable key, a certificate that has ended) leaves the old one: see RenewedFiles.
 """
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.listening.certificate_times import CertificateError, expiry_s
 from rockhopper.broker.listening.handshakes import Handshakes
+from rockhopper.broker.listening.renewed_files import (
+    RenewedFiles,
+    UnusableFileError,
+    unreadable,
+)
 from rockhopper.broker.settings.tls_config import ClientAuth
 
 log = structlog.get_logger("broker.tls")
@@ -28,7 +32,7 @@ _VERIFY = {
 }
 
 
-class TlsError(Exception):
+class TlsError(UnusableFileError):
     """A certificate or its key cannot be used; str() is a sentence that says what to do."""
 
 
@@ -43,26 +47,46 @@ class TlsFiles:
     """The CAs of clients' certificates."""
     client_auth: ClientAuth = ClientAuth.NONE
 
-    def stamp(self) -> tuple[tuple[int, int], ...]:
-        """What changes when one of the files does."""
-        return tuple(map(file_stamp, filter(None, (self.certificate, self.key, self.trusted))))
+    @property
+    def paths(self) -> list[Path]:
+        """All of them."""
+        return [path for path in (self.certificate, self.key, self.trusted) if path is not None]
 
 
 class Tls:
     """The server's side for all ports of a process."""
 
-    def __init__(self, files: TlsFiles, *, is_enforced: bool = False) -> None:
-        """Read the files. Raises TlsError."""
+    def __init__(
+        self,
+        files: TlsFiles,
+        *,
+        is_enforced: bool = False,
+        now_s: Callable[[], float] = time.time,
+        steady_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the files. Raises TlsError; the clocks are RenewedFiles'."""
         self.files = files
         self.is_enforced = is_enforced
         """Whether a connection without TLS is refused."""
         self.handshakes = Handshakes()
-        self.expires_at_s = 0.0
-        """When the certificate ends, in seconds of the epoch."""
-        self._contexts: dict[tuple[str, ...], ssl.SSLContext] = {}
-        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._contexts: dict[tuple[str, ...], ssl.SSLContext] = {(): server_context(files)}
+        self._renewed = RenewedFiles(
+            files.paths,
+            lambda: {alpn: server_context(files, alpn) for alpn in self._contexts},
+            certificate=files.certificate,
+            now_s=now_s,
+            steady_s=steady_s,
+        )
         self._timer: asyncio.TimerHandle | None = None
-        self._read(((),))
+        try:
+            self._contexts = self._renewed.current()
+        except UnusableFileError as error:
+            raise TlsError(str(error)) from error
+
+    @property
+    def expires_at_s(self) -> float:
+        """When the certificate ends, in seconds of the epoch."""
+        return self._renewed.expires_at_s
 
     def context(self, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
         """What the next handshake uses that may agree on one of *alpn*. Raises TlsError."""
@@ -71,24 +95,11 @@ class Tls:
             found = self._contexts[alpn] = server_context(self.files, alpn)
         return found
 
-    def _read(self, alpns: tuple[tuple[str, ...], ...]) -> None:
-        self._stamp = self.files.stamp()
-        contexts = {alpn: server_context(self.files, alpn) for alpn in alpns}
-        expires_at_s = certificate_expiry_s(self.files.certificate)
-        self._contexts, self.expires_at_s = contexts, expires_at_s
-
     def reload(self) -> bool:
-        """Read the files again if one is another; return whether there is a new certificate.
-
-        What cannot be used is logged, and the old one stays until the files change again.
-        """
-        if self.files.stamp() == self._stamp:
+        """Read the files again if they may be others; return whether there is a new certificate."""
+        if not self._renewed.look():
             return False
-        try:
-            self._read(tuple(self._contexts))
-        except TlsError as error:
-            log.error("the certificate stays the old one", reason=str(error))
-            return False
+        self._contexts = self._renewed.current()
         log.info("TLS uses the new certificate", path=str(self.files.certificate))
         return True
 
@@ -105,15 +116,6 @@ class Tls:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def file_stamp(path: Path) -> tuple[int, int]:
-    """Time of change and size; −1 when there is no such file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return -1, -1
-    return status.st_mtime_ns, status.st_size
 
 
 def server_context(files: TlsFiles, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
@@ -151,30 +153,13 @@ def load_trusted(context: ssl.SSLContext, path: Path) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
-def certificate_expiry_s(path: Path) -> float:
-    """When the first certificate of *path* ends. Raises TlsError."""
-    try:
-        return expiry_s(path.read_text("ascii", "replace"))
-    except CertificateError as error:
-        raise TlsError(f"the certificate {path} cannot be read: {error}") from error
-    except OSError as error:
-        raise TlsError(_unreadable(path, error)) from error
-
-
 def see_readable(path: Path) -> None:
     """See that a file can be opened. Raises TlsError."""
     try:
         with path.open("rb"):
             pass
     except OSError as error:
-        raise TlsError(_unreadable(path, error)) from error
-
-
-def _unreadable(path: Path, error: OSError) -> str:
-    return (
-        f"{path} cannot be read ({error.strerror or error}): correct the path, or let this user "
-        "read it"
-    )
+        raise TlsError(unreadable(path, error)) from error
 
 
 def _pair_sentence(certificate: Path, key: Path, reason: str, password: str) -> str:

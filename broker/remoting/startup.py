@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from rockhopper.broker.listening.renewed_files import UnusableFileError, certificate_expiry_s
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.settings.store_config import StoreConfig
@@ -95,6 +96,19 @@ def check_grpc_extra() -> None:
             "grpcPort needs the package protobuf: pip install 'rockhopper-mq[grpc]', or set "
             "grpcPort=-1"
         )
+
+
+def expired_certificates(config: BrokerConfig, now_s: float) -> Iterator[str]:
+    """A sentence on each certificate of *config* that has ended: who connects will refuse it."""
+    for key, path in (
+        ("tlsCertPath", config.tls.certificate),
+        ("tlsClientCertPath", config.tls.client_certificate),
+        ("haEngineCertFile", config.replication.engine_cert_file),
+    ):
+        # One that cannot be read is told by what reads it.
+        with contextlib.suppress(UnusableFileError):
+            if path is not None and certificate_expiry_s(path) <= now_s:
+                yield f"setting {key}={path}: this certificate has ended: renew it"
 
 
 def foreseen(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingError]:

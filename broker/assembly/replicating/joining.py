@@ -1,5 +1,8 @@
 """Joining: a broker's settings, as replication has them."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.set_member import Doors, OpenAs, SetMember
 from rockhopper.broker.ha.engine import EngineError
@@ -8,6 +11,7 @@ from rockhopper.broker.ha.running.links import SetFacts
 from rockhopper.broker.ha.running.replica import Membership, now_ms
 from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.listening.outgoing import Outgoing
+from rockhopper.broker.listening.renewed_files import RenewedFiles
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.replica_config import read_secret
 from rockhopper.broker.settings.setting_fields import SettingError
@@ -40,8 +44,7 @@ def membership_of(
     """
     replication = config.replication
     try:
-        path = replication.secret_file
-        secret = read_secret("haSecretFile", path) if path else b""
+        secret = _secret_of(replication.secret_file)
     except SettingError as error:
         raise JoinError(str(error)) from error
     facts = SetFacts(
@@ -65,3 +68,11 @@ def membership_of(
         gate=gate,
         outgoing=Outgoing(config.tls),
     )
+
+
+def _secret_of(path: Path | None) -> bytes | Callable[[], bytes]:
+    if path is None:
+        return b""
+    secret = RenewedFiles([path], lambda: read_secret("haSecretFile", path))
+    secret.current()
+    return secret.current

@@ -6,7 +6,7 @@ been done.
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from rockhopper.broker.ha.consensus.connection import (
@@ -15,7 +15,11 @@ from rockhopper.broker.ha.consensus.connection import (
     MalformedAnswerError,
 )
 from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.listening.renewed_files import current
 from rockhopper.protocol.addresses import split_address
+
+Tls = ssl.SSLContext | Callable[[], ssl.SSLContext | None] | None
+"""How to speak TLS, or what gives it as its files are now; None: not at all."""
 
 
 class UnavailableError(EngineError):
@@ -37,7 +41,7 @@ class Connections:
         self,
         *,
         default_port: int,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls = None,
         timeout_ms: int = 1000,
         silence_ms: int = 20_000,
     ) -> None:
@@ -130,7 +134,7 @@ class Connections:
                     host,
                     self._default_port if port is None else port,
                     self._timeout_s,
-                    self._tls,
+                    current(self._tls),
                 )
         except TimeoutError as error:
             reason = error.strerror or f"no connection within {self._timeout_s:g} s"

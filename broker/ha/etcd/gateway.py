@@ -5,8 +5,7 @@ again only where it is certain that it was not done. Answers about keys are line
 """
 
 import asyncio
-import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +16,7 @@ from rockhopper.broker.ha.consensus.connection import HttpRequest, StatusError
 from rockhopper.broker.ha.consensus.connections import (
     Connections,
     RefusedError,
+    Tls,
     UnavailableError,
 )
 from rockhopper.broker.ha.etcd.forms import (
@@ -34,6 +34,7 @@ from rockhopper.broker.ha.etcd.forms import (
     decoded,
 )
 from rockhopper.broker.ha.etcd.horizon import FromThePastError, Horizon
+from rockhopper.broker.listening.renewed_files import current
 
 DEFAULT_PORT = 2379
 
@@ -61,8 +62,8 @@ class Access:
     endpoints: Sequence[str]
     """``host:port``."""
     user: str = ""
-    password: str = ""
-    tls: ssl.SSLContext | None = None
+    password: str | Callable[[], str] = ""
+    tls: Tls = None
 
 
 class EtcdGateway:
@@ -158,7 +159,7 @@ class EtcdGateway:
         access = self._access
         async with self._authenticating:
             if access.user and not self._token:
-                body: Body = {"name": access.user, "password": access.password}
+                body: Body = {"name": access.user, "password": current(access.password)}
                 answer = await self._post(endpoint, AUTHENTICATE, body, TokenAnswer, "")
                 self._token = answer.token
             return self._token

@@ -4,7 +4,6 @@ The token is read for each request: the kubelet replaces it now and then. A requ
 where it may have been done nobody knows, and nothing here asks again.
 """
 
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from rockhopper.broker.ha.consensus.connection import HttpRequest, StatusError
 from rockhopper.broker.ha.consensus.connections import (
     Connections,
     RefusedError,
+    Tls,
     UnavailableError,
 )
 from rockhopper.broker.ha.engine import EngineError
@@ -53,7 +53,7 @@ class Access:
 
     endpoint: str
     token_file: Path
-    tls: ssl.SSLContext | None = None
+    tls: Tls = None
 
 
 def endpoint_in_pod(environment: Mapping[str, str]) -> str:

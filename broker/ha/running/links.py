@@ -20,6 +20,7 @@ from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.wire import WireError
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.listening.renewed_files import current
 from rockhopper.protocol.addresses import split_address
 from rockhopper.sockets import connect
 
@@ -27,6 +28,7 @@ log = structlog.get_logger("broker.ha")
 
 GREETING_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
+_TEXT = frozenset(b"\r\n\t" + bytes(range(0x20, 0x7F)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,19 @@ class SetFacts:
     cluster: str
     broker: str
     log_file_size_bytes: int
-    secret: bytes = b""
-    """Empty: nobody has to prove anything."""
+    secret: bytes | Callable[[], bytes] = b""
+    """What its file holds, asked for each connection. Empty: nobody has to prove anything.
+
+    Of several lines the first is what this replica proves, and each is taken from the others.
+    """
+
+    @property
+    def secrets(self) -> list[bytes]:
+        """The lines, if it is text; else it is one secret."""
+        content = current(self.secret)
+        is_text = all(byte in _TEXT for byte in content)
+        lines = content.split(b"\n") if is_text else [content]
+        return [line.strip() for line in lines if line.strip()]
 
 
 class Links:
@@ -93,24 +106,23 @@ class Links:
             nonce=secrets.token_bytes(wire.NONCE_SIZE_BYTES),
         )
         link.send(greeting)
-        if facts.secret:
+        if known := facts.secrets:
             try:
                 async with asyncio.timeout(GREETING_TIMEOUT_S):
-                    await self._answer_challenge(link, greeting)
+                    await self._answer_challenge(link, greeting, known)
             except BaseException:
                 link.close()
                 raise
         return link
 
-    async def _answer_challenge(self, link: Link, greeting: bytes) -> None:
+    async def _answer_challenge(self, link: Link, greeting: bytes, known: list[bytes]) -> None:
         frame = await link.next_frame()
         if isinstance(frame, Refused):
             raise WireError(f"refused: {frame.why}")
         if not isinstance(frame, wire.Challenge):
             raise WireError("it asks for no proof of the secret (haSecretFile) that this one has")
-        secret = self._facts.secret
-        expected = wire.prove(secret, b"master", greeting, frame.nonce)
-        if not hmac.compare_digest(frame.proof, expected):
+        secret = _proven(known, b"master", greeting, frame.nonce, frame.proof)
+        if secret is None:
             raise WireError("it has another secret (haSecretFile)")
         link.send(wire.proof(secret, greeting, frame.nonce))
 
@@ -127,8 +139,8 @@ class Links:
                 if not isinstance(frame, wire.Greeting):
                     raise WireError("it did not greet")
                 self._check(frame)
-                if self._facts.secret:
-                    await self._challenge(link, frame)
+                if known := self._facts.secrets:
+                    await self._challenge(link, frame, known)
         except WireError as error:
             link.send(wire.encode(Refused(0, str(error))))
             link.close()
@@ -138,13 +150,12 @@ class Links:
             raise
         return frame.hello
 
-    async def _challenge(self, link: Link, greeting: wire.Greeting) -> None:
-        secret, nonce = self._facts.secret, secrets.token_bytes(wire.NONCE_SIZE_BYTES)
-        link.send(wire.challenge(secret, greeting.signed, nonce))
+    async def _challenge(self, link: Link, greeting: wire.Greeting, known: list[bytes]) -> None:
+        nonce = secrets.token_bytes(wire.NONCE_SIZE_BYTES)
+        link.send(wire.challenge(known[0], greeting.signed, nonce))
         frame = await link.next_frame()
-        expected = wire.prove(secret, b"follower", greeting.signed, nonce)
         proof = frame.proof if isinstance(frame, wire.Proof) else b""
-        if not hmac.compare_digest(proof, expected):
+        if _proven(known, b"follower", greeting.signed, nonce, proof) is None:
             raise WireError("it does not know the secret of this set (haSecretFile)")
 
     def _check(self, greeting: wire.Greeting) -> None:
@@ -158,3 +169,11 @@ class Links:
                 raise WireError(
                     f"{name} is {theirs!r} there and {ours!r} here: it must be the same in a set"
                 )
+
+
+def _proven(
+    known: list[bytes], side: bytes, greeting: bytes, nonce: bytes, proof: bytes
+) -> bytes | None:
+    """The secret that was proven, if it is a known one."""
+    proofs = ((secret, wire.prove(secret, side, greeting, nonce)) for secret in known)
+    return next((each for each, right in proofs if hmac.compare_digest(proof, right)), None)

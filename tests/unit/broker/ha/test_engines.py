@@ -52,6 +52,10 @@ async def test_etcd_is_asked_as_the_settings_say(tmp_path: Path) -> None:
         await engine.campaign(FIRST, LEADER_A)
         assert set(etcd.keys) == {"/mq/c/b/state", "/mq/c/b/leader"}
         assert list(etcd.leases.values()) == [4]
+        password.write_text("new word\n")
+        etcd.user = ("broker", "new word")
+        etcd.tokens.clear()
+        assert (await engine.read()).leader == LEADER_A
         await engine.close()
 
 

@@ -35,6 +35,13 @@ def test_files_that_have_changed_are_read_again(authority: Authority) -> None:
     old = made.options("10.0.0.1")["ssl"]
     authority.issue(hosts=("another.example",))
     assert made.options("10.0.0.1")["ssl"] is not old
+    newer = made.options("10.0.0.1")["ssl"]
+    certificate.write_text("nothing")
+    assert made.options("10.0.0.1")["ssl"] is newer
+
+
+def test_files_that_could_never_be_used_are_named(authority: Authority) -> None:
+    made, certificate = outgoing(authority)
     certificate.write_text("nothing")
     with pytest.raises(ConnectionError, match="PEM form"):
         made.options("10.0.0.1")

@@ -4,12 +4,18 @@ import errno
 import importlib.util
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.remoting.startup import foreseen, port_error, store_directory_error
-from rockhopper.broker.settings.config_file import load_config
+from rockhopper.broker.remoting.startup import (
+    expired_certificates,
+    foreseen,
+    port_error,
+    store_directory_error,
+)
+from rockhopper.broker.settings.config_file import build_config, load_config
 from rockhopper.broker.settings.setting_fields import SettingError
 from tests.support.certificates import Authority
 
@@ -164,3 +170,21 @@ def test_a_mode_that_needs_a_certificate_which_cannot_be_made(
     assert found(conf, text) == ["2: setting tlsServerMode"]
     (tmp_path / "config" / "tls").mkdir(parents=True)
     assert found(conf, text) == []
+
+
+def test_a_certificate_that_has_ended_is_warned_about(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    over, valid = authority.issue("over", days=-1), authority.issue("valid")
+    config = build_config(
+        {"tlsCertPath": str(over.certificate), "tlsKeyPath": str(over.key)}
+        | {"tlsClientCertPath": str(valid.certificate), "tlsClientKeyPath": str(valid.key)}
+        | {"haEngine": "etcds://e", "haReplicaId": "1"}
+        | {"haEngineCertFile": str(over.certificate), "haEngineKeyFile": str(over.key)}
+    )
+    warnings = list(expired_certificates(config, time.time()))
+    assert [line.split("=")[0] for line in warnings] == [
+        "setting tlsCertPath",
+        "setting haEngineCertFile",
+    ]
+    over.certificate.unlink()
+    assert list(expired_certificates(config, time.time())) == []

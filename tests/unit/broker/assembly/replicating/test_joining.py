@@ -21,7 +21,9 @@ def test_what_others_are_told_of_it(tmp_path: Path) -> None:
         "10.0.0.2",
         10912,
     )
-    assert membership.facts.secret == b"s3cret"
+    assert membership.facts.secrets == [b"s3cret"]
+    secret.write_text("another\ns3cret\n")
+    assert membership.facts.secrets == [b"another", b"s3cret"]
 
 
 @pytest.mark.parametrize(("is_allowed", "replicas"), [("true", 3), ("false", 0)])

@@ -150,3 +150,23 @@ async def _say(door: Door, said: bytes, then: Callable[[], bytes]) -> list[wire.
         then = bytes
     writer.close()
     return answered
+
+
+async def test_a_secret_is_rotated_replica_by_replica() -> None:
+    held = {"one": b"old", "two": b"old"}
+    one = replace(FACTS, secret=lambda: held["one"])
+    two = replace(FACTS, secret=lambda: held["two"])
+    async with a_door(one) as first, a_door(two) as second:
+        for text in (b"old\nnew\n", b"new\r\nold", b"new"):
+            for name in held:
+                held[name] = text
+                for door, other in ((first, two), (second, one)):
+                    link = await Links(other).greet(door.address, lambda: HELLO)
+                    assert await door.results.get() == HELLO
+                    link.close()
+        with pytest.raises(WireError, match="it has another secret"):
+            await Links(replace(FACTS, secret=b"old")).greet(first.address, lambda: HELLO)
+
+
+def test_a_secret_that_is_no_text_is_one_whatever_is_in_it() -> None:
+    assert replace(FACTS, secret=b"\x00\xff\nx").secrets == [b"\x00\xff\nx"]
