@@ -576,6 +576,8 @@ class Broker(ServingParts):
         """Begin to act, and let clients in, until *undo*."""
         config = self.config
         self.parts.start()
+        continues = self.member is not None and self.member.continues_history
+        self.tables.history.begin(self.log_end_at_start, continues=continues)
         self._every(SAMPLE_INTERVAL_MS, self.expire)
         self._every(SAMPLE_INTERVAL_MS, self._sample)
         undo.callback(lambda: end_tasks([self._sampling]))

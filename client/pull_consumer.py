@@ -23,6 +23,7 @@ from rockhopper.client.consuming.face.patterns import (
     is_pattern,
 )
 from rockhopper.client.consuming.face.pauses import Paused, Pauses
+from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.pulling import Puller, PullResult
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.queue_reader import QueueReader
@@ -126,7 +127,8 @@ class PullConsumer(ClosedAtEnd):
         self._pauses = Pauses(None)
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)
-        self._puller = Puller(self.session, group, self._wanted)
+        self._histories = Histories(self.session, group)
+        self._puller = Puller(self.session, group, self._wanted, histories=self._histories)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._ready: deque[QueueReader] = deque()
         self._progress = asyncio.Event()
@@ -368,9 +370,13 @@ class PullConsumer(ClosedAtEnd):
             }
         group = self._group
         await asyncio.gather(
-            *(self._offsets.commit(group, queue, offset) for queue, offset in offsets.items())
+            *(self._commit(group, queue, offset) for queue, offset in offsets.items())
         )
         self._committed.update(offsets)
+
+    async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        offset = await self._histories.committable(queue, offset)
+        await self._offsets.commit(group, queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the offset that the group has committed for `queue`, None for none."""

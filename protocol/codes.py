@@ -244,6 +244,8 @@ class RequestCode(IntEnum):
     """tells what goes through each topic and group"""
     DESCRIBE_CONFIG = 70_019
     """tells defaults, units and which settings change live"""
+    LOG_HISTORY = 70_020
+    """tells up to where positions of a reader belong to the log as it is now"""
 
 
 class ResponseCode(IntEnum):

@@ -28,6 +28,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
+from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
@@ -45,7 +46,6 @@ from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.message_ids import UniqueIds
-from rockhopper.protocol.names import retry_topic
 
 
 class ServingParts:
@@ -74,8 +74,10 @@ class ServingParts:
     sender: Sender
     send_back: SendBack
     withdrawing: Withdrawing
+    positions: ReaderPositions
     puller: Puller
     tables: Tables
+    log_end_at_start: int
     parts: Parts
     request_times: RequestTimes
     flush_times: Latencies
@@ -155,6 +157,8 @@ class ServingParts:
             self.topics,
             self.stats,
         )
+        # Before the parts begin to write by themselves.
+        self.log_end_at_start = store.max_commit_log_offset
         self.request_times = RequestTimes()
         self.flush_times = Latencies()
         store.flush_service.on_took = self.flush_times.add
@@ -216,6 +220,9 @@ class ServingParts:
         )
         self.sender.on_half = self.transactions.opened
         self.producers.on_joined = self.transactions.check_back.producer_came
+        self.positions = ReaderPositions(
+            store, self.consumers, self.offsets, stats, self.tables.history
+        )
         self.puller = Puller(
             config,
             store,
@@ -226,6 +233,7 @@ class ServingParts:
             self.long_polling,
             stats,
         )
+        self.puller.positions = self.positions
         self.peer_brokers = PeerBrokers(config, name_service)
         self.cluster_queues = ClusterQueues(config, topics, name_service)
         self.pop = PopService(
@@ -238,8 +246,6 @@ class ServingParts:
             now_ms=steady_ms,
         )
         self.pop.on_loaded = self.clock.not_before
-        self.puller.on_retries_read.append(self.pop.give_to_pulling)
-        self.pop.is_pulled = self._pulls_retries
         self.timers.on_import = self.pop.adopt
         self.sinks = SinkPublisher(
             store.layout.own / "sinks",
@@ -293,10 +299,6 @@ class ServingParts:
         """Take the samples of the statistics that are due."""
         if await in_slices(self.stats.sample_in_steps()):
             self.store.put_times.begin_period()
-
-    def _pulls_retries(self, group: str) -> bool:
-        online = self.consumers.get(group)
-        return online is not None and online.subscription(retry_topic(group)) is not None
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)

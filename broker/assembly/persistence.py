@@ -15,10 +15,12 @@ from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from rockhopper.broker.tables.accounts import AclTable, UserTable
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.tables.log_history import LogHistory
 from rockhopper.broker.tables.offset_journal import OffsetJournal
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topic_ends import TopicEnds
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable, queue_directories
 from rockhopper.protocol.names import SCHEDULE_TOPIC
@@ -56,6 +58,8 @@ class Tables(Part):
         self.sink_prepared = SinkPrepared(layout.sink_prepared, now_ms=now_ms)
         self.sink_decisions = SinkDecisions(layout.sink_decisions, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
+        self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
+        self.history = LogHistory(layout.log_history, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
         self.users = UserTable(directory / "users.json", now_ms=now_ms)
         self.acls = AclTable(directory / "acls.json", now_ms=now_ms)
@@ -75,6 +79,8 @@ class Tables(Part):
             self.sink_prepared,
             self.sink_decisions,
             self.topic_ids,
+            self.topic_ends,
+            self.history,
             self.users,
             self.acls,
         )
@@ -143,6 +149,7 @@ class Tables(Part):
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
         self._warn_of_compaction()
+        store.opened.former_end = self.topic_ends.end_of
         self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
 
     def _warn_of_compaction(self) -> None:

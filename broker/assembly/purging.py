@@ -27,6 +27,7 @@ class Contents(Part):
         self._topics = tables.topics
         self._groups = tables.groups
         self._offsets = tables.offsets
+        self._topic_ends = tables.topic_ends
         self._subscriptions = tables.subscriptions
         self._consumers = consumers
 
@@ -37,6 +38,7 @@ class Contents(Part):
         for name in list(self._topics.configs):
             if not self._topics.is_system(name):
                 self._topics.delete(name)
+        self._topic_ends.clear()
         self._offsets.delete_all()
         for group in list(self._groups.groups):
             if group not in SYSTEM_GROUPS:

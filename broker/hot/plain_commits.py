@@ -26,6 +26,7 @@ class PlainCommits:
         self._groups = broker.groups
         self._consumers = broker.consumers
         self._offsets = broker.offsets
+        self._positions = broker.positions
 
     def take(self, connection: Peer, frames: list[Frame], first: int) -> tuple[int, bytes]:
         """Serve the commits from frame *first* on that move one offset of a group.
@@ -47,9 +48,14 @@ class PlainCommits:
                 if known is None:
                     break
                 place, committed = its, known
-            if its != place or fields.commitOffset < committed:
+            offset = fields.commitOffset
+            if (
+                its != place
+                or offset < committed
+                or not self._may_commit(connection, request, offset)
+            ):
                 break
-            committed = fields.commitOffset
+            committed = offset
             count += 1
             if not request.flag & FLAG_ONEWAY:
                 answers.append(json_frame(COMMITTED, (request.opaque,)))
@@ -58,6 +64,12 @@ class PlainCommits:
             # What stands between the first and the last nobody could have read.
             self._offsets.commit(*place, committed)
         return count, b"".join(answers)
+
+    def _may_commit(self, connection: Peer, request: CommitHeader, offset: int) -> bool:
+        fields = request.extFields
+        return not request.flag & FLAG_ONEWAY or self._positions.may_commit(
+            connection, fields.consumerGroup, fields.topic, fields.queueId, offset
+        )
 
     def _committed(self, topic: str, group: str, queue_id: int) -> int | None:
         """What the group has committed, if all that there is to a commit is to move that."""

@@ -208,7 +208,7 @@ class PlainPulls:
             traffic.messages += messages
             traffic.bytes += size_bytes
             reads.calls += pulls
-            reads.next_offset = next_offset
+            reads.come_to(next_offset)
         if answers is not None:
             turn.answer(answers)
         for at, readable, pull_offset, suspend_ms in parked:

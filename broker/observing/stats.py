@@ -55,14 +55,22 @@ class Traffic:
 class QueueReads(Traffic):
     """What a group was handed of one queue: *messages* are the milliseconds that reading took.
 
-    *next_offset* stands behind the newest message that was handed out, committed or not.
+    *next_offset* stands behind the message that was handed out last, *furthest_offset* behind the
+    newest one, committed or not.
     """
 
-    __slots__ = ("next_offset",)
+    __slots__ = ("furthest_offset", "next_offset")
 
     def __init__(self) -> None:
         super().__init__()
         self.next_offset = 0
+        self.furthest_offset = 0
+
+    def come_to(self, next_offset: int) -> None:
+        """Note that messages in front of an offset were handed out."""
+        self.next_offset = next_offset
+        if next_offset > self.furthest_offset:
+            self.furthest_offset = next_offset
 
 
 class GroupTraffic(Traffic):
@@ -85,7 +93,7 @@ class GroupTraffic(Traffic):
         reads = self.queues.get(queue_id)
         if reads is None:
             reads = self.queues[queue_id] = QueueReads()
-        reads.next_offset = next_offset
+        reads.come_to(next_offset)
         return reads
 
 
@@ -211,12 +219,20 @@ class BrokerStats:
         return traffic
 
     def pulled_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """Up to where *group* was handed a queue since the start; 0 if nothing."""
+        """Up to where *group* was handed a queue last; 0 if nothing since the start."""
+        reads = self._reads(topic, group, queue_id)
+        return 0 if reads is None else reads.next_offset
+
+    def furthest_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """Up to where *group* was ever handed a queue since the start; 0 if nothing."""
+        reads = self._reads(topic, group, queue_id)
+        return 0 if reads is None else reads.furthest_offset
+
+    def _reads(self, topic: str, group: str, queue_id: int) -> QueueReads | None:
         history = self.tables["get"].get(f"{topic}@{group}")
         if history is None or not isinstance(history.traffic, GroupTraffic):
-            return 0
-        reads = history.traffic.queues.get(queue_id)
-        return 0 if reads is None else reads.next_offset
+            return None
+        return history.traffic.queues.get(queue_id)
 
     def acked(self, topic: str, group: str) -> Traffic:
         """The counters of what *group* acknowledges of popped messages."""

@@ -14,7 +14,7 @@ more, is answered with success and changes nothing: the copy is delivered.
 """
 
 import random
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 
 import structlog
 
@@ -36,7 +36,7 @@ from rockhopper.broker.pop.polling import PopPolling, Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
-from rockhopper.broker.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
@@ -48,7 +48,7 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message_ids import decode_offset_message_id
-from rockhopper.protocol.names import group_of_retry_topic, is_retry_topic, retry_topic
+from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -59,7 +59,6 @@ from rockhopper.protocol.store.message_codec import decode_message
 log = structlog.get_logger("broker.pop")
 
 REVIVE_QUEUES = 8
-FETCHED_MAX = 32
 
 
 class PopService(Part):
@@ -98,10 +97,6 @@ class PopService(Part):
         self._revive_queue = -1
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
         """Told the newest time in the journal, which the clock must not begin before."""
-        # By group, those of single topics; None after a change of topics.
-        self._retry_topics: dict[str, list[TopicConfig]] | None = None
-        self.is_pulled: Callable[[str], bool] = lambda group: False
-        """Whether members of a group pull what failed themselves, from its retry topic."""
         self.polling = PopPolling(store)
         self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
         self.reviving.has_separate_queues = lambda: self._live.pop_separate_retry_queues
@@ -197,7 +192,6 @@ class PopService(Part):
         self.polling.ring((group, topic))
 
     def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
-        self._retry_topics = None
         if topic is None and name:
             for lane in self.lanes:
                 if lane.topic == name:
@@ -235,83 +229,12 @@ class PopService(Part):
             Refusal: the topic is gone.
             OSError, StoreError: not now; nothing was handed out.
         """
-        self.reviving.pulling_groups.discard(wanted.group)
-        self._fetch_pulled(wanted)
-        if wanted.order and self._has_retries(wanted):
-            # What failed before the group was orderly, or while it pulled, is in no order.
-            unordered = wanted._replace(order=False)
-            answer = yield from self._pop(unordered, self.sources.retry_queues(wanted))
-            if answer.count:
-                return answer
-        return (yield from self._pop(wanted, self.sources.of(wanted, near)))
-
-    def _has_retries(self, wanted: Wanted) -> bool:
-        for topic, queue_id, _ in self.sources.retry_queues(wanted):
-            high = self._store.queue_range(topic, queue_id)[1]
-            lane = self.lanes.get(wanted.group, topic, queue_id)
-            if high > (0 if lane is None else lane.cursor):
-                return True
-        return False
-
-    def _fetch_pulled(self, wanted: Wanted) -> None:
-        """Have what waits in the retry topic of a group that pulled moved to where it pops.
-
-        As if it had been popped, for no time, by an attempt that does not count.
-        """
-        name = retry_topic(wanted.group)
-        topic = self._topics.get(name)
-        if topic is None or self.is_pulled(wanted.group):
-            return
-        self._move_all(wanted, topic)
-
-    def give_to_pulling(self, group: str) -> None:
-        """Have what a group popped and failed moved to where its members pull it; nobody pops."""
-        if not self.is_pulled(group) or self.polling.has_group(group):
-            return
-        self.reviving.pulling_groups.add(group)
-        for topic in self._retry_topics_of(group):
-            self._move_all(Wanted(group, topic.name, ANY_QUEUE, 1, 0, False), topic)
-
-    def _retry_topics_of(self, group: str) -> list[TopicConfig]:
-        if self._retry_topics is None:
-            self._retry_topics = {}
-            for each in self._topics.configs.values():
-                if is_retry_topic(each.name) and "+" in each.name:
-                    owner = group_of_retry_topic(each.name)
-                    self._retry_topics.setdefault(owner, []).append(each)
-        return self._retry_topics.get(group, [])
-
-    def _move_all(self, wanted: Wanted, topic: TopicConfig) -> None:
-        """Pop what waits in a retry topic, for no time: its copies go where the group reads."""
-        name = topic.name
-        for queue_id in range(topic.read_queue_nums):
-            high = self._store.queue_range(name, queue_id)[1]
-            if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
-                continue
-            lane = self._lane(wanted, name, queue_id, retry=True)
-            room = self._live.pop_in_flight_max - len(lane.entries)
-            if lane.cursor == high or room <= 0:
-                continue
-            now_ms = self._now_ms()
-            unseen = PopAnswer(name, now_ms, 0, 0)
-            count = min(room, FETCHED_MAX)
-            _, result = read(self._store, lane, lane.cursor, count, None, unseen)
-            found = result.status is GetStatus.FOUND
-            offsets = [each for each, _ in split_records(result.body)] if found else []
-            if offsets or result.next_offset != lane.cursor:
-                self.lanes.popped(lane, result.next_offset, now_ms, 0, offsets)
-                self._after_change(lane)
-                self.reviving.turn()
-
-    def _pop(
-        self, wanted: Wanted, queues: Iterable[tuple[str, int, bool]]
-    ) -> Generator[None, None, PopAnswer]:
         if wanted.order:
             revive_queue_id = ORDERLY_REVIVE_QUEUE
         else:
             revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
         answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
-        for looked, (topic, queue_id, retry) in enumerate(queues):
+        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted, near)):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 if answer.count or self.polling.is_closed:
                     answer.is_unfinished = True
@@ -403,7 +326,7 @@ class PopService(Part):
         if self._live.initial_offset is InitialOffset.STRICT:
             return high
         # As in RocketMQ: all of a queue that is young, else the newest message.
-        return 0 if low == 0 else max(high - 1, 0)
+        return low if self._store.has_first_message(topic, queue_id) else max(high - 1, 0)
 
     def _pop_lane(self, wanted: Wanted, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
         high = self._store.queue_range(lane.topic, lane.queue_id)[1]

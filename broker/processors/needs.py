@@ -22,6 +22,7 @@ from rockhopper.protocol.bodies import (
     HeartbeatData,
     LockBatchRequestBody,
 )
+from rockhopper.protocol.bodies.log_history import decode_history_question
 from rockhopper.protocol.bodies.popping import (
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
@@ -158,6 +159,11 @@ CLONED = (
 PULLED = (on_topic(Action.SUB), Need((Action.SUB,), Kind.GROUP, _puller))
 PULLED_IN_BULK = _both(Action.SUB, in_field("topic"), in_optional_field("consumerGroup"))
 IDENTIFIED = Need((Action.GET,), Kind.TOPIC, lambda request: decode_topics(request.body))
+COMPARED = Need(
+    (Action.SUB,),
+    Kind.TOPIC,
+    lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
+)
 OF_SINK = Need((Action.PUB,), Kind.SINK, in_field("sinkId"))
 STAGED = (OF_SINK, Need((Action.PUB,), Kind.TOPIC, _staged))
 TOPICS_MADE = Need((Action.CREATE,), Kind.TOPIC, _in_objects("topicConfigList", "topicName"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, TopicNotFound
 from rockhopper.broker.members.consumer_groups import PULLING, ConsumerGroups
+from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
 from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
@@ -38,11 +39,12 @@ class OffsetProcessors:
     _groups: SubscriptionGroupTable
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
+    _positions: ReaderPositions
 
     def query_consumer_offset(self, request: Request) -> Response:
         """14: where a group goes on in a queue.
 
-        A group without an offset starts at 0 while the queue still has its first message, whatever
+        A group without an offset starts at the first message while the queue still has it, whatever
         its client asked for: messages that were sent before the first heartbeat are not to be
         missed.  initialOffset=strict leaves it to the client instead, as for older queues, but for
         what the group itself sent back to be tried again.
@@ -62,8 +64,9 @@ class OffsetProcessors:
         low, high = self._store.queue_range(topic, queue_id)
         if low < high and topic.startswith(RETRY_PREFIX):
             return _offset(low)
-        if low == 0 < high and self._live.initial_offset is InitialOffset.COMPAT:
-            return _offset(0)
+        is_young = self._store.has_first_message(topic, queue_id)
+        if is_young and low < high and self._live.initial_offset is InitialOffset.COMPAT:
+            return _offset(low)
         raise RequestError(
             ResponseCode.QUERY_NOT_FOUND,
             "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
@@ -91,6 +94,11 @@ class OffsetProcessors:
         if online is None or request.connection not in online.members:
             # A Java 4 client goes on committing while it waits for pulls that went down with us.
             self._consumers.seen_early(group, request.connection)
+        if self._is_of_the_past(request, fields):
+            return Response(
+                remark=f"Offset {fields.commit_offset} is not stored: the log has ended earlier "
+                "since it was read; the next pull says where to go on"
+            )
         is_stored = self._offsets.commit(
             topic_name,
             group,
@@ -107,6 +115,20 @@ class OffsetProcessors:
                 "an operator's reset goes back"
             )
         return Response()
+
+    def _is_of_the_past(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
+        """Whether a consumer commits what it can only have read in an older history of the log.
+
+        Consumers commit in passing what they remember; a client that waits for the answer means
+        what it says.
+        """
+        return request.oneway and not self._positions.may_commit(
+            request.connection,
+            fields.consumer_group,
+            fields.topic,
+            fields.queue_id,
+            fields.commit_offset,
+        )
 
     def _may_go_back(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
         """Whether a smaller offset is meant, or a late commit of a queue's former owner.
@@ -138,13 +160,17 @@ class OffsetProcessors:
             fields.timestamp,
             upper=(fields.boundary_type or "").upper() == "UPPER",
         )
-        return _offset(min(max(offset, low), high))
+        found = min(max(offset, low), high)
+        self._positions.tell(request.connection, fields.topic, fields.queue_id, found)
+        return _offset(found)
 
     def max_offset(self, request: Request) -> Response:
         """30: one past the newest message."""
         fields = request.fields(GetMaxOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
-        return _offset(self._store.queue_range(fields.topic, fields.queue_id)[1])
+        high = self._store.queue_range(fields.topic, fields.queue_id)[1]
+        self._positions.tell(request.connection, fields.topic, fields.queue_id, high)
+        return _offset(high)
 
     def min_offset(self, request: Request) -> Response:
         """31: the oldest message that is still there; -1 in a new queue of type BatchCQ."""

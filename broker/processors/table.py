@@ -16,6 +16,7 @@ from rockhopper.broker.processors.clients import ClientProcessors
 from rockhopper.broker.processors.consumption_admin import ConsumptionAdminProcessors
 from rockhopper.broker.processors.figures import FiguresProcessor
 from rockhopper.broker.processors.groups_admin import GroupAdminProcessors
+from rockhopper.broker.processors.log_history import LogHistoryProcessor
 from rockhopper.broker.processors.offsets import OffsetProcessors
 from rockhopper.broker.processors.pop import PopProcessors
 from rockhopper.broker.processors.pop_checks import PopChecks
@@ -49,7 +50,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     clients = ClientProcessors(
         config, topics, groups, consumers, producers, stats, broker.puller, announce
     )
-    following = OffsetProcessors(config.live, store, topics, groups, offsets, consumers)
+    following = OffsetProcessors(
+        config.live, store, topics, groups, offsets, consumers, broker.positions
+    )
     locks = QueueLockProcessors(broker.locks)
     replies = ReplyProcessor(config, store, producers, broker.sender, clock.wall_ms)
     pulls = PullProcessor(broker.puller)
@@ -67,6 +70,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         topics,
         groups,
         broker.static_topics,
+        broker.tables.topic_ends,
         offsets,
         consumers,
         stats,
@@ -91,6 +95,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller)
     figures = FiguresProcessor(store, topics, groups, offsets, consumers, stats)
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
+    history = LogHistoryProcessor(store, broker.tables.history, broker.positions)
     sinks = SinkProcessors(config, store, topics, broker.timers, broker.sinks, clock.wall_ms)
     store_admin = StoreAdminProcessors(
         store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
@@ -225,6 +230,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.BULK_PULL: serves(bulk.process, *needs.PULLED_IN_BULK),
         Code.BULK_PULL_QUEUES: serves(bulk.process_queues, *needs.PULLED_IN_BULK),
         Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
+        Code.LOG_HISTORY: serves(history.process, needs.COMPARED),
         Code.SINK_STAGE: serves(sinks.stage, *needs.STAGED),
         Code.SINK_PUBLISH: serves(sinks.publish, needs.OF_SINK),
         Code.SINK_STATUS: serves(sinks.status, needs.OF_SINK),

@@ -5,7 +5,7 @@ answer can use the topic.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ from rockhopper.broker.tables.topic_attributes import (
     change_attributes,
     parse_attribute_changes,
 )
+from rockhopper.broker.tables.topic_ends import TopicEnds
 from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
@@ -80,6 +81,7 @@ class TopicAdminProcessors:
     _topics: TopicTable
     _groups: SubscriptionGroupTable
     _static_topics: StaticTopicTable
+    _topic_ends: TopicEnds
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _stats: BrokerStats
@@ -203,6 +205,10 @@ class TopicAdminProcessors:
         name = request.fields(TopicRequest).topic
         self.check_name(name)
         gone = [name, *self._retry_topics_of(name)]
+        self._keep_ends(gone)
+        await self._topic_ends.saved()
+        # What was sent meanwhile counts as well; that is saved with the rest.
+        self._keep_ends(gone)
         # First: where a full disk refuses that, settings and offsets of the topic stay as well.
         queues = self._store.delete_topics(gone)
         for doomed in gone:
@@ -253,6 +259,7 @@ class TopicAdminProcessors:
         self.check_name(name)
         self._known(name)
         names = [name, *self._retry_topics_of(name)]
+        self._keep_ends(names)
         self._store.purge_topics(names)
         for purged in names:
             for group in self._offsets.groups_of(purged):
@@ -263,6 +270,12 @@ class TopicAdminProcessors:
         self._offsets.save_soon()
         log.info("topic purged by an administrator", topic=name)
         return Response()
+
+    def _keep_ends(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if is_light(topic):
+                continue
+            self._topic_ends.add(topic, self._store.visibility.queue_ends(topic))
 
     def get_topic(self, request: Request) -> Response:
         """351: the settings of one topic; with lo=true its mapping, if it is a static topic."""

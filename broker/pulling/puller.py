@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 import msgspec
+import structlog
 
 from rockhopper.broker.access.errors import (
     Forbidden,
@@ -26,6 +27,7 @@ from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGrou
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
+from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
@@ -34,7 +36,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.names import group_error, retry_topic
+from rockhopper.protocol.names import group_error
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import Subscription
@@ -44,6 +46,8 @@ from rockhopper.protocol.sys_flags import (
     PULL_FLAG_SUBSCRIPTION,
     PULL_FLAG_SUSPEND,
 )
+
+log = structlog.get_logger("broker.pulling")
 
 _LOG_OFFSET = head_struct("log_offset")
 
@@ -60,6 +64,7 @@ class Outcome(IntEnum):
     """The offset is none of the queue's: it goes on elsewhere."""
 
 
+_EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 _OUTCOMES = {
     GetStatus.FOUND: Outcome.FOUND,
     GetStatus.MESSAGE_WAS_REMOVING: Outcome.GO_ON,
@@ -99,7 +104,7 @@ class Pull(msgspec.Struct, frozen=True, gc=False):
 
 def outcome_of(status: GetStatus, offset: int) -> Outcome:
     """What the consumer is to do about what the store found at *offset*."""
-    if status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE):
+    if status in _EMPTY:
         return Outcome.NOT_YET if offset == 0 else Outcome.MOVED
     return _OUTCOMES[status]
 
@@ -127,9 +132,9 @@ class Puller:
         self._offsets = offsets
         self._long_polling = long_polling
         self._stats = stats
+        self.positions: ReaderPositions | None = None
+        """Without it offsets are taken as they are: those of another broker's log."""
         self.filters = PullFilters(config)
-        self.on_retries_read: list[Callable[[str], None]] = []
-        """Called with a group that has read its retry topic to the end; may put more there."""
         topics.listeners.append(self._topic_changed)
 
     def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
@@ -139,16 +144,12 @@ class Puller:
             Refusal: it is refused.
         """
         chosen = self.check(pull)
-        if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
-            self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
-        moved = self._reset_of(pull)
+        moved = self._reset_of(pull) or self._moved_back(pull)
         if moved is not None:
             return moved
+        if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
+            self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
         outcome, result = self._read(pull, chosen)
-        if outcome is Outcome.NOT_YET and pull.topic == retry_topic(pull.group):
-            for listener in self.on_retries_read:
-                listener(pull.group)
-            outcome, result = self._read(pull, chosen)
         if outcome is Outcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
             return self._park(pull, chosen, outcome, result)
         return outcome, result
@@ -173,6 +174,10 @@ class Puller:
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):
             # As RocketMQ says of a queue of this type that is still new.
             result.min_offset = -1
+        if result.status in _EMPTY:
+            first, _ = self._store.queue_range(pull.topic, pull.queue_id)
+            result.next_offset = result.min_offset = result.max_offset = first
+            return (Outcome.NOT_YET if pull.offset == first else Outcome.MOVED), result
         return outcome_of(result.status, pull.offset), result
 
     def _suggest(self, group_name: str, result: GetResult) -> None:
@@ -206,6 +211,26 @@ class Puller:
         low, high = self._store.queue_range(pull.topic, pull.queue_id)
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
         return Outcome.MOVED, result
+
+    def _moved_back(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+        """The answer to a reader whose offset is of an older history of the log; else None."""
+        if self.positions is None:
+            return None
+        topic, queue_id = pull.topic, pull.queue_id
+        to = self.positions.next_valid(pull.connection, pull.group, topic, queue_id, pull.offset)
+        if to is None:
+            return None
+        low, high = self._store.queue_range(topic, queue_id)
+        log.warning(
+            "a reader was moved back: the log has ended earlier than its offset since",
+            group=pull.group,
+            topic=topic,
+            queue=queue_id,
+            offset=pull.offset,
+            now=to,
+            peer=pull.connection.peer,
+        )
+        return Outcome.MOVED, GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, to, low, high)
 
     def answer_now(self, pull: Pull) -> None:
         """Answer a pull that has waited, with what there is."""

@@ -51,6 +51,7 @@ PROMISES_NOTHING = frozenset(
         Code.GET_CONSUMER_RUNNING_INFO,
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
         Code.TOPIC_IDS,
+        Code.LOG_HISTORY,
         Code.SINK_STATUS,
         Code.SINK_HOME,
         Code.GET_BROKER_CONFIG,

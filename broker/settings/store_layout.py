@@ -132,6 +132,16 @@ class StoreLayout:
         return self.own / "topic-ids.json"
 
     @property
+    def topic_ends(self) -> Path:
+        """Where the queues of deleted and emptied topics ended."""
+        return self.own / "topic-ends.json"
+
+    @property
+    def log_history(self) -> Path:
+        """The epochs of the commit log."""
+        return self.own / "log-history.json"
+
+    @property
     def sink_owners(self) -> Path:
         """Whose batches those of each sink are."""
         return self.own / "sinks" / "owners.json"

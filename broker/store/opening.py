@@ -91,6 +91,8 @@ class OpenedStore:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._known_offsets = known_offsets
+        self.former_end: Callable[[str, int], int] = lambda topic, queue_id: 0
+        """Where a queue begins whose topic had messages there and was deleted."""
         # Before it is made: RocketMQ has no such directory.
         self._is_ours = self.layout.own.is_dir()
         self.reserved_time = ReservedTime(
@@ -281,7 +283,10 @@ class OpenedStore:
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message of a queue gets."""
         queue = self.queues.get(topic, queue_id)
-        known = self.report.next_queue_offsets.get((topic, queue_id), 0)
+        known = max(
+            self.report.next_queue_offsets.get((topic, queue_id), 0),
+            self.former_end(topic, queue_id),
+        )
         return known if queue is None else max(queue.max_offset, known)
 
     def properties_from(self, offset: int) -> Iterator[bytes]:

@@ -71,6 +71,10 @@ class Staging:
             self._queue_ids.setdefault(topic, []).append(queue_id)
         return tail
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have a tail."""
+        return list(self._queue_ids.get(topic, ()))
+
     def begin_anew(self) -> None:
         """Take from the queues where each goes on: others have written to them."""
         self.tails.clear()

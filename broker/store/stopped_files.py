@@ -76,7 +76,13 @@ def _files(layout: StoreLayout) -> Iterator[Path]:
     """Tables, and what is noted beside the store's own notes, which other checks are for."""
     passed_over = layout.quarantine, layout.deleted_queues
     directories = [path for path in layout.own.iterdir() if path not in passed_over]
-    paths = [*layout.config.glob("*.json"), *layout.own.glob("*.records"), layout.topic_ids]
+    paths = [
+        *layout.config.glob("*.json"),
+        *layout.own.glob("*.records"),
+        layout.topic_ids,
+        layout.topic_ends,
+        layout.log_history,
+    ]
     for directory in directories:
         paths += directory.rglob("*") if directory.is_dir() else ()
     for path in sorted(paths):

@@ -18,6 +18,7 @@ from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.message_reader import MessageReader, ReadLimits
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.store.recovering.entry_mending import EntryMender
+from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import check_record, decode_message
@@ -192,9 +193,28 @@ class StoreReading:
         return b"" if self.opened.is_gone(topic, log_offset) else self.reader.record(log_offset)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offset; (0, 0) for a queue that does not exist. Creates nothing."""
+        """(min, max) queue offset. Creates nothing.
+
+        Both are where the first message goes for a queue that does not exist: 0, unless a former
+        topic of that name had messages there.
+        """
         queue = self._queues.get(topic, queue_id)
-        return (0, 0) if queue is None else (max(queue.min_offset, 0), queue.max_offset)
+        if queue is None:
+            first = self.opened.next_queue_offset(topic, queue_id)
+            return first, first
+        return max(queue.min_offset, 0), queue.max_offset
+
+    def has_first_message(self, topic: str, queue_id: int) -> bool:
+        """Whether nothing that was sent to a queue of this topic has expired."""
+        return self.queue_range(topic, queue_id)[0] <= self.opened.former_end(topic, queue_id)
+
+    def queue_end_at(self, topic: str, queue_id: int, log_offset: int) -> int:
+        """The end that a queue had when the commit log ended at *log_offset*."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return self.opened.next_queue_offset(topic, queue_id)
+        found = find_unit(queue, log_offset)
+        return queue.max_offset if found is None else found[0]
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether any message went to a queue."""

@@ -39,6 +39,11 @@ class Visibility:
         self._held_from_offset = None
         self._dispatch.release()
 
+    def queue_ends(self, topic: str) -> dict[int, int]:
+        """Queue id -> the offset of the next message, of the queues of a topic."""
+        ids = {*self.opened.queues.queues_of(topic), *self._staging.queue_ids(topic)}
+        return {queue_id: self._staging.tail(topic, queue_id).next_offset for queue_id in ids}
+
     def delete_topics(self, topics: Collection[str]) -> DeletedQueues:
         """Forget the queues of topics; their records stay in the log until they expire.
 

@@ -8,6 +8,7 @@ from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.face.patterns import TopicFinder
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.handout import Handout
+from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.notifications import Answer, Notifications
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
@@ -55,10 +56,11 @@ class Engine:
         self.finder = TopicFinder(self.session, settings.patterns, subscriptions, version)
         self._tell_group()
         offsets = QueueOffsets(self.session)
+        histories = Histories(self.session, group)
         self.progress: Progress = (
-            LocalProgress(group, settings.offsets_directory)
+            LocalProgress(group, settings.offsets_directory, histories)
             if settings.broadcast
-            else BrokerProgress(offsets, group)
+            else BrokerProgress(offsets, group, histories)
         )
         # In broadcast every member has every queue.
         locks = None if settings.broadcast else QueueLocks(self.session, group, _now_s)
@@ -71,7 +73,7 @@ class Engine:
             may_hand_out=self._may_hand_out,
             on_idle=self._queue_idle,
         )
-        self._puller = Puller(self.session, group, subscriptions=subscriptions)
+        self._puller = Puller(self.session, group, subscriptions=subscriptions, histories=histories)
         self.assignment = Assignment(
             settings,
             self.progress,

@@ -3,7 +3,10 @@
 The file of a broadcast group is RocketMQ's, one for each group and instance:
 
     ~/.rocketmq_offsets/<host>@<instance>/<group>/offsets.json
-    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:5}}
+    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:5},"logEpochs":{"a":["9f…"]}}
+
+`logEpochs`, which RocketMQ's clients pass over, tells in which histories of each broker's log the
+offsets were read: see histories.py.
 
 The instance is DEFAULT, or DEFAULT-2 and so on while other consumers of the group run on this
 machine: each of them gets every message, so each has its own place. A lock file beside it tells.
@@ -14,9 +17,11 @@ import errno
 import logging
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
+from rockhopper.client.consuming.histories import Epochs, Histories
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.paths import expand_home
@@ -57,8 +62,11 @@ class Progress(Protocol):
 class BrokerProgress:
     """Offsets of a clustering group, at the broker of each queue."""
 
-    def __init__(self, offsets: QueueOffsets, group: str) -> None:
+    def __init__(
+        self, offsets: QueueOffsets, group: str, histories: Histories | None = None
+    ) -> None:
         self._offsets = offsets
+        self._histories = histories
         self._group = group
         self._not_stored: dict[MessageQueue, int] = {}
 
@@ -68,6 +76,7 @@ class BrokerProgress:
         ours = self._not_stored.get(queue)
         if ours is None:
             return committed
+        ours = await self._committable(queue, ours)
         if committed is None or committed < ours:
             await self.store(queue, ours)
             return ours
@@ -76,8 +85,14 @@ class BrokerProgress:
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""
+        offset = await self._committable(queue, offset)
         await self._offsets.commit(self._group, queue, offset)
         self._not_stored.pop(queue, None)
+
+    async def _committable(self, queue: MessageQueue, offset: int) -> int:
+        if self._histories is None:
+            return offset
+        return await self._histories.committable(queue, offset)
 
     def remember(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""
@@ -93,8 +108,11 @@ class BrokerProgress:
 class LocalProgress:
     """Offsets of a broadcast group, in a file that is replaced as a whole."""
 
-    def __init__(self, group: str, directory: Path | None = None) -> None:
+    def __init__(
+        self, group: str, directory: Path | None = None, histories: Histories | None = None
+    ) -> None:
         self._group = group
+        self._histories = histories
         self._root = directory
         self._offsets: dict[MessageQueue, int] = {}
         self._lock: IO[bytes] | None = None
@@ -106,7 +124,10 @@ class LocalProgress:
     async def open(self) -> None:
         """See Progress."""
         self.path = await asyncio.to_thread(self.claim)
-        self._offsets = await asyncio.to_thread(self._read, self.path)
+        self._offsets, epochs = await asyncio.to_thread(self._read, self.path)
+        if self._histories is not None:
+            for queue in self._offsets:
+                self._histories.recall(queue, epochs.get(queue.broker_name, ()))
 
     async def load(self, queue: MessageQueue) -> int | None:
         """See Progress."""
@@ -116,7 +137,7 @@ class LocalProgress:
         """See Progress."""
         self._offsets[queue] = offset
         async with self._writing:
-            text = _text(self._offsets)
+            text = _text(self._offsets, self._histories)
             assert self.path is not None
             await asyncio.to_thread(_replace, self.path, text)
 
@@ -169,26 +190,53 @@ class LocalProgress:
             return directory / "offsets.json"
         raise OSError(f"{_INSTANCES_MAX} consumers of {self._group!r} run on this machine already")
 
-    def _read(self, path: Path) -> dict[MessageQueue, int]:
+    def _read(self, path: Path) -> tuple[dict[MessageQueue, int], dict[str, Epochs]]:
         try:
-            table = ResetOffsetBody.decode(path.read_bytes()).offset_table
+            text = path.read_bytes()
+            table = ResetOffsetBody.decode(text).offset_table
+            epochs = _epochs_of(fastjson.loads(text))
         except FileNotFoundError:
-            return {}
+            return {}, {}
         except ProtocolError as error:
             log.error("%s cannot be read (%s): starting as a new group does", path, error)
-            return {}
-        return {
+            return {}, {}
+        offsets = {
             MessageQueue(key.topic, key.broker_name, key.queue_id): offset
             for key, offset in table.items()
         }
+        return offsets, epochs
 
 
-def _text(offsets: dict[MessageQueue, int]) -> bytes:
+def _epochs_of(document: Any) -> dict[str, Epochs]:
+    epochs = document.get("logEpochs")
+    if not isinstance(epochs, dict):
+        return {}
+    return {
+        broker_name: tuple(map(str, ids))
+        for broker_name, ids in epochs.items()
+        if isinstance(ids, list)
+    }
+
+
+def _epochs_by_broker(queues: Iterable[MessageQueue], histories: Histories) -> dict[str, Epochs]:
+    """The epochs in which all queues of a broker were read: of several the oldest."""
+    found: dict[str, Epochs] = {}
+    for queue in queues:
+        epochs = histories.read_in(queue)
+        known = found.get(queue.broker_name)
+        if epochs and (known is None or epochs[0] in known):
+            found[queue.broker_name] = epochs
+    return found
+
+
+def _text(offsets: dict[MessageQueue, int], histories: Histories | None) -> bytes:
     table = {
         MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id): offset
         for queue, offset in sorted(offsets.items())
     }
-    text = fastjson.dumps({"offsetTable": table})
+    epochs = {} if histories is None else _epochs_by_broker(offsets, histories)
+    lists = {broker_name: list(ids) for broker_name, ids in sorted(epochs.items())}
+    text = fastjson.dumps({"offsetTable": table, **({"logEpochs": lists} if lists else {})})
     return text if isinstance(text, bytes) else text.encode()
 
 

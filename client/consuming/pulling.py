@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import ClientError, MalformedAnswerError
 from rockhopper.client.filters import Sql, subscription_to
@@ -102,12 +103,17 @@ class Puller:
         subscriptions: Mapping[str, Subscription] | None = None,
         *,
         is_browsing: bool = False,
+        histories: Histories | None = None,
     ) -> None:
-        """Our brokers do not count among what they hand out what is read with `is_browsing`."""
+        """Our brokers do not count among what they hand out what is read with `is_browsing`.
+
+        Without `histories` offsets are taken to be of the log as it is.
+        """
         self._flags = PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_BROWSE if is_browsing else 0)
         self.group = group or TOOLS_CONSUMER_GROUP
         self._session = session
         self._offsets = QueueOffsets(session)
+        self._histories = histories
         self._wanted = wanted
         self._given = subscriptions or {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -140,6 +146,9 @@ class Puller:
         backlog = self._backlogs.pop(queue, None)
         times = 1 if backlog is None else backlog.times(offset, max_count, space)
         address = await self._address(queue)
+        valid = await self._valid(queue, offset, address)
+        if valid < offset:
+            return PullResult([], valid, valid, valid, has_moved=True)
         if backlog is None or times == 1:
             answer = await self._ask(address, queue, offset, max_count, wait_s)
             return self._result(queue, offset, answer, address)
@@ -169,6 +178,15 @@ class Puller:
             for each in asked:
                 let_go(each)
         return result
+
+    async def _valid(self, queue: MessageQueue, offset: int, address: str) -> int:
+        """Where to read instead of `offset`, if the log has ended earlier since; else that."""
+        histories = self._histories
+        # Replicas other than the master have no history of their own.
+        is_slave = bool(self._preferred_broker_ids.get(queue))
+        if histories is None or is_slave or histories.is_compared(queue, address):
+            return offset
+        return await histories.compare(queue, offset, address)
 
     async def _continued(
         self, queue: MessageQueue, offset: int, asked: Awaitable[Command], address: str

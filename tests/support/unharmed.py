@@ -84,6 +84,8 @@ class Unharmed:
             ask = self._neighbour.ask
             answer = await ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
             assert answer.code == ResponseCode.SUCCESS, answer.remark
+        # Else topics of the same names went on behind the offsets of the last test.
+        self.broker.tables.topic_ends.clear()
         self._capture.entries.clear()
         return self
 

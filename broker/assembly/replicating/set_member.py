@@ -140,6 +140,7 @@ class SetMember:
         self._applier: StateApplier | None = None
         self._writer: StateWriter | None = None
         self._is_serving = False
+        self._has_followed = False
         self._confirmed_offset = 0
         self._confirmed = asyncio.Event()
         self._elected_in = 0
@@ -387,6 +388,12 @@ class SetMember:
             self.replica.lead_by_operator()
         except ValueError as error:
             raise SwitchError(str(error)) from None
+        self._has_followed = False
+
+    @property
+    def continues_history(self) -> bool:
+        """Whether the log holds all that an earlier master of the set has shown."""
+        return self._is_sync_mode and self._has_followed
 
     async def reseed(self) -> None:
         """Have this replica's store replaced by its master's. Raises SwitchError."""
@@ -426,6 +433,8 @@ class SetMember:
         self._confirmed_offset = max(self._confirmed_offset, offset)
         self._confirmed.set()
         if self._replica_store.is_following:
+            # Who is elected after that was in sync, or by an operator.
+            self._has_followed = True
             self._follow()
         elif self._leads_in and self._is_sync_mode:
             self.parts.store.safe_point.confirm(offset)

@@ -27,6 +27,8 @@ class KeptTables(NamedTuple):
             tables.groups,
             tables.static_topics,
             tables.topic_ids,
+            tables.topic_ends,
+            tables.history,
             tables.sink_owners,
             tables.sink_homes,
             tables.sink_prepared,

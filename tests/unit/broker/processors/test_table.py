@@ -45,7 +45,19 @@ FOR_EVERYBODY = {
 }
 POP = {200_050, 200_051, 200_052, 200_053, 200_054, 200_055, 200_151}
 # Ours: jobs read in bulk and write in whole batches.
-FOR_EVERYBODY |= {70_001, 70_002, 70_003, 70_004, 70_005, 70_007, 70_008, 70_009, 70_014, 70_015}
+FOR_EVERYBODY |= {
+    70_001,
+    70_002,
+    70_003,
+    70_004,
+    70_005,
+    70_007,
+    70_008,
+    70_009,
+    70_014,
+    70_015,
+    70_020,
+}
 FOR_EVERYBODY |= POP | {code & 0xFFFF for code in POP} | {400}
 
 

@@ -213,7 +213,7 @@ async def test_deleted_topic_is_gone_with_queues_and_offsets(broker: ServedBroke
         broker.offsets.commit(topic, "billing", 0, 1)
     assert (await delete(broker, "orders")).code == ResponseCode.SUCCESS
     assert "orders" not in broker.topics
-    assert broker.store.queue_range("orders", 0) == (0, 0)
+    assert broker.store.queue_range("orders", 0) == (1, 1)
     assert broker.offsets.topics_of("billing") == ["bills"]
     assert broker.store.message_at(put.commit_log_offset)
     assert broker.announced == 1
@@ -235,13 +235,13 @@ async def test_a_deletion_that_a_full_disk_refuses_takes_nothing(
     assert broker.store.queue_range("orders", 0) == (0, 2)
 
 
-async def test_topic_made_again_after_deletion_starts_empty(broker: ServedBroker) -> None:
+async def test_a_topic_made_again_goes_on_where_the_former_one_ended(broker: ServedBroker) -> None:
     broker.create_topic("orders")
     broker.put("orders")
     await delete(broker, "orders")
     broker.create_topic("orders")
-    assert broker.put("orders", b"new").queue_offset == 0
-    assert broker.store.queue_range("orders", 0) == (0, 1)
+    assert broker.put("orders", b"new").queue_offset == 1
+    assert broker.store.queue_range("orders", 0) == (1, 2)
 
 
 async def test_deletion_takes_the_retry_topics_of_pop_along(broker: ServedBroker) -> None:

@@ -42,6 +42,8 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "subscriptionGroup.json": ("g", {"settings": None, "forbidden": {"orders": 4}}),
     "topicQueueMapping.json": ("static", STATIC),
     "topic-ids.json": ("orders", ["0123456789abcdef", 7]),
+    "topic-ends.json": ("orders", {"0": 40}),
+    "log-history.json": ("0123456789abcdef", [1, 1200, 1700000000000]),
     "owners.json": ("sink", "somebody"),
     "homes.json": ("sink", "broker-b"),
     "prepared.json": ("sink", {"batchId": 3, "parts": ["0.1.ab"]}),

@@ -1,0 +1,125 @@
+"""In which history of its broker's log each queue is read.
+
+A log can be shorter after a restart of its broker than it was (a backup, a power cut), and an
+offset then names another message, or none yet. So the first use of a queue on a new connection
+compares histories (LOG_HISTORY): the client names the epochs in which it has read, newest first,
+and the broker answers up to where its queue is still the one that was read. Reading goes on there.
+
+    read up to 30 in epoch a; the connection breaks; the broker serves a backup that ends at 10
+    compare: "I know a"  ->  "newest common epoch: a, it ends at 10"; the position becomes 10
+
+One connection has one history: a broker that begins another closes its connections. Brokers other
+than Rockhopper have none, and are taken at their word.
+"""
+
+from weakref import WeakKeyDictionary
+
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
+from rockhopper.client.errors import MalformedAnswerError
+from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.session import Session
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.bodies.log_history import (
+    HistoryAnswer,
+    HistoryQuestion,
+    decode_history_answer,
+    encode_history,
+)
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import MalformedBodyError
+
+_LOG_HISTORY = int(RequestCode.LOG_HISTORY)
+_NONE = HistoryAnswer([], None, [])
+
+Epochs = tuple[str, ...]
+"""Ids of epochs of one log, newest first."""
+
+
+class Histories:
+    """The epochs in which the queues of one consumer were read."""
+
+    def __init__(self, session: Session, group: str | None) -> None:
+        self._session = session
+        self._group = group
+        self._offsets = QueueOffsets(session)
+        self._read_in: dict[MessageQueue, Epochs] = {}
+        self._compared: dict[MessageQueue, Connection] = {}
+        self._epochs: WeakKeyDictionary[Connection, Epochs] = WeakKeyDictionary()
+
+    def read_in(self, queue: MessageQueue) -> Epochs:
+        """The epochs of the log in which a queue was read last; empty if nothing is known."""
+        return self._read_in.get(queue, ())
+
+    def recall(self, queue: MessageQueue, epochs: Epochs) -> None:
+        """Take for known in which epochs a queue was read, by an earlier process perhaps."""
+        if epochs:
+            self._read_in[queue] = epochs
+
+    def is_compared(self, queue: MessageQueue, address: str) -> bool:
+        """Whether positions in a queue fit the log behind the connection to its broker."""
+        connection = self._session.connection(address)
+        return connection is not None and self._compared.get(queue) is connection
+
+    async def compare(self, queue: MessageQueue, offset: int, address: str) -> int:
+        """Return where to go on instead of `offset`, or that; reading goes on in this history.
+
+        Raises ClientError.
+        """
+        connection = await self._session.pool.connect(address)
+        known = self._read_in.get(queue)
+        if known is not None:
+            answer = await self._ask(
+                connection, HistoryQuestion(self._group, [*known], [_place(queue)])
+            )
+            offset = _limited(offset, answer)
+            self._epochs[connection] = tuple(answer.ids)
+        elif connection not in self._epochs:
+            answer = await self._ask(connection, HistoryQuestion(None, [], []))
+            self._epochs[connection] = tuple(answer.ids)
+        epochs = self._epochs[connection]
+        if epochs:
+            self._read_in[queue] = epochs
+        else:
+            self._read_in.pop(queue, None)
+        self._compared[queue] = connection
+        return offset
+
+    async def committable(self, queue: MessageQueue, offset: int) -> int:
+        """Return up to where a position may be committed: no further than the log agrees with it.
+
+        Raises ClientError.
+        """
+        known = self._read_in.get(queue)
+        if known is None:
+            return offset
+        address = await self._offsets.address(queue)
+        if self.is_compared(queue, address):
+            return offset
+        connection = await self._session.pool.connect(address)
+        answer = await self._ask(connection, HistoryQuestion(None, [*known], [_place(queue)]))
+        return _limited(offset, answer)
+
+    async def _ask(self, connection: Connection, question: HistoryQuestion) -> HistoryAnswer:
+        command = Command(_LOG_HISTORY, body=encode_history(question))
+        answer = await connection.request(command, self._session.request_timeout_s)
+        if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
+            return _NONE  # the pull says what is not allowed
+        if answer.code != ResponseCode.SUCCESS:
+            raise self._session.refusal(connection.address, _LOG_HISTORY, answer)
+        try:
+            return decode_history_answer(answer.body)
+        except MalformedBodyError as error:
+            raise MalformedAnswerError(
+                f"{connection.address} answered LOG_HISTORY with what cannot be read ({error})",
+                address=connection.address,
+            ) from error
+
+
+def _place(queue: MessageQueue) -> tuple[str, int]:
+    return queue.topic, queue.queue_id
+
+
+def _limited(offset: int, answer: HistoryAnswer) -> int:
+    end = answer.ends[0] if answer.ends else None
+    return offset if end is None else min(offset, end)
