@@ -47,8 +47,16 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
     Raises:
         SettingError: a user is asked for that cannot be, or nobody could give rights.
     """
-    for credentials in filter(None, (config.auth.first_user, config.auth.inner)):
-        if credentials.access_key not in users.users:
+    first = config.auth.first_user
+    for credentials in filter(None, (first, config.auth.inner)):
+        known = users.users.get(credentials.access_key)
+        if known is not None and credentials is first:
+            log.info(
+                "the password of initAuthenticationUser is not used: its user is there already",
+                user=known.name,
+                is_the_same=known.secret == credentials.secret,
+            )
+        if known is None:
             try:
                 name = check_name(credentials.access_key)
             except InvalidParameter as error:

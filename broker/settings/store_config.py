@@ -32,6 +32,10 @@ class StoreConfig:
     root: Path = setting("storePathRootDir", Path("data"))
     """The store directory. One broker at a time; created when missing."""
 
+    must_exist: bool = setting("storeMustExist", False)
+    """Ours. Whether a directory without a store is refused: its disk may not be mounted. ``false``:
+    a new store is made there, with a warning. For a first start set it to ``false``."""
+
     group: str = setting("storeGroup", "")
     """Ours. A group of this host whose members may read the store's files where users are on
     (authenticationEnabled): Spark, the store tools. Without it the broker's own user alone may.

@@ -24,6 +24,7 @@ from rockhopper.broker.store import stopped_files
 from rockhopper.broker.store.files import abort_file, disk, rocksdb
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.file_system import check_file_system
 from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
@@ -101,7 +102,10 @@ class OpenedStore:
         self.mappings = Mappings(extent.mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._read_ahead = ReadAhead()
+        if not extent.is_in_the_making:
+            log_presence.see_store(self.layout, must_exist=config.must_exist)
         disk.make_directories_durably(config.root)
+        check_file_system(config.root)
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
             undo.callback(self._lock.release)

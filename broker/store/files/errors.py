@@ -2,6 +2,7 @@
 
 StoreError
 ├── StoreLockedError      another process holds the store directory
+├── UnfitFileSystemError  the file system lacks what a store rests on
 ├── OtherStoresError      there are stores that nobody would serve
 ├── CorruptFileError      a file is not what its name, size or content claims
 ├── GeometryError         files were written with other sizes than the ones configured
@@ -45,6 +46,17 @@ class StoreLockedError(StoreError):
             f"or give this one a directory of its own ({setting})"
         )
         self.directory = directory
+
+
+class UnfitFileSystemError(StoreError):
+    """The file system lacks what a store rests on."""
+
+    def __init__(self, directory: Path, lack: str, error: OSError) -> None:
+        super().__init__(
+            f"the file system of {directory} has {lack} ({error.strerror}): a store rests on file "
+            "locks, shared mappings and fsync of directories. Put it on another file system, such "
+            "as ext4 or XFS on a disk of this machine"
+        )
 
 
 class CorruptFileError(StoreError):

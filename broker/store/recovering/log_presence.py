@@ -19,6 +19,8 @@ when it is elsewhere: one line, an absolute path.
 
 from collections.abc import Iterable
 
+import structlog
+
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
@@ -34,6 +36,8 @@ from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY_FILE,
 )
 
+log = structlog.get_logger("broker.store")
+
 
 def check_finished(layout: StoreLayout) -> None:
     """See that the store was made to its end, if a tool made it.
@@ -46,6 +50,25 @@ def check_finished(layout: StoreLayout) -> None:
             f"the store in {layout.root} is not whole: a 'store restore' or 'store repair' that "
             "makes it is at work or was cut off. Run that again to its end, or remove the directory"
         )
+
+
+def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
+    """Warn that a store is about to be made, where there is none.
+
+    Raises:
+        StoreError: there is none and *must_exist*; nothing was changed.
+    """
+    if layout.lock.exists() or layout.checkpoint.exists() or has_log(layout.commit_log):
+        return
+    if must_exist:
+        raise StoreError(
+            f"there is no store in {layout.root}, and storeMustExist=true: mount its disk, or "
+            "check storePathRootDir. To begin a new store there, start once without storeMustExist"
+        )
+    log.warning(
+        "a new, empty store is made: if there should be one, stop the broker and mount its disk",
+        path=str(layout.root),
+    )
 
 
 def check_place(layout: StoreLayout) -> None:

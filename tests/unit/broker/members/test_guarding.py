@@ -124,3 +124,15 @@ def test_an_open_port_is_told_of(
 )
 def test_operators_are_told_who_may_use_a_broker(texts: dict[str, str], said: str) -> None:
     assert access_text(build_config(texts)) == said
+
+
+def test_a_password_for_a_user_who_is_there_is_said_not_to_be_used(tmp_path: Path) -> None:
+    _, users = guarded(tmp_path, ON | ROOT)
+    config = build_config(
+        ON | {"initAuthenticationUser": '{"username": "root", "password": "another secret"}'}
+    )
+    with capture_logs() as lines:
+        guard_with(guard_of(config), users, AclTable(tmp_path / "a", now_ms=lambda: 5), config)
+    assert [(line["user"], line["is_the_same"]) for line in lines] == [("root", False)]
+    assert "is not used" in lines[0]["event"]
+    assert users.users["root"].secret == "a secret of root"

@@ -36,3 +36,9 @@ def test_it_grants_what_is_asked_for() -> None:
     assert f"apiGroups: [{API_VERSION.partition('/')[0]}]" in EXAMPLE
     assert "verbs: [get, list, watch, create, update]" in EXAMPLE
     assert f"{LABEL}: {MASTER}" in EXAMPLE
+
+
+def test_a_recovery_has_half_an_hour_before_the_pod_is_restarted() -> None:
+    probe = EXAMPLE[EXAMPLE.index("startupProbe:") : EXAMPLE.index("readinessProbe:")]
+    periods = [int(number) for number in re.findall(r"(?:Seconds|Threshold): (\d+)", probe)]
+    assert periods[0] * periods[1] >= 1800

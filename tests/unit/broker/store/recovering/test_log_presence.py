@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -13,7 +14,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.recovering import inventory, log_presence
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
-from tests.support.open_stores import Stores, bodies, flush, put
+from tests.support.open_stores import Stores, bodies, close, flush, put
 from tests.support.store_directories import queue_files
 
 BODIES = [b"%d" % number for number in range(30)]
@@ -208,3 +209,24 @@ def test_a_store_in_the_making_is_refused_untouched(stores: Stores) -> None:
     assert files_below(stores.root) == before
     StoreLayout(stores.root).unfinished.unlink()
     assert bodies(stores.open()) == BODIES
+
+
+def test_a_new_store_is_made_with_a_warning_and_a_store_that_is_there_without(
+    stores: Stores,
+) -> None:
+    with capture_logs() as lines:
+        store = stores.open()
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
+        "a new, empty store is made: if there should be one, stop the broker and mount its disk"
+    ]
+    close(store)
+    with capture_logs() as lines:
+        stores.open(must_exist=True)
+    assert [line for line in lines if line["log_level"] == "warning"] == []
+
+
+def test_a_store_that_must_exist_is_not_made(stores: Stores, tmp_path: Path) -> None:
+    before = files_below(tmp_path)
+    with pytest.raises(StoreError, match=r"there is no store in .*storeMustExist=true: mount"):
+        stores.open(must_exist=True)
+    assert files_below(tmp_path) == before

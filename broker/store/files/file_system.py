@@ -1,0 +1,57 @@
+"""What a store needs of its file system: tried in its directory before anything is in it.
+
+Some network and user-space file systems take files and fail at one of these, at the first message
+or, worse, at the first crash.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import UnfitFileSystemError
+
+_NOT_THERE = {
+    errno.EINVAL,
+    errno.ENODEV,
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOTTY,
+}
+
+
+def check_file_system(directory: Path) -> None:
+    """See that files in *directory* can be locked and mapped, and that it can be synced itself.
+
+    Raises:
+        UnfitFileSystemError: one of that is not there.
+        OSError: something else is wrong.
+    """
+    with tempfile.TemporaryFile(dir=directory, prefix=".tried-") as file:
+        with _needed(directory, "no file locks"):
+            fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        file.truncate(mmap.PAGESIZE)
+        with (
+            _needed(directory, "no shared writable mappings"),
+            mmap.mmap(file.fileno(), mmap.PAGESIZE) as mapped,
+        ):
+            mapped[0] = 1
+            mapped.flush()
+    with _needed(directory, "no fsync of directories"):
+        disk.sync_directory(directory)
+
+
+@contextlib.contextmanager
+def _needed(directory: Path, lack: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            raise UnfitFileSystemError(directory, lack, error) from error
+        raise

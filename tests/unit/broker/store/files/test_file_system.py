@@ -1,0 +1,53 @@
+"""File systems that a store cannot be on."""
+
+import errno
+import fcntl
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import UnfitFileSystemError
+from rockhopper.broker.store.files.file_system import check_file_system
+
+
+def failing(number: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(number, "not supported")
+
+    return fail
+
+
+def test_a_usual_one_is_good_and_nothing_stays(tmp_path: Path) -> None:
+    check_file_system(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "number", "lack"),
+    [
+        (fcntl, "lockf", errno.ENOLCK, "no file locks"),
+        (mmap, "mmap", errno.ENODEV, "no shared writable mappings"),
+        (disk, "sync_directory", errno.EINVAL, "no fsync of directories"),
+    ],
+)
+def test_one_that_lacks_something_is_refused_by_that(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: object,
+    name: str,
+    number: int,
+    lack: str,
+) -> None:
+    monkeypatch.setattr(module, name, failing(number))
+    with pytest.raises(UnfitFileSystemError, match=f"has {lack} .not supported.: a store rests on"):
+        check_file_system(tmp_path)
+
+
+def test_a_disk_that_fails_is_no_unfit_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "sync_directory", failing(errno.EIO))
+    with pytest.raises(OSError, match="not supported") as caught:
+        check_file_system(tmp_path)
+    assert caught.value.errno == errno.EIO
