@@ -12,7 +12,6 @@ from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sync.face import Face, iterates, looks, made_like, waits
-from rockhopper.client.sync.loop_thread import loop_thread
 
 Handler = Callable[[ReceivedMessage], object]
 
@@ -93,7 +92,7 @@ class Consumer(Face[consumer.Consumer]):
 
         running = client.run(handle, concurrency=concurrency)
         try:
-            loop_thread().call(running, interrupted=client.stop)
+            self._serving.call(running, interrupted=client.stop)
         finally:
             threads.end()
         if exits:

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.connection import fork_count
-from rockhopper.client.sync.loop_thread import loop_thread
+from rockhopper.client.sync.loop_thread import LoopThread, is_exiting, loop_thread
 
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
@@ -54,6 +54,7 @@ class Face(Generic[_Client]):
         self._is_open = False
         self._is_closed = False
         self._forks = fork_count()
+        self._thread: LoopThread | None = None
         self._opening = threading.RLock()
         self._is_opening = False
 
@@ -104,10 +105,24 @@ class Face(Generic[_Client]):
     def _open(self) -> None:
         if isinstance(shared := self._make.keywords.get("connections"), Face):
             shared.start()  # so that they are closed at exit
-        thread = loop_thread()
+        self._thread = thread = loop_thread()
         thread.call(self._client.__aenter__())
         thread.open_clients.add(self)
+        thread.log_records.watch()  # modules may have been imported since
         self._is_open = True
+
+    @property
+    def _serving(self) -> LoopThread:
+        thread = self._thread
+        return loop_thread() if thread is None or thread.is_inherited else thread
+
+    def close_at_exit(self) -> None:
+        """Close it; functions of `atexit` that run later open a producer anew."""
+        with self._opening:
+            self.close()
+            if self._reopens_in_child:
+                self._client = self._make()
+                self._is_closed = False
 
     def _take_over(self) -> None:
         """Begin anew in a forked child, unless it is the client's state that counts."""
@@ -127,13 +142,13 @@ class Face(Generic[_Client]):
         was_open, self._is_open, self._is_closed = self._is_open, False, True
         if not was_open or self._forks != fork_count():
             return
-        thread = loop_thread()
+        thread = self._serving
         thread.open_clients.discard(self)
         thread.call(self._client.__aexit__(exc_type, exc, traceback))
 
     def _look(self, function: Callable[[_Client], _Result]) -> _Result:
         client = self._opened()
-        return loop_thread().look(lambda: function(client))
+        return self._serving.look(lambda: function(client))
 
 
 class Part(Generic[_Item]):
@@ -146,6 +161,10 @@ class Part(Generic[_Item]):
     def _opened(self) -> _Item:
         return self._pick(self._face._opened())
 
+    @property
+    def _serving(self) -> LoopThread:
+        return self._face._serving
+
 
 def waits(
     method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _Result]],
@@ -155,8 +174,15 @@ def waits(
 
     @functools.wraps(method)
     def waiting(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        try:
+            bound = getattr(self._opened(), name)
+            return self._serving.call(bound(*args, **kwargs))  # type: ignore[no-any-return]
+        except ClientStateError:
+            if not is_exiting():
+                raise
+        # It was closed between the two, and opens anew.
         bound = getattr(self._opened(), name)
-        return loop_thread().call(bound(*args, **kwargs))  # type: ignore[no-any-return]
+        return self._serving.call(bound(*args, **kwargs))  # type: ignore[no-any-return]
 
     return waiting
 
@@ -170,7 +196,7 @@ def looks(
     @functools.wraps(method)
     def looking(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
         bound = getattr(self._opened(), name)
-        return loop_thread().look(lambda: bound(*args, **kwargs))  # type: ignore[no-any-return]
+        return self._serving.look(lambda: bound(*args, **kwargs))  # type: ignore[no-any-return]
 
     return looking
 
@@ -184,18 +210,19 @@ def iterates(
     @functools.wraps(method)
     def iterating(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_Item]:
         bound = getattr(self._opened(), name)
-        return _items(loop_thread().look(lambda: bound(*args, **kwargs)))
+        thread: LoopThread = self._serving
+        return _items(thread, thread.look(lambda: bound(*args, **kwargs)))
 
     return iterating
 
 
-def _items(items: AsyncIterator[_Item]) -> Iterator[_Item]:
+def _items(thread: LoopThread, items: AsyncIterator[_Item]) -> Iterator[_Item]:
     try:
-        while (found := loop_thread().call(_next_of(items))) is not None:
+        while (found := thread.call(_next_of(items))) is not None:
             yield found[0]
     finally:
         if isinstance(items, AsyncGenerator):
-            loop_thread().call(items.aclose())
+            thread.call(items.aclose())
 
 
 async def _next_of(items: AsyncIterator[_Item]) -> tuple[_Item] | None:

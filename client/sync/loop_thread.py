@@ -3,24 +3,36 @@
 It is begun by the first call and ends with the interpreter, after all clients were closed. A
 forked child has none of its parent's threads: it begins its own, and never touches the parent's
 loop, whose selector it shares with the parent.
+
+At exit the clients are closed when the functions of `atexit` have run that were registered after
+the import. Those registered before it, `logging.shutdown` among them, run later: a producer opens
+anew for them, and the thread that calls runs the loop itself, for Python begins no threads then.
+
+A logging handler may send with a synchronous client, and holds its lock meanwhile. So nothing is
+logged in the loop's thread, which would wait for that lock: another thread logs its records.
 """
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import os
+import queue
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol, TypeVar
 
 from rockhopper.client.errors import ClientError, ClientStateError
+from rockhopper.tasks import start_task
 
 log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
 _JOIN_S = 5.0
+_RECORDS_MAX = 10_000
 
 
 class Closable(Protocol):
@@ -28,8 +40,8 @@ class Closable(Protocol):
 
     closes_last: bool
 
-    def close(self) -> None:
-        """Close it."""
+    def close_at_exit(self) -> None:
+        """Close it; it may be opened again."""
 
 
 class LoopThread:
@@ -37,11 +49,22 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.open_clients: set[Closable] = set()
+        self.is_inherited = False
+        """Whether it is that of the process that this one was forked from."""
         self._loop = asyncio.new_event_loop()
         self._waiting: set[Future[Any]] = set()
         self._exits: dict[Future[Any], BaseException] = {}
-        self._thread = threading.Thread(target=self._serve, name="rockhopper-sync", daemon=True)
-        self._thread.start()
+        self._caller_serves = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self.log_records = LogRecords()
+        if not _is_exiting:
+            thread = threading.Thread(target=self._serve, name="rockhopper-sync", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # Python 3.12 begins no thread at exit
+                return
+            self._thread = thread
+            self.log_records.start(thread.ident)
 
     def _serve(self) -> None:
         """Run the loop; a callback's sys.exit() ends the calls that wait, and not the loop."""
@@ -73,19 +96,25 @@ class LoopThread:
             ClientStateError: asked from that loop itself, which would wait for ever.
             SystemExit: something that runs there has called sys.exit().
         """
-        if threading.current_thread() is self._thread:
+        if self._thread is None:
+            with self._caller_serves:
+                if not self._loop.is_running():
+                    return self._loop.run_until_complete(coroutine)
+        if self._thread is None or threading.current_thread() is self._thread:
             coroutine.close()
             raise ClientStateError(
                 "a synchronous client was called in the event loop that serves it: what is a "
                 "coroutine function uses the asynchronous clients of rockhopper"
             )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future: Future[_Result] = Future()
         # An exception of a signal handler leaves a Condition unusable, and a plain lock as it was.
         is_done = threading.Lock()
         is_done.acquire()
         future.add_done_callback(lambda _: is_done.release())
         self._waiting.add(future)
         try:
+            # From here on an interrupt finds what it ends.
+            self._loop.call_soon_threadsafe(self._begin, coroutine, future)
             _wait(future, is_done)
             return future.result()
         except BaseException as error:
@@ -102,6 +131,33 @@ class LoopThread:
             self._waiting.discard(future)
             self._exits.pop(future, None)
 
+    def _begin(self, coroutine: Coroutine[Any, Any, _Result], future: Future[_Result]) -> None:
+        """Run a coroutine for a future of another thread, whose cancellation cancels it."""
+        if future.cancelled():
+            coroutine.close()
+            return
+        task = start_task(coroutine)
+
+        def settle(task: asyncio.Task[_Result]) -> None:
+            if task.cancelled():
+                future.cancel()
+                return
+            error = task.exception()
+            if not future.set_running_or_notify_cancel():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(task.result())
+
+        def end(future: Future[_Result]) -> None:
+            if future.cancelled():
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(task.cancel)
+
+        task.add_done_callback(settle)
+        future.add_done_callback(end)
+
     def look(self, function: Callable[[], _Result]) -> _Result:
         """Call a plain function there."""
 
@@ -114,13 +170,72 @@ class LoopThread:
         """Close what is open, then the loop."""
         for client in sorted(self.open_clients, key=lambda each: each.closes_last):
             try:
-                client.close()
+                client.close_at_exit()
             except Exception as error:
                 log.warning("%r did not close well at exit: %s", client, error)
+        if self._thread is None:
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_JOIN_S)
         if not self._thread.is_alive():
             self._loop.close()
+        self.log_records.drain(_JOIN_S)
+
+
+class LogRecords(logging.Filter):
+    """Takes the records of the client that the loop's thread makes, and logs them in another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: queue.SimpleQueue[logging.LogRecord | threading.Event] = queue.SimpleQueue()
+        self._loop_ident: int | None = None
+        self._dropped_count = 0
+
+    def start(self, loop_ident: int | None) -> None:
+        """Begin the thread that logs."""
+        self._loop_ident = loop_ident
+        threading.Thread(target=self._serve, name="rockhopper-sync-log", daemon=True).start()
+        self.watch()
+
+    def watch(self) -> None:
+        """Stand before all loggers that the client has by now, and before asyncio's."""
+        for name in ("asyncio", *list(logging.root.manager.loggerDict)):
+            if name == "asyncio" or name.split(".", 1)[0] == "rockhopper":
+                logging.getLogger(name).addFilter(self)  # nothing if it has it
+
+    def forget(self) -> None:
+        """Take nothing any more: the thread is a parent process's, and its number used again."""
+        self._loop_ident = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep a record from being logged in the loop's thread; another logs it."""
+        if threading.get_ident() != self._loop_ident:
+            return True
+        if self._records.qsize() < _RECORDS_MAX:
+            self._records.put(record)
+        else:
+            self._dropped_count += 1
+        return False
+
+    def drain(self, timeout_s: float) -> None:
+        """Wait until what was taken is logged."""
+        logged = threading.Event()
+        self._records.put(logged)
+        logged.wait(timeout_s)
+
+    def _serve(self) -> None:
+        while True:
+            record = self._records.get()
+            if isinstance(record, threading.Event):
+                record.set()
+                continue
+            try:
+                logging.getLogger(record.name).handle(record)
+            except Exception:  # a filter's or a handler's: nobody is there to raise it to
+                sys.excepthook(*sys.exc_info())
+            if self._dropped_count and self._records.empty():
+                count, self._dropped_count = self._dropped_count, 0
+                log.warning("%d records were dropped: a logging handler is too slow", count)
 
 
 def _wait(future: Future[Any], is_done: threading.Lock) -> None:
@@ -131,6 +246,7 @@ def _wait(future: Future[Any], is_done: threading.Lock) -> None:
 
 _lock = threading.RLock()  # a signal handler may meet it in its own thread
 _running: LoopThread | None = None
+_is_exiting = False
 # Kept, for a loop that is collected closes what the parent process still uses.
 _of_the_parent: list[LoopThread] = []
 
@@ -147,10 +263,17 @@ def loop_thread() -> LoopThread:
 
 
 def _end() -> None:
-    global _running
-    if _running is not None:
-        _running.end()
-        _running = None
+    global _running, _is_exiting
+    with _lock:
+        _is_exiting = True
+        ended, _running = _running, None
+    if ended is not None:
+        ended.end()
+
+
+def is_exiting() -> bool:
+    """Whether the interpreter exits, and the clients were closed, or are being closed."""
+    return _is_exiting
 
 
 def _after_fork() -> None:
@@ -158,6 +281,8 @@ def _after_fork() -> None:
     _lock = threading.RLock()
     if _running is not None:
         _of_the_parent.append(_running)
+        _running.log_records.forget()
+        _running.is_inherited = True
         _running = None
 
 

@@ -14,7 +14,6 @@ from rockhopper.client.network.tls import Tls
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import Serializer
 from rockhopper.client.sync.face import Face, looks, made_like, shows_options_of, waits
-from rockhopper.client.sync.loop_thread import loop_thread
 from rockhopper.client.transactions import Transaction, TransactionState, state_of
 from rockhopper.protocol.message import Message
 
@@ -91,13 +90,13 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
         Only `roll_back()` drops the message without asking.
         """
         context = self._opened().transaction(message, timeout_s=timeout_s)
-        transaction = loop_thread().call(context.__aenter__())
+        transaction = self._serving.call(context.__aenter__())
         try:
             yield transaction
         except BaseException as error:
-            loop_thread().call(context.__aexit__(type(error), error, error.__traceback__))
+            self._serving.call(context.__aexit__(type(error), error, error.__traceback__))
             raise
-        loop_thread().call(context.__aexit__(None, None, None))
+        self._serving.call(context.__aexit__(None, None, None))
 
     def send_in_transaction(
         self,

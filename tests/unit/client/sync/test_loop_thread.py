@@ -47,9 +47,9 @@ for message in Consumer("billing", "orders"):
 """
 
 
-def run(program: str) -> tuple[int, str, str]:
+def run(program: str, *, warnings: str = "error") -> tuple[int, str, str]:
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [sys.executable, "-W", warnings, "-c", program],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -101,3 +101,70 @@ def test_an_exit_in_a_callback_reaches_whoever_waits_and_the_loop_lives_on(
     # A member that was left behind would take the messages of all tests that follow.
     with Admin() as admin:
         assert not admin.groups.state("billing").members
+
+
+LATE = """
+import atexit, logging, logging.handlers
+from threading import Thread
+
+def late():
+    print(producer.send("orders", b"late").queue.topic)
+
+atexit.register(late)
+from rockhopper.sync import Producer
+
+class Shipping(logging.Handler):
+    def emit(self, record):
+        print(producer.send("orders", record.getMessage()).queue.topic)
+
+producer = Producer()
+producer.send("orders", b"first")
+logging.getLogger().addHandler(logging.handlers.MemoryHandler(100, target=Shipping()))
+logging.getLogger("shop").error("the last words")
+"""
+
+
+def test_functions_of_atexit_registered_before_the_import_and_logging_may_send(
+    broker: ThreadedBroker,
+) -> None:
+    code, out, err = run(LATE, warnings="default")
+    assert (code, out, "Error" in err) == (0, "orders\norders\n", False)
+
+
+SHIPPED = """
+import logging, socket, sys, threading
+from rockhopper import ThreadedBroker
+from rockhopper.sync import Consumer, Producer
+
+class Shipping(logging.Handler):
+    def emit(self, record):
+        shipped.append(record.name)
+        if "outage" in record.getMessage():
+            held.set()
+            seen.wait()  # with the lock of this handler held
+        producer.send("logs", record.getMessage())
+
+shipped, held, seen = [], threading.Event(), threading.Event()
+producer = Producer()
+producer.send("logs", b"first")
+logging.basicConfig(level=logging.INFO, handlers=[Shipping()])
+log = logging.getLogger("rockhopper.client.consumer")
+
+async def logging_in_the_loop(queues):
+    log.warning("a line of the client in the loop's thread")
+    seen.set()
+
+shipping = threading.Thread(target=lambda: logging.getLogger("shop").error("an outage"))
+shipping.start()
+held.wait()
+with Consumer("billing", "orders", on_assigned=logging_in_the_loop) as consumer:
+    shipping.join()
+print(shipped[0])
+"""
+
+
+def test_a_logging_handler_may_send_while_the_client_logs(broker: ThreadedBroker) -> None:
+    with Producer(timeout_s=HANG_S) as producer:
+        producer.send("orders", b"x")
+    code, out, err = run(SHIPPED, warnings="default")
+    assert (code, out) == (0, "shop\n"), err
