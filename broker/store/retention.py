@@ -4,8 +4,9 @@ The decisions are plain functions of values. RetentionService carries them out e
 ``interval_ms``: commit log files first, then the consume queues and the index follow the new
 minimum. Unconsumed messages are not protected, as in RocketMQ.
 
-A file's age counts from the store time of its last message; RocketMQ takes the file's modification
-time, which a copy or a late flush renews, and which is used here only where no message is found.
+A file's age counts from the store time of its last message, by the wall clock (TrustedTime);
+RocketMQ takes the file's modification time, which a copy or a late flush renews, and which is used
+here only where no message is found.
 
 Disk use, in percent of what is used or usable by us, of the fuller of the disks that hold the
 commit log and the consume queues:
@@ -49,6 +50,8 @@ log = structlog.get_logger("broker.store")
 FULL_DISK_INTERVAL_MS = 1000
 UNKNOWN_PERCENT = -1
 LOWERING_MS_MIN = 60_000
+STEP_MS_MIN = 3_600_000
+STEP_HELD_MS = 24 * 3_600_000
 
 
 class RetentionSettings(NamedTuple):
@@ -71,6 +74,39 @@ class RetentionSettings(NamedTuple):
             clean_forcibly_percent=min(max(self.clean_forcibly_percent, 30), 85),
             warning_percent=min(max(self.warning_percent, 35), 90),
         )
+
+
+class TrustedTime:
+    """The wall clock's time, without what it was set forward by lately.
+
+    A step of STEP_MS_MIN or more counts when it has stood for STEP_HELD_MS, and never if it is
+    taken back before: what is deleted by a wrong clock does not come back with the right one.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        self._ahead_ms: int | None = None
+        self._held_since_ms: int | None = None
+
+    def __call__(self) -> int:
+        """Milliseconds since 1970; ask more often than every STEP_MS_MIN."""
+        monotonic_ms = self._monotonic_ms()
+        ahead_ms = self._wall_ms() - monotonic_ms
+        if self._ahead_ms is None or ahead_ms - self._ahead_ms < STEP_MS_MIN:
+            if self._held_since_ms is not None:
+                log.info("the clock was set back: nothing was deleted by the time it showed")
+            self._ahead_ms, self._held_since_ms = ahead_ms, None
+        elif self._held_since_ms is None:
+            self._held_since_ms = monotonic_ms
+            log.warning(
+                "the clock was set forward by hours: the age of log files is counted by the time "
+                "before, until the new one has stood for a day",
+                by_s=(ahead_ms - self._ahead_ms) // 1000,
+            )
+        elif monotonic_ms - self._held_since_ms >= STEP_HELD_MS:
+            self._ahead_ms, self._held_since_ms = ahead_ms, None
+        return monotonic_ms + self._ahead_ms
 
 
 class DiskVerdict(NamedTuple):
@@ -157,6 +193,10 @@ class ReservedTime:
         return all(answers)
 
 
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
 def _disk_usage(path: Path) -> tuple[int, int]:
     usage = shutil.disk_usage(path)
     return usage.used, usage.free
@@ -181,7 +221,8 @@ class RetentionService:
 
         *on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
 
-        *now_ms* tells how old a message is, *wall_ms* which hour of the day it is.
+        *now_ms* is the clock of store times, which goes on from a time that the wall clock showed
+        by mistake: a message is no older than *wall_ms* says. That tells the hour of the day, too.
         """
         self._layout = layout
         self._files = commit_log_files
@@ -190,6 +231,8 @@ class RetentionService:
         self._settings_now = settings
         self._now_ms = now_ms
         self._wall_ms = wall_ms
+        self.trusted_ms = TrustedTime(wall_ms, _monotonic_ms)
+        """What no message is taken to be older by."""
         self._on_disk_full = on_disk_full
         self.disk_usage = _disk_usage
         """Gives the used and usable bytes of the disk that holds a path."""
@@ -261,6 +304,7 @@ class RetentionService:
         Raises:
             OSError: a file could not be deleted; the next round tries again.
         """
+        trusted_ms = self.trusted_ms()
         await self._delete_detached()
         if not self._is_start_noted:
             await asyncio.to_thread(self._note_start)
@@ -273,7 +317,7 @@ class RetentionService:
         is_pressed = verdict.is_pressed or self._no_room is not None
         if self.delete_before is not None or is_pressed or is_time:
             hard = verdict.is_pressed_hard and self._settings.clean_forcibly
-            deleted = await self._delete_commit_log_files(regardless_of_age=hard)
+            deleted = await self._delete_commit_log_files(trusted_ms, regardless_of_age=hard)
         if self._no_room is not None:
             await self._grow()
         if self._files.min_offset != self._followed_min_offset:
@@ -329,14 +373,14 @@ class RetentionService:
         log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
         self._on_disk_full(self._full)
 
-    async def _delete_commit_log_files(self, *, regardless_of_age: bool) -> int:
+    async def _delete_commit_log_files(self, trusted_ms: int, *, regardless_of_age: bool) -> int:
         candidates = self._files.files[:-1]
         if self.delete_before is not None:
             count = sum(file.end_offset <= self.delete_before for file in candidates)
         else:
             count = expired_count(
                 map(self._last_time_ms, candidates),
-                self._now_ms(),
+                min(self._now_ms(), trusted_ms),
                 self._settings,
                 regardless_of_age=regardless_of_age,
             )

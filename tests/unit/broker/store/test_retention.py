@@ -20,6 +20,7 @@ from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
     RetentionService,
     RetentionSettings,
+    TrustedTime,
     expired_count,
     is_cleaning_hour,
     judge_disks,
@@ -146,6 +147,8 @@ class Retained:
     disk: Disk
     now_ms: int
     wall_ms: int
+    stepped_ms: int
+    """By how much the wall clock was set forward."""
     settings: RetentionSettings
     service: RetentionService
 
@@ -170,11 +173,14 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
             store.index,
             lambda: retained.settings,
             now_ms=lambda: retained.now_ms,
-            wall_ms=lambda: retained.wall_ms,
+            wall_ms=lambda: retained.wall_ms + retained.stepped_ms,
             on_disk_full=disk.told.append,
         )
         service.disk_usage = disk.usage
-        retained = Retained(log, store, disk, log.time_ms, log.time_ms, settings, service)
+        service.trusted_ms = TrustedTime(
+            lambda: retained.wall_ms + retained.stepped_ms, lambda: retained.wall_ms
+        )
+        retained = Retained(log, store, disk, log.time_ms, log.time_ms, 0, settings, service)
         return retained
 
     return make
@@ -238,6 +244,41 @@ async def test_a_follower_keeps_what_its_master_has_and_no_more(
     retained.service.delete_before = 1 << 40
     assert await retained.service.run_once() == 2
     assert retained.files == [f"{3 * 4096:020d}"]
+
+
+async def test_a_clock_that_was_wrong_deletes_nothing(retain: Callable[..., Retained]) -> None:
+    retained = retain(AT_ONCE._replace(reserved_ms=72 * HOUR_MS))
+    retained.now_ms = retained.wall_ms = T0 + 79 * HOUR_MS
+    retained.service.ask()
+    assert await retained.service.run_once() == 0
+    retained.stepped_ms = 240 * HOUR_MS
+    # Store times follow each step forward, and do not come back.
+    retained.now_ms += 240 * HOUR_MS
+    with capture_logs() as lines:
+        for _ in range(2):
+            retained.service.ask()
+            assert await retained.service.run_once() == 0
+    assert [line["by_s"] for line in lines if "set forward" in line["event"]] == [240 * 3600]
+    retained.stepped_ms = 0
+    retained.service.ask()
+    assert await retained.service.run_once() == 0
+
+
+async def test_a_clock_that_stays_forward_counts_after_a_day(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain(AT_ONCE._replace(reserved_ms=72 * HOUR_MS))
+    await retained.service.run_once()
+    retained.stepped_ms = 240 * HOUR_MS
+    retained.now_ms += 300 * HOUR_MS
+    await retained.service.run_once()
+    retained.wall_ms += 24 * HOUR_MS - 1
+    retained.settings = AT_ONCE._replace(reserved_ms=240 * HOUR_MS)
+    retained.service.ask()
+    assert await retained.service.run_once() == 0
+    retained.wall_ms += 1
+    retained.service.ask()
+    assert await retained.service.run_once() == 3
 
 
 async def test_without_pressure_files_go_at_night_only(retain: Callable[..., Retained]) -> None:
