@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         self.serialize_type = _JSON
         self.is_negotiated = False
         self._handle_request = handle_request
-        self._credentials = credentials
+        self.credentials = credentials
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.transport: asyncio.Transport | None = None
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         """Send a request whose header is begun already (begin_json_header); else as `request`."""
         opaque = self._take_opaque()
         header = header_start + _JSON_END % opaque
-        if self._credentials is None:
+        if self.credentials is None:
             self._write(frame_head(_JSON, len(header), len(body)) + header + body)
         else:
             self._write(encode_command(self._signed(decode_header(_JSON, header, body))))
@@ -156,9 +156,9 @@ class Connection(asyncio.Protocol):
         self._write(encode_command(self._signed(command)))
 
     def _signed(self, command: Command) -> Command:
-        if self._credentials is not None:
+        if self.credentials is not None:
             fields = command.ext or {}
-            command.ext = sign_fields(self._credentials, fields, command.body, command.version)
+            command.ext = sign_fields(self.credentials, fields, command.body, command.version)
         return command
 
     @property

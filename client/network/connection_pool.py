@@ -30,6 +30,7 @@ from rockhopper.client.network.connection import (
 )
 from rockhopper.client.network.credentials import NOBODYS, CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
+from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
 from rockhopper.sockets import connect
@@ -303,9 +304,18 @@ class ConnectionPool:
 
     def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
         """What an answer that is no success is raised as; says in whose name was asked."""
+        if answer.code == ResponseCode.NO_PERMISSION:
+            self._retire_outdated(address)
         return RequestRefusedError(
             code, answer.code, answer.remark, address, asked_as=self._asked_as
         )
+
+    def _retire_outdated(self, address: str) -> None:
+        """Connect anew if the file of the secret was changed only after this connection read it."""
+        connection = self._open.get(address)
+        with contextlib.suppress(ClientStateError):
+            if connection is not None and connection.credentials != self._credentials():
+                connection.retire()
 
     def _connection_ended(self, connection: Connection) -> None:
         self._alive.discard(connection)

@@ -12,7 +12,9 @@ from rockhopper.client.errors import BrokerUnreachableError
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.credentials import chosen_credentials
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.signing import Credentials
 from tests.support.fake_server import FakeServer
 from tests.support.group_broker import GroupBroker
 from tests.support.hang import HANG_S
@@ -260,6 +262,25 @@ async def test_a_credentials_file_that_is_being_replaced_is_tried_again(tmp_path
         (asked,) = server.requests
         assert asked.ext is not None
         assert asked.ext["AccessKey"] == "al"
+        await pool.close()
+
+
+async def test_a_credentials_file_that_follows_the_broker_is_read_after_a_refusal(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "credentials"
+    path.write_text("accessKey: al\nsecretKey: old\n")
+    path.chmod(0o600)
+    refused = Command(int(ResponseCode.NO_PERMISSION))
+    async with FakeServer() as server:
+        pool = ConnectionPool(credentials=chosen_credentials(path))
+        first = await pool.connect(server.address)
+        pool.refusal(server.address, 28, refused)
+        assert await pool.connect(server.address) is first
+        path.write_text("accessKey: al\nsecretKey: new\n")
+        pool.refusal(server.address, 28, refused)
+        second = await pool.connect(server.address)
+        assert second.credentials == Credentials("al", "new")
         await pool.close()
 
 
