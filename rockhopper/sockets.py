@@ -7,15 +7,20 @@ refuse. ``connect`` tries them side by side as RFC 8305 says: IPv6 and IPv4 in t
 
 A link-local address (``fe80::b%eth0``) names the interface behind ``%``. That name means something
 on one host only, so where it is missing or unknown here, all interfaces are tried.
+
+A forked child has the sockets of its parent. A peer would not notice that the parent was killed
+while a child, of a process pool for example, lives on: ``close_in_children`` has them closed there.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Any
+from weakref import WeakSet
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
@@ -108,3 +113,32 @@ def find_own_host() -> str:
         except OSError:
             continue
     return "127.0.0.1"
+
+
+_not_for_children: WeakSet[asyncio.BaseTransport | socket.socket] = WeakSet()
+
+
+def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:
+    """Close a socket, or that of a transport, in every process that is forked from this one."""
+    _not_for_children.add(owner)
+
+
+def _close_inherited() -> None:
+    # The numbers stay taken: what the parent's objects close later must not be the child's own.
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for owner in list(_not_for_children):
+            if isinstance(owner, socket.socket):
+                descriptor = owner.fileno()
+            else:
+                descriptor = owner.get_extra_info("socket").fileno()
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.dup2(nothing, descriptor, inheritable=False)
+    finally:
+        os.close(nothing)
+    _not_for_children.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)

@@ -38,6 +38,7 @@ from rockhopper.protocol.http2.connection import (
     Received,
 )
 from rockhopper.protocol.http2.hpack import Fields, encode_fields
+from rockhopper.sockets import close_in_children
 
 log = structlog.get_logger("broker.grpc")
 
@@ -118,6 +119,7 @@ class GrpcConnection(asyncio.Protocol):
         # uvloop's transports are not asyncio.Transport by inheritance.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
+        close_in_children(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         self.peer_host, self.peer_port = socket_address(
             self.caller.address or transport.get_extra_info("peername")

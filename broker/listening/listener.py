@@ -31,6 +31,7 @@ from rockhopper.broker.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.broker.listening.tls import Tls
 from rockhopper.protocol.addresses import join_address
+from rockhopper.sockets import close_in_children
 from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.listener")
@@ -109,6 +110,7 @@ class Listener:
             TlsError: the certificate has become unusable.
         """
         loop = asyncio.get_running_loop()
+        close_in_children(self._bound)
         if self._tls is None and self._proxy is None:
             self._plain = await loop.create_server(
                 partial(self._factory, DIRECT), sock=self._bound, backlog=BACKLOG

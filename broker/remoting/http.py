@@ -27,6 +27,7 @@ from rockhopper.broker.listening.caller import Caller
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.sockets import close_in_children
 from rockhopper.tasks import end_task, run_in_background
 
 log = structlog.get_logger("broker.http")
@@ -213,6 +214,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transport in all but inheritance.
         self._transport = cast("asyncio.Transport", transport)
+        close_in_children(transport)
         self._host, _ = socket_address(self._caller.address or transport.get_extra_info("peername"))
         self._abort_after(REQUEST_TIMEOUT_S)
 

@@ -40,6 +40,7 @@ from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.sockets import close_in_children
 
 log = structlog.get_logger("broker.server")
 
@@ -129,6 +130,7 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are not asyncio.Transport by inheritance.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
+        close_in_children(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         peer = self.caller.address or transport.get_extra_info("peername")
         self.peer_host, self.peer_port = socket_address(peer)

@@ -46,6 +46,7 @@ from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder, frame_head
 from rockhopper.protocol.headers.header_json import end_json_header
 from rockhopper.protocol.signing import Credentials, sign_fields
+from rockhopper.sockets import close_in_children
 
 log = logging.getLogger(__name__)
 
@@ -304,6 +305,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self.transport = cast(asyncio.Transport, transport)
+        close_in_children(transport)
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:

@@ -1,7 +1,10 @@
 """A client that a forked process inherits: every use fails at once and says why."""
 
 import asyncio
+import contextlib
 import os
+import socket
+import stat
 import traceback
 from collections.abc import Awaitable, Callable
 
@@ -110,3 +113,26 @@ async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works(
             assert [each.body for each in await consumer.pull(1, timeout_s=HANG_S)] == [b"after"]
             assert "orders" in await admin.topics()
         assert receipt.queue_offset == 0
+
+
+async def test_a_child_closes_the_sockets_that_it_inherits() -> None:
+    """Else a broker would not notice that the parent was killed while its pool lives on."""
+
+    def has_sockets() -> int:
+        kept = 0
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                    with socket.socket(fileno=os.dup(int(name))) as inherited:
+                        kept += inherited.family == socket.AF_INET
+        return kept
+
+    async with Broker.temporary() as broker, Producer(broker.nameserver) as producer:
+        await producer.send(Message("orders", b"x"))
+
+        async def kept_none() -> None:
+            assert has_sockets() == 0
+
+        assert has_sockets() > 0
+        in_a_child(kept_none)
+        await producer.send(Message("orders", b"y"))
