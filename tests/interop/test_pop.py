@@ -29,5 +29,5 @@ def test_pop_consumer_gets_every_message_and_failed_ones_again(
     assert {m["topic"] for m in messages} == {"Popped"}
     assert {m["tags"] for m in again} == {"x"}
     # What failed went by way of the group's pop retry topic.
-    reading = read_topic(java, nameserver=broker.nameserver, topic="%RETRY%poppers_Popped")
+    reading = read_topic(java, nameserver=broker.nameserver, topic="%RETRY%poppers+Popped")
     assert len(reading.messages) == 30
