@@ -9,7 +9,7 @@ then a query fails.
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rockhopper.pipeline.errors import PipelineError
@@ -34,7 +34,7 @@ _DATE = "date"
 _DAY_MS = 86_400_000
 _BEGINNINGS = (
     "subscribe subscribePattern assign topic startingOffsets startingTimestamp "
-    "startingOffsetsByTimestamp topicIds"
+    "startingOffsetsByTimestamp topicIds logEpochs"
 ).lower()
 _OF_BROKERS_ALONE = "subExpression filterType decompress verifyCrc".lower()
 
@@ -111,7 +111,8 @@ def starts(reached: Reached, topics: Sequence[str]) -> dict[str, str]:
     """Where the source is to begin, and of which topics that is, as its options say it."""
     offsets = {topic: reached.positions[topic] for topic in topics if topic in reached.positions}
     ids = {topic: reached.topic_ids[topic] for topic in topics if topic in reached.topic_ids}
-    found = {"startingOffsets": offsets, "topicIds": ids}
+    logs = {broker: list(epochs) for broker, epochs in reached.logs.items()}
+    found = {"startingOffsets": offsets, "topicIds": ids, "logEpochs": logs if offsets else {}}
     return {name: json.dumps(value) for name, value in found.items() if value}
 
 
@@ -150,7 +151,7 @@ def reached_by(manifests: Sequence[Manifest]) -> Reached:
             )
         of_broker = positions.setdefault(each.topic, {}).setdefault(each.broker, {})
         of_broker[str(each.queue_id)] = each.last_offset + 1
-    return Reached(positions, last.reached.topic_ids, last.reached.times)
+    return replace(last.reached, positions=positions)
 
 
 def _of_table(spark: "SparkSession", name: TableName, topics: Sequence[str]) -> History:

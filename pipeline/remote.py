@@ -14,9 +14,9 @@ import logging
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rockhopper.client import Admin
 from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotFoundError
@@ -28,6 +28,13 @@ from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.pipeline.access import Access, access_here
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, bulk_read, read_answer
+from rockhopper.protocol.bodies.log_history import (
+    IDS_MAX,
+    QUEUES_MAX,
+    HistoryQuestion,
+    decode_history_answer,
+    encode_history,
+)
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRange,
     decode_queue_reads,
@@ -46,6 +53,15 @@ RANGES_AT_A_TIME = 1000
 _BEYOND_ANY = 1 << 62
 
 _Value = TypeVar("_Value")
+
+
+class LogPasts(NamedTuple):
+    """What the logs of brokers have gone through, beside what was known of them."""
+
+    epochs: dict[str, tuple[str, ...]]
+    """Broker -> the ids of its newest epochs, newest first."""
+    ends: dict[MessageQueue, int]
+    """Up to where queues are those that were read, of logs that have ended earlier since."""
 
 
 class Remote:
@@ -140,6 +156,45 @@ class Remote:
         async def ask_all() -> dict[tuple[str, str], str | None]:
             answers = await asyncio.gather(*(ask(*each) for each in by_broker.items()))
             return dict(pair for answer in answers for pair in answer)
+
+        return self.run(ask_all())
+
+    def log_pasts(
+        self, queues: Iterable[MessageQueue], known: Mapping[str, Sequence[str]]
+    ) -> LogPasts:
+        """Compare what was read of each broker's log with the log as it is now.
+
+        *known* are the epochs in which a broker was read, newest first. Brokers without a history
+        (Apache's), without a master, or that cannot answer are left out.
+        """
+        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            by_broker[queue.broker_name].append(queue)
+
+        async def ask(broker: str, held: list[MessageQueue]) -> LogPasts:
+            found = LogPasts({}, {})
+            ids = list(known.get(broker, ()))[:IDS_MAX]
+            # Of a broker that was not read nothing has to be compared.
+            for start in range(0, len(held) if ids else 1, QUEUES_MAX):
+                some = held[start : start + QUEUES_MAX] if ids else []
+                places = [(queue.topic, queue.queue_id) for queue in some]
+                body = encode_history(HistoryQuestion(None, ids, places))
+                try:
+                    answer = await self._request(broker, RequestCode.LOG_HISTORY, {}, body, None)
+                    past = decode_history_answer(answer.body)
+                except ClientError:
+                    return LogPasts({}, {})
+                found.epochs[broker] = tuple(past.ids)
+                ends = zip(some, past.ends, strict=True)
+                found.ends.update((queue, end) for queue, end in ends if end is not None)
+            return found
+
+        async def ask_all() -> LogPasts:
+            whole = LogPasts({}, {})
+            for each in await asyncio.gather(*(ask(*each) for each in by_broker.items())):
+                whole.epochs.update(each.epochs)
+                whole.ends.update(each.ends)
+            return whole
 
         return self.run(ask_all())
 

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from rockhopper.client.errors import RouteNotFoundError
@@ -19,7 +19,7 @@ from rockhopper.pipeline.network.rules import Position, Rules
 from rockhopper.pipeline.network.stream_offset import Place, place_of
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.pipeline.pulls import Pull
-from rockhopper.pipeline.remote import Remote, connect
+from rockhopper.pipeline.remote import LogPasts, Remote, connect
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.store_source.topics import application_topics
 
@@ -41,6 +41,11 @@ class Discovery:
         self.ids: dict[Place, str] = {}
         """What tells the topics of ``queues`` from others of their names; blank where brokers have
         no ids. Asked for before ``ranges`` are, so that these are at least as new."""
+        self.read_in: Mapping[str, Sequence[str]] = {}
+        """The epochs of each broker's log in which offsets were read: see ``past``."""
+        self.past = LogPasts({}, {})
+        """Those that the logs are in now, and where queues end that were cut since. Asked for
+        before ``ranges`` are, too."""
         self.gone: set[Place] = set()
         """Topics in use that brokers do not have although they are there."""
         self._asked_at_s = -ROUTES_KEPT_S
@@ -72,6 +77,7 @@ class Discovery:
         places = {place_of(queue) for queue in queues}
         ids = self.remote.topic_ids(places)
         self.ids = {place: name for place, name in ids.items() if name is not None}
+        self.past = self.remote.log_pasts(queues, self.read_in)
         # Name services may go on to name a broker that has deleted its part of a topic.
         stale = ids.keys() - self.ids.keys()
         elsewhere = {topic for topic, _ in places - stale}

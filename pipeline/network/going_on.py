@@ -44,6 +44,7 @@ class GoingOn:
                 at.ids[place] = name
             elif place in remade:
                 at.count_guess(place)
+        self._go_back(at)
         for queue, (low, high) in held.items():
             if queue not in at.offsets and (target is None or queue in target):
                 is_anew = place_of(queue) in remade
@@ -54,6 +55,24 @@ class GoingOn:
             elif at.offsets.get(queue, 0) > high and not self._rules.fail_on_data_loss:
                 at.offsets[queue] = low  # made anew
         self._is_first = False
+
+    def _go_back(self, at: StreamOffset) -> None:
+        """Go on where a log and what was read of it part, if it has ended earlier since."""
+        past = self._discovery.past
+        for queue, end in past.ends.items():
+            if end < at.offsets.get(queue, 0):
+                _log.warning(
+                    "%s: this query has read up to offset %d, and the log of its broker has ended "
+                    "at %d since (a restored backup, a power cut); it goes on there",
+                    queue,
+                    at.offsets[queue],
+                    end,
+                )
+                at.offsets[queue] = at.back[queue] = end
+                at.times.pop(queue, None)
+                if at.is_fresh:
+                    at.initial[queue] = end
+        at.logs |= past.epochs
 
     def _leave_gone(self, at: StreamOffset) -> None:
         """Topics that brokers do not have any more although they are there."""

@@ -39,6 +39,7 @@ READ_OPTIONS = (
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "topicIds",
+    "logEpochs",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
@@ -113,6 +114,8 @@ class Rules:
     """A condition that ``wanted`` understands, or nothing."""
     topic_ids: Mapping[str, Any]
     """Of which topics a batch is to be, by topic and broker, where that is known."""
+    read_in: Mapping[str, Any]
+    """In which epochs of each broker's log the offsets were read, where that is known."""
 
     @property
     def wanted(self) -> Where | None:
@@ -208,17 +211,18 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
         timeout_s=(options.integer("pullTimeoutMs", 30_000, 1) or 30_000) / 1000,
         patience=patience,
         where=read_where(options),
-        topic_ids=_topic_ids(options, streaming=streaming),
+        topic_ids=_of_batches(options, "topicIds", streaming=streaming),
+        read_in=_of_batches(options, "logEpochs", streaming=streaming),
     )
 
 
-def _topic_ids(options: Options, *, streaming: bool) -> Mapping[str, Any]:
-    text = options.text("topicIds")
+def _of_batches(options: Options, name: str, *, streaming: bool) -> Mapping[str, Any]:
+    text = options.text(name)
     if text and streaming:
         raise PipelineError(
-            "a stream notes by itself of which topics its offsets are: leave topicIds out"
+            f"a stream notes by itself of which topics and logs its offsets are: leave {name} out"
         )
-    return parse_json("topicIds", text) if text else {}
+    return parse_json(name, text) if text else {}
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:

@@ -97,6 +97,7 @@ class NetworkReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Fix the offsets, and share them out over tasks."""
         discovery = Discovery(self._rules)
+        discovery.read_in = self._rules.read_in
         held = discovery.ranges()
         if not held and (problem := discovery.nothing_matches()):
             raise PipelineError(problem)
@@ -106,6 +107,8 @@ class NetworkReader(DataSourceReader):
             if not may_hold(queue, self._rules):
                 continue
             begin, end = starts[queue], ends[queue]
+            # Of a log that has ended earlier since nothing is left out.
+            begin = min(begin, discovery.past.ends.get(queue, begin))
             if begin > end and self._rules.ending.offsets:
                 raise PipelineError(
                     f"{queue} is to be read from offset {begin} to {end}, which is before it: "

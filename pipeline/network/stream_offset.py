@@ -1,9 +1,9 @@
 """The offset of a stream, as it stands in the checkpoint.
 
     {"offsets": {…}, "initial": {…}, "added": {…}, "ids": {…}, "times": {…},
-     "brokers": […], "startedMs": …, "fresh": true}
+     "logs": {…}, "back": {…}, "brokers": […], "startedMs": …, "fresh": true}
 
-``offsets``, ``initial``, ``added`` and ``times`` are topic -> broker -> queue -> number.
+``offsets``, ``initial``, ``added``, ``times`` and ``back`` are topic -> broker -> queue -> number.
 
 ``initial`` are the offsets that the query began with. Spark asks for them several times, does not
 store them, and would get others each time from "latest"; so every offset carries them, and one
@@ -12,7 +12,13 @@ where queues begin that were not there when the query began, or are those of ano
 
 ``ids`` (topic -> broker -> id) tell the topics from others of their names. Where a broker has none
 ``times`` are the store times of the last messages before the offsets; once a topic was found to be
-another by these, its id is ``~`` and how often. ``brokers`` were known when the query began, at
+another by these, its id is ``~`` and how often.
+
+``logs`` (broker -> ids of epochs, newest first) tell in which histories of the brokers' logs the
+offsets were read. Where a log has ended earlier since (a restored backup, a power cut), ``back``
+says where the batch begins that noticed it; see ``begins``.
+
+``brokers`` were known when the query began, at
 ``startedMs`` by the clock of the driver's host. Older checkpoints lack these.
 """
 
@@ -60,6 +66,8 @@ class StreamOffset:
     added: Offsets = field(default_factory=dict)
     ids: dict[Place, str] = field(default_factory=dict)
     times: Offsets = field(default_factory=dict)
+    logs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    back: Offsets = field(default_factory=dict)
     brokers: tuple[str, ...] | None = None
     started_ms: int = 0
     is_fresh: bool = False
@@ -74,6 +82,8 @@ class StreamOffset:
             from_document(document["added"]),
             ids_from_document(document.get("ids", {})),
             from_document(document.get("times", {})),
+            {broker: tuple(ids) for broker, ids in document.get("logs", {}).items()},
+            from_document(document.get("back", {})),
             None if brokers is None else tuple(brokers),
             document.get("startedMs", 0),
             bool(document.get("fresh")),
@@ -95,6 +105,10 @@ class StreamOffset:
             document["ids"] = ids_to_document(self.ids)
         if self.times:
             document["times"] = to_document(self.times)
+        if self.logs:
+            document["logs"] = {broker: list(self.logs[broker]) for broker in sorted(self.logs)}
+        if self.back:
+            document["back"] = to_document(self.back)
         if self.brokers is not None:
             document["brokers"] = list(self.brokers)
             document["startedMs"] = self.started_ms
@@ -110,6 +124,8 @@ class StreamOffset:
             first = begin.get(queue, end.added.get(queue, stop))
             if not self.is_fresh and self._is_another(end, queue):
                 first = end.added.get(queue, 0)
+            elif not self.is_fresh and self._is_cut(end, queue):
+                first = min(first, end.back[queue])
             # The queue was made anew, and nothing else tells: it begins where it begins now.
             found[queue] = 0 if first > stop else first
         return found
@@ -119,6 +135,10 @@ class StreamOffset:
         if now.startswith(GUESSED):
             return known != now
         return bool(self.topic_id(queue)) and bool(now) and known != now
+
+    def _is_cut(self, end: "StreamOffset", queue: MessageQueue) -> bool:
+        broker = queue.broker_name
+        return queue in end.back and self.logs.get(broker) != end.logs.get(broker)
 
     def topic_id(self, queue: MessageQueue) -> str:
         """The broker's id of the topic of a queue, blank if it has none."""

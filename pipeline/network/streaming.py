@@ -79,6 +79,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 starts,
                 starts,
                 ids={place: name for place, name in self._discovery.ids.items() if name},
+                logs=dict(self._discovery.past.epochs),
                 brokers=tuple(sorted(brokers)),
                 started_ms=started_ms,
                 is_fresh=True,
@@ -103,6 +104,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends; everything up to *start* is done and is committed."""
         at = StreamOffset.read(start)
         before = at.document()
+        self._discovery.read_in = at.logs
         held = self._discovery.ranges(at.places)
         self._commit(start)
         if self._is_bounded and self._target is None:

@@ -1,6 +1,6 @@
 """Brokers as the pipeline's Remote tells of them, without a network: plain tables to fill in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.access import Access
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import LogPasts
 from rockhopper.pipeline.sink.choice import SinkState
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -29,6 +30,10 @@ class ToldBrokers:
     """By topic and broker; blank for a broker without ids unless it is said."""
     times: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
     """When the message at an offset was stored."""
+    past: LogPasts = field(default_factory=lambda: LogPasts({}, {}))
+    """What is answered about the histories of the logs."""
+    read_in: list[Mapping[str, Sequence[str]]] = field(default_factory=list)
+    """In which epochs it was asked."""
     sinks: dict[str, SinkState | None] = field(default_factory=dict)
     """By broker; None for one of Apache's."""
     departed: list[str] = field(default_factory=list)
@@ -63,6 +68,13 @@ class ToldBrokers:
     def topic_ids(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str | None]:
         """See Remote."""
         return {place: self.ids.get(place, "") for place in places}
+
+    def log_pasts(
+        self, queues: Iterable[MessageQueue], known: Mapping[str, Sequence[str]]
+    ) -> LogPasts:
+        """See Remote."""
+        self.read_in.append(dict(known))
+        return self.past
 
     def gone(self, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
         """See Remote."""

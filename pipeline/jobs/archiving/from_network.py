@@ -73,10 +73,12 @@ def new_ranges(
             archive ends.
     """
     discovery = Discovery(rules)
+    discovery.read_in = archived.logs
     positions = from_document(archived.positions)
     held = discovery.ranges()
     _say_what_is_gone(discovery, positions, held, say)
     _check_same(discovery, archived, positions, held)
+    _check_logs(discovery, positions)
     found = []
     for queue, (low, high) in sorted(held.items()):
         begin = positions.get(queue, low)
@@ -145,6 +147,17 @@ def _check_same(
         )
 
 
+def _check_logs(discovery: Discovery, positions: Mapping[MessageQueue, int]) -> None:
+    """See that no log has ended earlier than what was archived of it. Raises PipelineError."""
+    for queue, end in sorted(discovery.past.ends.items()):
+        if end < positions.get(queue, 0):
+            raise PipelineError(
+                f"{queue} is archived up to offset {positions[queue]}, and the log of its broker "
+                f"has ended at {end} since (a restored backup, a power cut): its new messages "
+                "have the numbers of others in the archive, so archive it into another directory"
+            )
+
+
 def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:
     """The positions after all *ranges*, and of which topics they are."""
     positions = from_document(archived.positions)
@@ -160,4 +173,5 @@ def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Re
     if asked:
         times |= discovery.store_times(asked)
     times = {queue: at_ms for queue, at_ms in times.items() if not ids.get(place_of(queue))}
-    return Reached(to_document(positions), ids_to_document(ids), to_document(times))
+    logs = {**archived.logs, **discovery.past.epochs}
+    return Reached(to_document(positions), ids_to_document(ids), to_document(times), logs)

@@ -114,6 +114,8 @@ class Reached:
     """What tells the topics that were read from others of their names, by topic and broker."""
     times: Positions = field(default_factory=dict)
     """Where brokers have no ids: when the last messages before the positions were stored."""
+    logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """In which epochs of each broker's log they were read, newest first."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class Manifest:
             "queues": reached["positions"],
             "ids": reached["topicIds"],
             "times": reached["times"],
+            "logs": reached["logs"],
         }
         return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
 
@@ -207,7 +210,12 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
         log_positions={
             name: LogPosition(**_snake(each)) for name, each in positions["log"].items()
         },
-        reached=Reached(positions["queues"], positions.get("ids", {}), positions.get("times", {})),
+        reached=Reached(
+            positions["queues"],
+            positions.get("ids", {}),
+            positions.get("times", {}),
+            positions.get("logs", {}),
+        ),
         removed=tuple(document.get("removed", ())),
     )
 

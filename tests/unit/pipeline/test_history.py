@@ -33,6 +33,8 @@ def test_queues_that_were_read_over_the_network_begin_where_the_newest_manifest_
         "topicIds": reached.topic_ids,
     }
     assert starts(reached, ["other"]) == {}
+    logs = {"a": ["new", "old"]}
+    assert json.loads(starts(replace(reached, logs=logs), ["orders"])["logEpochs"]) == logs
 
 
 def test_queues_that_came_from_files_begin_behind_their_last_message() -> None:

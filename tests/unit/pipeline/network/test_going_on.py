@@ -12,6 +12,7 @@ from rockhopper.pipeline.network.going_on import GoingOn
 from rockhopper.pipeline.network.positions import Offsets
 from rockhopper.pipeline.network.rules import Rules, read_rules
 from rockhopper.pipeline.network.stream_offset import Place, StreamOffset
+from rockhopper.pipeline.remote import LogPasts
 
 A0, A1 = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
 B0, C0 = MessageQueue("t", "b", 0), MessageQueue("t", "c", 0)
@@ -24,6 +25,7 @@ class Discovery:
     def __init__(self) -> None:
         self.gone: set[Place] = set()
         self.ids: dict[Place, str] = {}
+        self.past = LogPasts({}, {})
         self.times: dict[MessageQueue, int] = {}
         self.asked_times: list[Offsets] = []
         self.asked: list[tuple[object, ...]] = []
@@ -228,3 +230,29 @@ def test_only_queues_of_the_target_are_new(found: Discovery) -> None:
     going_on(found).adjust(at, {A0: (0, 9), B0: (3, 9), C0: (4, 9)}, {A0: 9, C0: 9})
     assert set(at.offsets) == {A0, C0}
     assert set(at.initial) == {C0}
+
+
+def test_a_log_that_was_cut_is_read_from_there_on(
+    found: Discovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    found.past = LogPasts({"a": ("new", "old")}, {A0: 3, A1: 9})
+    at = offset({A0: 5, A1: 7}, times={A0: 1}, logs={"a": ("old",)})
+    going_on(found).adjust(at, {A0: (0, 8), A1: (0, 8)}, None)
+    assert (at.offsets, at.back, at.times) == ({A0: 3, A1: 7}, {A0: 3}, {})
+    assert at.logs == {"a": ("new", "old")}
+    assert "the log of its broker has ended at 3 since" in caplog.text
+
+
+def test_a_first_batch_that_was_not_run_begins_at_the_cut(found: Discovery) -> None:
+    found.past = LogPasts({"a": ("new",)}, {A0: 3})
+    at = offset({A0: 5}, initial={A0: 5}, is_fresh=True)
+    going_on(found).adjust(at, {A0: (0, 8)}, None)
+    assert (at.offsets, at.initial) == ({A0: 3}, {A0: 3})
+
+
+def test_a_log_as_it_was_is_gone_on_in(found: Discovery) -> None:
+    found.past = LogPasts({"a": ("old",)}, {})
+    at = offset({A0: 5}, logs={"a": ("old",), "b": ("other",)})
+    going_on(found).adjust(at, {A0: (0, 8)}, None)
+    assert (at.offsets, at.back) == ({A0: 5}, {})
+    assert at.logs == {"a": ("old",), "b": ("other",)}

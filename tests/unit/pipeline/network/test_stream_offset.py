@@ -8,6 +8,8 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.network.stream_offset import GUESSED, StreamOffset, place_of
 
 A, B = MessageQueue("t", "a", 0), MessageQueue("t", "b", 0)
+OLD = {"a": ("x",)}
+NEW = {"a": ("y", "x")}
 
 
 def offset(at: dict[MessageQueue, int], **fields: Any) -> StreamOffset:
@@ -20,6 +22,7 @@ def offset(at: dict[MessageQueue, int], **fields: Any) -> StreamOffset:
         offset({A: 5}),
         offset({A: 5, B: 6}, initial={A: 1}, added={B: 2}, ids={("t", "a"): "x"}, times={A: 9}),
         offset({A: 5}, brokers=("a", "b"), started_ms=77, is_fresh=True),
+        offset({A: 5}, logs={"a": ("y", "x")}, back={A: 3}),
         offset({}, brokers=()),
     ],
 )
@@ -50,6 +53,9 @@ def test_places_are_topics_on_brokers() -> None:
         (offset({A: 5}), offset({A: 9, B: 4}), {A: 5, B: 4}),
         (offset({A: 5, B: 1}), offset({A: 9}), {A: 5}),
         (offset({A: 5}), offset({A: 3}), {A: 0}),
+        (offset({A: 5}, logs=OLD), offset({A: 9}, logs=NEW, back={A: 3}), {A: 3}),
+        (offset({A: 5}, logs=OLD), offset({A: 4}, logs=NEW, back={A: 3}), {A: 3}),
+        (offset({A: 9}, logs=NEW, back={A: 3}), offset({A: 9}, logs=NEW, back={A: 3}), {A: 9}),
         (offset({A: 0}, is_fresh=True), offset({A: 9}, initial={A: 6}), {A: 6}),
     ],
 )

@@ -18,6 +18,7 @@ from rockhopper.pipeline.jobs.archiving.manifest import Reached
 from rockhopper.pipeline.jobs.archiving.selection import Selection
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget
 from rockhopper.pipeline.network.planning import Range
+from rockhopper.pipeline.remote import LogPasts
 from tests.support.records import encode_message
 from tests.support.told_brokers import ToldBrokers, told
 
@@ -89,6 +90,21 @@ def test_messages_that_expired_meanwhile_are_a_gap(brokers: ToldBrokers) -> None
 def test_a_queue_that_ends_in_front_of_the_archive_is_another(brokers: ToldBrokers) -> None:
     with pytest.raises(PipelineError, match=r"ends at offset 9, and the archive goes to 10 alr"):
         ranges(Reached(positions(a0=10), IDS), allow_gaps=True)
+
+
+def test_a_log_that_was_cut_behind_the_archive_is_another(brokers: ToldBrokers) -> None:
+    """Its new messages have the numbers of others in the archive, be they fewer or more."""
+    brokers.past = LogPasts({"broker-a": ("new", "old")}, {A0: 6, B0: 4})
+    archived = Reached(positions(a0=7, a1=0, b0=4), IDS, logs={"broker-a": ["old"]})
+    with pytest.raises(PipelineError, match=r"up to offset 7, .* has ended at 6 since"):
+        ranges(archived, allow_gaps=True)
+    assert brokers.read_in == [{"broker-a": ["old"]}]
+
+
+def test_the_epochs_of_logs_are_kept_with_the_positions(brokers: ToldBrokers) -> None:
+    brokers.past = LogPasts({"broker-a": ("new", "old")}, {A0: 9})
+    archived = Reached(positions(a0=9, b0=4), IDS, logs={"broker-b": ["x"], "broker-a": ["old"]})
+    assert ranges(archived)[1].logs == {"broker-a": ("new", "old"), "broker-b": ["x"]}
 
 
 def test_a_topic_of_another_id_is_another(brokers: ToldBrokers) -> None:
