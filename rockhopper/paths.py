@@ -1,7 +1,7 @@
-"""Paths that begin with ~, and the home directory, where there may be none.
+"""Paths from users and from data: ~, and names that have to stay below a directory.
 
-A container may run under a number that /etc/passwd does not list, without HOME. Python raises a
-RuntimeError for that, which nobody expects of a path.
+There may be no home directory: a container may run under a number that /etc/passwd does not list,
+without HOME. Python raises a RuntimeError for that, which nobody expects of a path.
 """
 
 import errno
@@ -20,3 +20,29 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
     except RuntimeError:
         reason = "no home directory is known: HOME is not set, or there is no such user"
         raise OSError(errno.ENOENT, reason, str(path)) from None
+
+
+def check_relative(name: str) -> str:
+    """Return *name* if it is spelled as a path below the directory that it is relative to.
+
+    For names that come with data, as in a manifest: somebody else may have written it.
+
+    Raises:
+        ValueError: it is not; says so.
+    """
+    parts = name.replace(os.sep, "/").split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in name or Path(name).drive:
+        raise ValueError(f"{name!r} is not the path of a file below its directory")
+    return name
+
+
+def check_inside(root: Path, name: str) -> Path:
+    """Return the path of *name* below *root*, where symbolic links do not lead out either.
+
+    Raises:
+        ValueError: it leads elsewhere; says so.
+    """
+    path = root / check_relative(name)
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise ValueError(f"{name!r} leads out of its directory, by a symbolic link")
+    return path

@@ -24,7 +24,7 @@ from typing import IO, Any, Protocol
 from rockhopper.client.consuming.histories import Epochs, Histories
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
-from rockhopper.paths import expand_home
+from rockhopper.paths import check_relative, expand_home
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey, ResetOffsetBody
 from rockhopper.protocol.errors import ProtocolError
@@ -175,7 +175,8 @@ class LocalProgress:
         host = find_own_host()
         for number in range(1, _INSTANCES_MAX):
             instance = "DEFAULT" if number == 1 else f"DEFAULT-{number}"
-            directory = root / f"{host}@{instance}" / self._group.replace("/", "_")
+            name = check_relative(self._group.replace("/", "_"))
+            directory = root / f"{host}@{instance}" / name
             directory.mkdir(parents=True, exist_ok=True)
             lock = (directory / "lock").open("ab")
             if fcntl is None:

@@ -267,7 +267,8 @@ class Backup:
     def _copy_file(
         self, source: Path, segment: Segment, stop: int, progress: Callable[[int], None]
     ) -> None:
-        descriptor = os.open(self.log / segment.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.log / segment.name, flags, 0o644)
         try:
             os.ftruncate(descriptor, segment.size)
             crc, unsaved = segment.crc, 0

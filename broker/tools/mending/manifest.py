@@ -12,15 +12,19 @@ The manifest is replaced whenever a piece of the log has been copied durably, th
 so a backup that is cut off goes on where it was.
 """
 
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.paths import check_relative
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
+_SEGMENT_NAME = re.compile(r"\d+-\d+")
+_OBJECT_NAME = re.compile(r"[0-9a-f]+")
 
 
 @dataclass
@@ -128,4 +132,17 @@ def _manifest_of(document: Any) -> Manifest:
         for line, segments in document["lines"].items()
     }
     points = [Point(**point) for point in document["points"]]
+    for segment in (each for segments in lines.values() for each in segments):
+        _check_name(_SEGMENT_NAME, segment.name)
+    for point in points:
+        _check_name(_OBJECT_NAME, point.ends)
+        for path, (name, _) in point.tables.items():
+            check_relative(path)
+            _check_name(_OBJECT_NAME, name)
     return Manifest(document["source"], lines, points, document.get("origin"))
+
+
+def _check_name(form: re.Pattern[str], name: str) -> None:
+    """Raise ValueError for a name that a backup cannot have given."""
+    if not form.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a file of a backup")

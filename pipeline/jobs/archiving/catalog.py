@@ -21,10 +21,12 @@ files of runs that are committed or about to be, and one that goes by the manife
 import glob
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from rockhopper.paths import check_relative
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files, naming_damage
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest, left_of
@@ -35,6 +37,9 @@ INTENT_FILE = f"{OWN_DIRECTORY}/intent.json"
 LOCK_FILE = f"{OWN_DIRECTORY}/lock"
 STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staging"
 REPLACED_DIRECTORY = f"{OWN_DIRECTORY}/replaced"
+
+_MANIFEST_NAME = re.compile(r"manifest-\d{8,}\.json")
+_REPLACED_RUN = re.compile(r"run-(\d{8,})")
 
 
 class Catalog:
@@ -61,6 +66,8 @@ class Catalog:
         remedy = 'write {"manifest": "…"} with the name of the newest manifest beside it'
         with naming_damage(f"{self.files.location}/{CURRENT_FILE}", remedy):
             name = str(json.loads(data)["manifest"])
+            if not _MANIFEST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a manifest")
         return self._manifest(f"{OWN_DIRECTORY}/{name}")
 
     def _refuse_headless(self) -> None:
@@ -128,6 +135,9 @@ class Catalog:
         """
         intended = self._intended()
         if intended:
+            for _ in self.manifests():
+                pass  # a damaged one ends this before anything is moved
+            self._check_places(*intended)
             self._finish(*intended)
         self.files.remove_tree(STAGING_DIRECTORY)
         return intended[0] if intended else None
@@ -141,9 +151,11 @@ class Catalog:
         remedy = "delete it together with the files of the newest run that no manifest lists"
         with naming_damage(where, remedy):
             document = json.loads(data)
-            staged = [str(name) for name in document["staged"]]
-            manifest = document["manifest"]
-        return Manifest.from_json(json.dumps(manifest).encode(), where), staged
+            staged = [_check_staged(str(name)) for name in document["staged"]]
+            manifest = Manifest.from_json(json.dumps(document["manifest"]).encode(), where)
+            if len(manifest.files) != len(staged):
+                raise ValueError(f"{len(staged)} files become {len(manifest.files)}")
+        return manifest, staged
 
     def begin(self, run: int) -> str:
         """Make room for what the tasks of a run write; returns its directory."""
@@ -154,9 +166,18 @@ class Catalog:
     def commit(self, manifest: Manifest, staged: list[str]) -> None:
         """Make a run part of the archive; *staged* are its files, in the manifest's order."""
         intent = {"manifest": json.loads(manifest.to_json()), "staged": staged}
+        self._check_places(manifest, staged)
         self.files.write(INTENT_FILE, json.dumps(intent).encode())
         self._finish(manifest, staged)
         self.files.remove_tree(STAGING_DIRECTORY)
+
+    def _check_places(self, manifest: Manifest, staged: list[str]) -> None:
+        """See that links lead nothing of a run out of the archive. Raises PipelineError."""
+        below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
+        aside = [f"{below}/{path}" for path in manifest.removed]
+        added = [file.path for file in manifest.files]
+        for name in (manifest_file(manifest.run), *staged, *added, *manifest.removed, *aside):
+            self.files.path(name)
 
     def _finish(self, manifest: Manifest, staged: list[str]) -> None:
         moves = []
@@ -189,8 +210,11 @@ class Catalog:
     def delete_replaced(self, now_ms: int) -> None:
         """Delete what former runs removed and nobody is to need any more. Only under the lock."""
         for name in self.files.names(REPLACED_DIRECTORY):
-            manifest = self._manifest(manifest_file(int(name.removeprefix("run-"))))
-            if manifest.created_ms + int(manifest.source["keepOldMs"]) <= now_ms:
+            run = _REPLACED_RUN.fullmatch(name)
+            if run is None:
+                continue
+            manifest = self._manifest(manifest_file(int(run[1])))
+            if manifest.created_ms + int(manifest.source.get("keepOldMs", 0)) <= now_ms:
                 self.files.remove_tree(f"{REPLACED_DIRECTORY}/{name}")
 
 
@@ -221,3 +245,9 @@ def kept_path(path: str) -> str:
 def manifest_file(run: int) -> str:
     """The name of a run's manifest."""
     return f"{OWN_DIRECTORY}/manifest-{run:08d}.json"
+
+
+def _check_staged(name: str) -> str:
+    if not check_relative(name).startswith(f"{STAGING_DIRECTORY}/"):
+        raise ValueError(f"{name!r} is not below {STAGING_DIRECTORY}")
+    return name

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from rockhopper.paths import expand_home
+from rockhopper.paths import check_inside, check_relative, expand_home
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import check_writable, sync
+
+_NOT_YOURS = "nothing was changed there; use a copy of the archive that you trust"
 
 
 class LocalFiles:
@@ -27,8 +29,11 @@ class LocalFiles:
         self.location = str(self._root)
 
     def path(self, name: str) -> Path:
-        """Where a file is."""
-        return self._root / name
+        """Where a file is. Raises PipelineError for one that is not below the directory."""
+        if not name:
+            return self._root
+        with naming_damage(self.location, _NOT_YOURS):
+            return check_inside(self._root, name)
 
     def read(self, name: str) -> bytes | None:
         """The whole file; None if there is none."""
@@ -42,7 +47,8 @@ class LocalFiles:
         path = self.path(name)
         self.create_directory(os.path.dirname(name))
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(scratch, "wb") as file:
+        scratch.unlink(missing_ok=True)
+        with open(scratch, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -158,7 +164,10 @@ class RemoteFiles:
         self._root = root.rstrip("/")
 
     def path(self, name: str) -> str:
-        """Where a file is."""
+        """Where a file is. Raises PipelineError for one that is not below the root."""
+        if name:
+            with naming_damage(self.location, _NOT_YOURS):
+                check_relative(name)
         return f"{self._root}/{name}" if name else self._root
 
     def read(self, name: str) -> bytes | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
+from rockhopper.paths import check_relative
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import naming_damage
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
@@ -192,14 +193,25 @@ def _queue(document: Mapping[str, Any]) -> QueueSummary:
     return QueueSummary(**{"crc_bits": _CRC_BITS_OF_FORMAT_1, **values})
 
 
+def _check_path(path: str) -> str:
+    """Return the path of a file of messages. Raises ValueError: it is no such path."""
+    if check_relative(path)[:1] in "_.":
+        raise ValueError(f"{path!r} is not a path of messages")
+    return path
+
+
+def _file(document: Mapping[str, Any]) -> ArchivedFile:
+    queues = tuple(map(_queue, document["queues"]))
+    file = ArchivedFile(**{**_snake(document), "queues": queues})
+    _check_path(file.path)
+    return file
+
+
 def _manifest(document: Mapping[str, Any]) -> Manifest:
-    files = tuple(
-        ArchivedFile(**{**_snake(each), "queues": tuple(map(_queue, each["queues"]))})
-        for each in document["files"]
-    )
+    files = tuple(map(_file, document["files"]))
     positions = document["positions"]
     return Manifest(
-        run=document["run"],
+        run=int(document["run"]),
         created_ms=document["createdMs"],
         source=document["source"],
         columns=tuple(document["columns"]),
@@ -216,7 +228,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
             positions.get("times", {}),
             positions.get("logs", {}),
         ),
-        removed=tuple(document.get("removed", ())),
+        removed=tuple(map(_check_path, document.get("removed", ()))),
     )
 
 

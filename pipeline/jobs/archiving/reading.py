@@ -50,6 +50,8 @@ def read_archive(
     chosen = catalog.archived_files() if files is None else files
     if not chosen:
         return spark.createDataFrame([], schema).select(*names, "date")
+    for each in chosen:
+        catalog.files.path(each.path)  # refuses links to somewhere else
     location = catalog.files.location
     reader = spark.read.schema(schema).option("basePath", location)
     return reader.parquet(*(f"{location}/{each.path}" for each in chosen)).select(*names, "date")

@@ -1,6 +1,7 @@
 """The job ``replay``: choose messages, write the plan down, send it batch by batch."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rockhopper.paths import expand_home
+from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles, naming_damage
 from rockhopper.pipeline.jobs.options import job
@@ -106,7 +108,9 @@ def replay(asked: ReplayOptions) -> ReplayResult:
     found = find_source(request.source)
     _check_topics(found, request)
     name = asked.job_id or request.job_id
-    directory = LocalFiles(Path(asked.state or found.root / OWN_DIRECTORY / "replays") / name)
+    own = f"{OWN_DIRECTORY}/replays/{name}"
+    state = Path(asked.state) / name if asked.state else LocalFiles(found.root).path(own)
+    directory = LocalFiles(state)
     way = _Way(asked, request, name, found, directory)
     if asked.dry_run:
         directory.check_writable("")
@@ -207,6 +211,12 @@ def _resumable(way: _Way) -> Plan | None:
             f"the replay {way.name!r} was begun with other files, filters or topics: give those "
             "again, or another --id"
         )
+    for each in plan.files:
+        if not Path(os.path.normpath(each.path)).is_relative_to(way.source.root):
+            raise PipelineError(
+                f"{way.state.location}/{PLAN_FILE} names {each.path}, which is not in "
+                f"{way.source.root}: begin anew with another --id, and an archive that you trust"
+            )
     return plan
 
 

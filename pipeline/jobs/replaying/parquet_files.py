@@ -69,7 +69,7 @@ def find_source(location: str) -> Source:
     if newest is not None:
         files = [
             SourceFile(
-                str(path / each.path),
+                str(catalog.files.path(each.path)),
                 each.rows,
                 each.topic,
                 each.min_store_ms,

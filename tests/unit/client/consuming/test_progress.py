@@ -97,6 +97,15 @@ async def test_each_broadcast_consumer_of_a_machine_has_its_own_file(tmp_path: P
     await three.close()
 
 
+@pytest.mark.parametrize("group", ["..", ".", ""])
+async def test_the_file_of_a_broadcast_consumer_is_below_its_directory(
+    tmp_path: Path, group: str
+) -> None:
+    with pytest.raises(ValueError, match="not the path"):
+        await LocalProgress(group, tmp_path).open()
+    assert not list(tmp_path.rglob("*"))
+
+
 async def test_a_damaged_file_is_reported_and_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,22 @@ def test_a_damaged_one_gives_way_to_its_copy(tmp_path: Path, saved: Manifest) ->
     flip_bit(tmp_path / f"{manifests.FILE_NAME}.bak", 20)
     with pytest.raises(CorruptFileError, match="its copy as well"):
         manifests.load(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "config/../../x", "a//b", ""])
+def test_no_name_in_it_leads_out_of_its_directory(
+    tmp_path: Path, saved: Manifest, path: str
+) -> None:
+    point = saved.points[0]
+    for points, segment in (
+        ([replace(point, tables={path: ["00", 2]})], "0-1"),
+        ([replace(point, tables={"config/a": [path, 2]})], "0-1"),
+        ([replace(point, ends=path)], "0-1"),
+        ([point], path),
+    ):
+        Manifest("/s", {"1": [Segment(0, segment, 100, 7)]}, points).save(tmp_path)
+        with pytest.raises(CorruptFileError, match="is not the"):
+            manifests.load(tmp_path)
 
 
 def test_a_backup_that_was_cut_off_has_no_point() -> None:

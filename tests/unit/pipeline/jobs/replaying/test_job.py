@@ -256,3 +256,14 @@ def test_files_with_a_column_of_topics_say_them_row_by_row(
     pq.write_table(table, tmp_path / "f.parquet")
 
     assert world.replay(tmp_path / "f.parquet", to=to).topics == topics
+
+
+def test_a_plan_names_files_of_its_source_only(world: World, tmp_path: Path) -> None:
+    world.replay(job_id="again")
+    plan = tmp_path / "state" / "again" / "plan.json"
+    document = json.loads(plan.read_bytes())
+    document["files"][0]["path"] = str(Path(document["files"][0]["path"]).parents[2] / "../x")
+    plan.write_text(json.dumps(document))
+
+    with pytest.raises(PipelineError, match=r"plan.json names .*, which is not in"):
+        world.replay(job_id="again")
