@@ -127,14 +127,14 @@ class Campaigning:
         mine = self.standing
         if self.may_lose:
             return True
-        return mine.me in state.in_sync and mine.is_clean and not mine.is_fenced
+        return mine.me in state.in_sync and mine.is_clean and mine.may_lead
 
     def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
         if view.designated not in (None, self.standing.me.id):
             return False
         if view.state is None:
             waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
-            return waited and not self.standing.is_fenced and not self._better(view)
+            return waited and self.standing.may_lead and not self._better(view)
         if view.is_behind(self.standing.sight) or not self.is_electable(view.state):
             return False
         if view.leader is None:
@@ -148,7 +148,7 @@ class Campaigning:
         believed if it is of a time after it entered its epoch.
         """
         state, mine, members = view.state, self.standing, view.members
-        if not self._replicas_after_power_cut or not state or view.leader or mine.is_fenced:
+        if not self._replicas_after_power_cut or not state or view.leader or not mine.may_lead:
             return False
         if view.is_behind(mine.sight):
             return False

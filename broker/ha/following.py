@@ -17,6 +17,7 @@ from rockhopper.broker.ha.actions import (
     Promise,
     Send,
 )
+from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.messages import Ack, Beat, Hello, Message, Refused, Welcome
 from rockhopper.broker.ha.replica_set import Replica
 from rockhopper.broker.ha.standing import Standing
@@ -143,6 +144,10 @@ class Following:
         """Cut, now that the promise is on disk."""
         if self._welcome and self._welcome.epoch == epoch:
             self._cut(self._welcome)
+
+    def awaits_cut(self, epochs: tuple[Epoch, ...]) -> bool:
+        """Whether the last Welcome is of the master with that table."""
+        return self._welcome is not None and self._welcome.epochs == epochs
 
     def log_is_cut(self) -> None:
         """Begin to hold: the log is a part of the master's."""

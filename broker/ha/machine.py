@@ -247,11 +247,12 @@ class Machine:
         self._confirm(self.term)
         self._answer_early(now_ms)
 
-    def log_is_cut(self, log_end: int) -> None:
-        """Begin to hold what the master has."""
+    def log_is_cut(self, log_end: int, *, is_awaited: bool = True) -> None:
+        """Begin to hold what the master has, unless another Welcome came since the cut was due."""
         self.standing.log_end = log_end
         self.standing.held_offset = log_end
-        self.following.log_is_cut()
+        if is_awaited:
+            self.following.log_is_cut()
 
     def noted_clean(self) -> None:
         """Say so: the mark is gone from the disk. Or enter the epoch that was won without all."""

@@ -31,7 +31,14 @@ class Standing:
     """Whether a master's bytes cannot be appended for now: the store is being opened anew."""
     is_fenced: bool = False
     """Whether its log contradicts what was confirmed: it takes no part until a person looks."""
+    is_failing: bool = False
+    """Whether its disk does not take what it must remember: it is not elected meanwhile."""
     sight: Sight = NOTHING_SEEN
     """Of the newest state of the set that it saw: on disk soon after."""
     priority: int = 0
     """haPriority."""
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether nothing is wrong here that keeps this replica from being elected."""
+        return not self.is_fenced and not self.is_failing

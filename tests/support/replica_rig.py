@@ -117,7 +117,13 @@ class Member:
             self.log,
             keeping,
             MemoryEngine(self._memory, self._clock),
-            Listeners(self.told.append, self.told.append, self._confirm, self.told.append),
+            Listeners(
+                self.told.append,
+                self.told.append,
+                self._confirm,
+                self.told.append,
+                self.told.append,
+            ),
             QUICK,
             self._clock,
         )

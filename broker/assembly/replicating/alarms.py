@@ -1,6 +1,6 @@
 """What a person must see of a replica set: said once when it begins, and when it is over."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import structlog
@@ -15,8 +15,10 @@ PATIENCE_MS = 60_000
 RETENTION_SHARE_MAX = 0.8
 LAG_BYTES_MIN = 64 << 20
 PUT_BACK_PATIENCE_MS = 5000
-DIVERGED, PUT_BACK, UNCLEAN, FLOOR, ENGINE, UNWRITABLE, RETENTION = REASONS = (
+DIVERGED, STOPPED, DISK, PUT_BACK, UNCLEAN, FLOOR, ENGINE, UNWRITABLE, RETENTION = REASONS = (
     "diverged",
+    "stopped",
+    "disk-fails",
     "engine-put-back",
     "unclean",
     "at-the-floor",
@@ -47,9 +49,9 @@ class Alarms:
         self.shown: dict[str, str] = {}
         """By reason: the sentence, with its remedy."""
 
-    def look(self, machine: Machine, fence: str, health: EngineHealth) -> None:
-        """Take note of how things are; *fence* is why this replica takes part no more, or blank."""
-        found = dict(self._found(machine, fence, health))
+    def look(self, machine: Machine, own: Mapping[str, str], health: EngineHealth) -> None:
+        """Take note of how things are; *own* says by reason what this replica found of itself."""
+        found = {**own, **dict(self._found(machine, health))}
         now_ms = self._now_ms()
         for reason in REASONS:
             text = found.get(reason)
@@ -65,13 +67,9 @@ class Alarms:
             if is_due:
                 self.shown[reason] = text
 
-    def _found(
-        self, machine: Machine, fence: str, health: EngineHealth
-    ) -> Iterator[tuple[str, str]]:
+    def _found(self, machine: Machine, health: EngineHealth) -> Iterator[tuple[str, str]]:
         view = machine.view
         state = view.state if view else None
-        if fence:
-            yield DIVERGED, fence
         if health.silent_ms >= PATIENCE_MS:
             yield (
                 ENGINE,

@@ -26,6 +26,7 @@ import structlog
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
+from rockhopper.broker.assembly.replicating.alarms import DISK, DIVERGED, STOPPED
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
 from rockhopper.broker.assembly.replicating.set_watch import SetWatch
 from rockhopper.broker.assembly.state.state_applier import StateApplier
@@ -127,6 +128,8 @@ class SetMember:
         self.parts = parts
         self._fence = ""
         """Why this replica takes part no more, until a person has looked; blank if it does."""
+        self._stopped = ""
+        """Why a part of replication works no more; blank if all does."""
         self._watch = SetWatch(now_ms, parts.config.replication.replicas)
         self._doors = doors
         self._engine = engine
@@ -219,7 +222,7 @@ class SetMember:
             self._replica_store,
             keeping,
             self._engine,
-            Listeners(self._lead, self._resign, self._confirm, self._alarm),
+            Listeners(self._lead, self._resign, self._confirm, self._alarm, self._stop),
             Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),
         )
         await self._replica.start()
@@ -288,8 +291,8 @@ class SetMember:
 
     def why_not_ready(self) -> str | None:
         """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
-        if self._fence:
-            return self._fence
+        if self._fence or self._stopped:
+            return self._fence or self._stopped
         if self._leads_in:
             refusal = self.parts.store.refusal
             if refusal is None and not self.is_serving:
@@ -303,6 +306,8 @@ class SetMember:
         state = machine.view.state if machine.view else None
         if state is None:
             return "no master is known yet"
+        if problem := self.replica.disk_problem:
+            return f"what this replica must remember cannot be written: {problem}"
         if machine.standing.me not in state.in_sync:
             return f"replica {machine.standing.me.id} is not in sync"
         if not machine.is_led(now_ms()):
@@ -447,6 +452,18 @@ class SetMember:
 
     def _alarm(self, text: str) -> None:
         self._fence = text
+
+    def _stop(self, text: str) -> None:
+        self._stopped = text
+
+    def _own_alarms(self) -> dict[str, str]:
+        problem = self.replica.disk_problem
+        disk = (
+            f"what this replica must remember cannot be written ({problem}): it is tried again, "
+            "and goes on by itself when the disk has room, and works"
+        )
+        found = {DIVERGED: self._fence, STOPPED: self._stopped, DISK: disk if problem else ""}
+        return {reason: text for reason, text in found.items() if text}
 
     # From role to role.
 
@@ -624,7 +641,7 @@ class SetMember:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
         self._look_once()
         self.gate.look()
-        self._watch.look(self.replica.machine, self._fence, self.replica.engine_health)
+        self._watch.look(self.replica.machine, self._own_alarms(), self.replica.engine_health)
 
     def _look_once(self) -> None:
         if not self._leads_in:

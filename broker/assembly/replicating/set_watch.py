@@ -1,7 +1,7 @@
 """SetWatch: what one replica counts of its set, and sees wrong with it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.replicating import set_metrics
@@ -46,13 +46,13 @@ class SetWatch:
         """Count a log that was replaced."""
         self.counts["seeds"] += 1
 
-    def look(self, machine: Machine, fence: str, health: EngineHealth) -> None:
+    def look(self, machine: Machine, own: Mapping[str, str], health: EngineHealth) -> None:
         """Look after alarms and lags once a second, however often this is called."""
         if self._now_ms() < self._look_at_ms:
             return
         self._look_at_ms = self._now_ms() + LOOK_INTERVAL_MS
         self._lags.sample(machine.standing.log_end)
-        self.alarms.look(machine, fence, health)
+        self.alarms.look(machine, own, health)
 
     def families(
         self, machine: Machine, health: EngineHealth, confirmed_offset: int

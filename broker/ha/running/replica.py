@@ -7,7 +7,7 @@ goes on is written in a thread of its own, one after the other; requests to the 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import uniform
@@ -45,6 +45,7 @@ ANNOUNCE_LOOK_S = 1.0
 ANNOUNCE_INTERVAL_S = 7.0
 ANNOUNCE_AGAIN_S = 2.0
 ENGINE_PAUSE_S = 0.5
+DISK_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
 
 
@@ -65,7 +66,9 @@ class Listeners:
     confirmed: Callable[[int], None]
     """What is in front of this offset may be shown and acknowledged."""
     alarm: Callable[[str], None]
-    """A person must see this."""
+    """This replica's log contradicts its master's: a person must see it."""
+    stopped: Callable[[str], None]
+    """A part of replication has ended by a mistake in the code: only a restart brings it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,9 @@ class RunningReplica:
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: dict[asyncio.Task[Any], Link] = {}
         self._disk = ThreadPoolExecutor(1, "replica-disk")
+        self._keeping_turn = asyncio.Lock()
+        self._failing_count = 0
+        self._disk_error = ""
         self._me = Replica(membership.id, keeping.store)
         self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
         self._server: Listener | None = None
@@ -134,6 +140,11 @@ class RunningReplica:
     def has_started(self) -> bool:
         """Whether ``machine`` is there."""
         return self._machine is not None
+
+    @property
+    def disk_problem(self) -> str:
+        """Why what this replica must remember cannot be written now, and is tried again."""
+        return self._disk_error if self._failing_count else ""
 
     @property
     def takes_sends(self) -> bool:
@@ -443,7 +454,7 @@ class RunningReplica:
         except AwayError:
             link.close()
             return
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             log.error("the master's log cannot be appended", reason=str(error))
             link.close()
             return
@@ -545,6 +556,20 @@ class RunningReplica:
         | actions.NoteClean
         | actions.GiveUp,
     ) -> None:
+        # In their order, though each is tried until the disk takes it.
+        async with self._keeping_turn:
+            await self._keep_now(action)
+        self._perform()
+
+    async def _keep_now(
+        self,
+        action: actions.Promise
+        | actions.NoteSight
+        | actions.EnterEpoch
+        | actions.Cut
+        | actions.NoteClean
+        | actions.GiveUp,
+    ) -> None:
         machine, keeping = self.machine, self._keeping
         match action:
             case actions.Promise():
@@ -572,29 +597,33 @@ class RunningReplica:
             case actions.NoteClean():
                 await self._in_thread(keeping.note_clean)
                 machine.noted_clean()
-        self._perform()
 
     def _is_cut(self, epochs: tuple[Epoch, ...]) -> None:
         standing = self.machine.standing
+        is_awaited = self.machine.following.awaits_cut(epochs)
         standing.epochs, standing.log_start = epochs, self._log.start_offset
-        self.machine.log_is_cut(self._log.end_offset)
+        self.machine.log_is_cut(self._log.end_offset, is_awaited=is_awaited)
 
     async def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
         keeping = self._keeping
         await self._in_thread(keeping.note_cutting, end_offset)
-        await self._log.cut(end_offset)
+        await self._until_it_is_done(lambda: self._log.cut(end_offset))
         await self._in_thread(keeping.note_epochs, epochs)
         await self._in_thread(keeping.note_cut)
 
     async def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
         keeping = self._keeping
         await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
-        await self._log.begin_at(offset)
+        await self._until_it_is_done(lambda: self._log.begin_at(offset))
         await self._in_thread(keeping.note_epochs, epochs)
 
     async def _stream(self, action: actions.Stream) -> None:
         if link := self._open.get(action.link):
-            await self._streams.serve(link, action.start_offset, action.epoch)
+            try:
+                await self._streams.serve(link, action.start_offset, action.epoch)
+            except (StoreError, OSError) as error:
+                log.error("the log cannot be read for a follower", reason=str(error))
+                link.close()
 
     def _beat(self) -> Beat | None:
         term = self.machine.term
@@ -610,9 +639,38 @@ class RunningReplica:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self._listeners.alarm(f"replication has stopped: {error!r}")
+            if self._machine:
+                self._machine.standing.is_failing = True
+            self._listeners.stopped(f"replication has stopped: {error!r}; start this broker anew")
             log.critical("replication has stopped", exc_info=error)
 
     async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._disk, function, *arguments)
+        await self._until_it_is_done(lambda: loop.run_in_executor(self._disk, function, *arguments))
+
+    async def _until_it_is_done(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do what needs the disk, until it takes it: what comes next rests on it.
+
+        Meanwhile this replica is not elected.
+        """
+        is_failing = False
+        try:
+            while True:
+                try:
+                    await work()
+                    return
+                except (StoreError, OSError) as error:
+                    self._disk_error = str(error)
+                    self._complaints.tell("a file of this replica", str(error))
+                if not is_failing:
+                    is_failing = True
+                    self._count_failing(1)
+                await asyncio.sleep(DISK_PAUSE_S)
+        finally:
+            if is_failing:
+                self._count_failing(-1)
+
+    def _count_failing(self, change: int) -> None:
+        self._failing_count += change
+        if self._machine:
+            self._machine.standing.is_failing = self._failing_count > 0

@@ -530,3 +530,14 @@ def test_a_master_is_led_and_whoever_resigned_is_so_for_a_lease() -> None:
     machine.step_down("why", 1_000_000)
     assert machine.is_led(1_000_000 + TIMING.lease_ms)
     assert not machine.is_led(1_000_001 + TIMING.lease_ms)
+
+
+def test_a_replica_whose_disk_fails_asks_for_nothing() -> None:
+    rig = Rig()
+    rig.machine.standing.is_failing = True
+    rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
+    rig.machine.tick(TIMING.silence_ms)
+    assert actions.Promise(2) not in rig.taken()
+    rig.machine.standing.is_failing = False
+    rig.machine.tick(TIMING.silence_ms + 1)
+    assert actions.Promise(2) in rig.taken()

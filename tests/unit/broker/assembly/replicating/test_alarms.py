@@ -79,16 +79,16 @@ def follower_of(machine: Machine) -> Follower:
 def test_nothing_is_wrong(alarms: Alarms) -> None:
     machine = a_machine({ME, OTHER})
     lead(machine, 1000)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
 
 
 def test_one_that_diverged_is_shown_at_once_and_logged_once(alarms: Alarms) -> None:
     with structlog.testing.capture_logs() as logs:
         for _ in range(2):
-            alarms.look(a_machine({OTHER}), "its log is another", healthy())
+            alarms.look(a_machine({OTHER}), {of_set.DIVERGED: "its log is another"}, healthy())
         assert alarms.shown == {of_set.DIVERGED: "its log is another"}
-        alarms.look(a_machine({OTHER}), "", healthy())
+        alarms.look(a_machine({OTHER}), {}, healthy())
     assert [each["event"] for each in logs] == [
         "a person must look at this set",
         "an alarm is over",
@@ -98,7 +98,7 @@ def test_one_that_diverged_is_shown_at_once_and_logged_once(alarms: Alarms) -> N
 def test_unclean_alone_names_the_way_out(alarms: Alarms) -> None:
     machine = a_machine({ME})
     machine.standing.is_clean = False
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert "elect --unclean" in alarms.shown[of_set.UNCLEAN]
 
 
@@ -107,20 +107,20 @@ def test_an_engine_from_a_backup_names_the_way_out_once_it_stays_so(
 ) -> None:
     machine = a_machine({ME})
     machine.standing.sight = Sight(6, 60)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
     clock.now_ms = of_set.PUT_BACK_PATIENCE_MS
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert "elect --unclean" in alarms.shown[of_set.PUT_BACK]
 
 
 def test_at_the_floor_is_an_alarm_after_a_minute(alarms: Alarms, clock: Clock) -> None:
     machine = a_machine({ME})
     lead(machine)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
     clock.now_ms = of_set.PATIENCE_MS
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert "minInSyncReplicas=1" in alarms.shown[of_set.FLOOR]
 
 
@@ -129,7 +129,7 @@ def test_a_master_that_never_came_back_leaves_its_set_at_the_floor(clock: Clock)
     machine = a_machine({ME, OTHER}, floor=2)
     lead(machine, 1000)
     for clock.now_ms in (0, of_set.PATIENCE_MS):
-        alarms.look(machine, "", healthy())
+        alarms.look(machine, {}, healthy())
     assert alarms.shown[of_set.FLOOR] == (
         "2 of 3 replicas are in sync and minInSyncReplicas=2: if one more is lost, nothing is "
         "stored; see why the others are away"
@@ -141,7 +141,7 @@ def test_below_the_floor_is_said_to_store_nothing(clock: Clock) -> None:
     machine = a_machine({ME}, floor=2)
     lead(machine)
     for clock.now_ms in (0, of_set.PATIENCE_MS):
-        alarms.look(machine, "", healthy())
+        alarms.look(machine, {}, healthy())
     assert "=2: nothing is stored" in alarms.shown[of_set.FLOOR]
 
 
@@ -150,14 +150,14 @@ def test_a_set_that_is_no_larger_than_its_floor_is_whole(clock: Clock) -> None:
     machine = a_machine({ME, OTHER}, floor=2)
     lead(machine, 1000)
     for clock.now_ms in (0, of_set.PATIENCE_MS):
-        alarms.look(machine, "", healthy())
+        alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
 
 
 def test_an_engine_that_is_away_for_a_minute_is_an_alarm(alarms: Alarms) -> None:
-    alarms.look(a_machine({ME}), "", silent(of_set.PATIENCE_MS - 1))
+    alarms.look(a_machine({ME}), {}, silent(of_set.PATIENCE_MS - 1))
     assert alarms.shown == {}
-    alarms.look(a_machine({ME}), "", silent(of_set.PATIENCE_MS))
+    alarms.look(a_machine({ME}), {}, silent(of_set.PATIENCE_MS))
     assert "60 s" in alarms.shown[of_set.ENGINE]
 
 
@@ -171,14 +171,14 @@ def test_when_all_have_lost_their_memory_an_operator_is_asked(alarms: Alarms) ->
     machine = a_machine({ME, OTHER})
     machine.standing.is_clean = False
     announced(machine, OTHER, is_clean=False)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert "the machines of replicas 1, 2," in alarms.shown[of_set.UNCLEAN]
 
 
 def test_who_may_still_hold_all_is_to_be_started_first(alarms: Alarms) -> None:
     machine = a_machine({ME, OTHER})
     machine.standing.is_clean = False
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert "replicas 2, which are in sync, are away: start them" in alarms.shown[of_set.UNCLEAN]
 
 
@@ -186,30 +186,30 @@ def test_one_that_lost_its_memory_waits_while_another_may_lead(alarms: Alarms) -
     machine = a_machine({ME, OTHER})
     machine.standing.is_clean = False
     announced(machine, OTHER, is_clean=True)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
 
 
 def test_who_falls_out_of_retention_is_named(alarms: Alarms, clock: Clock) -> None:
     machine = a_machine({ME}, log_end=1 << 30)
     lead(machine, 1 << 20)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
     clock.now_ms = of_set.PATIENCE_MS
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert "replica 2 is 1072693248 bytes behind" in alarms.shown[of_set.RETENTION]
     follower_of(machine).held_offset = 1 << 29
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert of_set.RETENTION not in alarms.shown
 
 
 def test_who_is_far_behind_and_comes_nearer_is_let_be(alarms: Alarms, clock: Clock) -> None:
     machine = a_machine({ME}, log_end=1 << 30)
     lead(machine, 1 << 20)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     follower_of(machine).held_offset = 2 << 20
     clock.now_ms = of_set.PATIENCE_MS
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert of_set.RETENTION not in alarms.shown
 
 
@@ -217,7 +217,7 @@ def test_a_set_without_state_has_no_alarm(alarms: Alarms) -> None:
     machine = a_machine(set())
     assert machine.view is not None
     machine.view = replace(machine.view, state=None)
-    alarms.look(machine, "", healthy())
+    alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
 
 
@@ -229,9 +229,9 @@ def test_an_engine_that_answers_and_takes_no_writes_has_an_alarm_of_its_own(
     health.announced(EngineError("database space exceeded"))
     clock.now_ms = UNWRITABLE_PATIENCE_MS
     health.answered()
-    alarms.look(a_machine({ME}), "", health)
+    alarms.look(a_machine({ME}), {}, health)
     assert list(alarms.shown) == [of_set.UNWRITABLE]
     assert "takes no writes (database space exceeded)" in alarms.shown[of_set.UNWRITABLE]
     health.announced(None)
-    alarms.look(a_machine({ME}), "", health)
+    alarms.look(a_machine({ME}), {}, health)
     assert alarms.shown == {}

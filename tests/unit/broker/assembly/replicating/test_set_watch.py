@@ -58,10 +58,10 @@ def test_what_is_shown_is_what_was_counted() -> None:
 def test_alarms_are_looked_after_once_a_second() -> None:
     clock = Clock()
     watch, machine, health = SetWatch(clock), a_machine(""), EngineHealth(clock)
-    watch.look(machine, "", health)
+    watch.look(machine, {}, health)
     clock.now_ms += LOOK_INTERVAL_MS - 1
-    watch.look(machine, "another log", health)
+    watch.look(machine, {DIVERGED: "another log"}, health)
     assert watch.alarms.shown == {}
     clock.now_ms += 1
-    watch.look(machine, "another log", health)
+    watch.look(machine, {DIVERGED: "another log"}, health)
     assert watch.alarms.shown == {DIVERGED: "another log"}

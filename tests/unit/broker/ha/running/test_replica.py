@@ -2,12 +2,17 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 from pathlib import Path
 
-from rockhopper.broker.ha import wire
+import pytest
+
+from rockhopper.broker.ha import actions, wire
 from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.ha.messages import Hello, Refused
-from rockhopper.broker.ha.replica_set import Replica
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Replica
+from rockhopper.broker.ha.running import replica
 from rockhopper.broker.ha.running.links import Links
 from tests.support.replica_rig import ReplicaRig
 from tests.support.turns import until
@@ -183,3 +188,66 @@ async def test_who_opens_its_store_anew_joins_when_it_can_take_the_log(tmp_path:
         old.log.is_away = False
         await rig.complete(3)
         assert old.log.data == new.log.data
+
+
+SMALL_FILES = ["note_promise", "note_epochs", "note_sight", "note_cutting", "note_cut"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize("name", SMALL_FILES)
+async def test_a_small_file_that_could_not_be_written_is_tried_until_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    monkeypatch.setattr(replica, "DISK_PAUSE_S", 0)
+    async with ReplicaRig(tmp_path) as rig:
+        old = await rig.master()
+        await rig.complete(3)
+        end = old.write(b"before")
+        await until(lambda: old.confirmed == end)
+        await old.stop()
+        old.log.data += b"never confirmed"
+        write, failures = getattr(Keeping, name), iter(range(20))
+
+        def fail(keeping: Keeping, *arguments: object) -> None:
+            if next(failures, None) is not None:
+                raise OSError(number, os.strerror(number))
+            write(keeping, *arguments)
+
+        monkeypatch.setattr(Keeping, name, fail)
+        new = await rig.master()
+        end = new.write(b"after")
+        await old.start()
+        await rig.complete(3)
+        await until(lambda: all(member.confirmed == end for member in rig.members))
+        assert all(member.log.data == new.log.data for member in rig.members)
+        assert next(failures, None) is None
+        for member in rig.members:
+            assert member.replica
+            assert member.replica.disk_problem == ""
+            assert member.replica.machine.standing.may_lead
+
+
+async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        (other,) = [each for each in rig.members if each is not master]
+        found = other.replica
+        assert found
+        full = True
+
+        def fail(*_: object) -> None:
+            if full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(replica, "DISK_PAUSE_S", 0)
+        monkeypatch.setattr(Keeping, "note_sight", fail)
+        found.machine.actions.append(actions.NoteSight(NOTHING_SEEN))
+        found.wrote()
+        await until(lambda: "No space left" in found.disk_problem)
+        assert not found.machine.standing.may_lead
+        full = False
+        await until(lambda: found.disk_problem == "")
+        assert found.machine.standing.may_lead
