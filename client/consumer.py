@@ -17,7 +17,7 @@ fetched ahead and not handed out go back uncounted.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,11 +32,12 @@ from rockhopper.client.consuming.engine import Engine
 from rockhopper.client.consuming.face.batches import check_batches, collect
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
 from rockhopper.client.consuming.face.pauses import Paused
+from rockhopper.client.consuming.face.work_watch import WorkWatch
 from rockhopper.client.consuming.handout import Delivered, Handout
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, retry_later_of
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
-from rockhopper.client.errors import ClientError, ClientStateError, is_away
+from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError, is_away
 from rockhopper.client.middleware.hooks import (
     ConsumptionModel,
     Hooks,
@@ -50,12 +51,22 @@ from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.sending.request_reply import is_expired
 from rockhopper.client.sending.trace import MessageTrace
 from rockhopper.client.serializers import BadBody, Serializer
 from rockhopper.protocol.names import TRACE_TOPIC
-from rockhopper.tasks import end_tasks, run_apart, run_in_background, start_task
+from rockhopper.tasks import (
+    end_task,
+    keep_running,
+    run_apart,
+    run_in_background,
+    start_task,
+)
 
 log = logging.getLogger(__name__)
+
+_CANCELLATIONS = 2
+_CANCEL_PATIENCE_S = 0.5
 
 Handler = Callable[[ReceivedMessage], Awaitable[object]]
 _Item = TypeVar("_Item")
@@ -191,6 +202,7 @@ class Consumer:
         self._concurrency = concurrency
         self._running: asyncio.Task[None] | None = None
         self._workers: set[asyncio.Task[None]] = set()
+        self._watch = WorkWatch(group)
         self._loop: object = None
         self._in_work: Sequence[Delivered] = ()
         self._is_closed = False
@@ -499,12 +511,32 @@ class Consumer:
         self.engine.notifications.handler = handler
         workers = {start_task(self._work(handler)) for _ in range(concurrency)}
         self._workers |= workers
+        watching = keep_running(self._watch.run, f"watching handlers of {self.group!r}")
         try:
             await self._supervise(workers, handler)
         finally:
-            await end_tasks(workers)
+            end_task(watching)
+            await self._cancel(workers)
             self._workers -= workers
             self.engine.notifications.handler = None
+
+    async def _cancel(self, tasks: Collection[asyncio.Task[None]]) -> None:
+        """End tasks, those of handlers that swallow a cancellation or wait in `finally` too."""
+        for _ in range(_CANCELLATIONS):
+            left = [task for task in tasks if not task.done()]
+            if not left:
+                return
+            for task in left:
+                end_task(task)
+            await asyncio.wait(left, timeout=_CANCEL_PATIENCE_S)
+        left = [task for task in tasks if not task.done()]
+        if left:
+            log.error(
+                "%d handlers of group %r do not end when they are cancelled: they are left behind, "
+                "and their messages are delivered again",
+                len(left),
+                self.group,
+            )
 
     async def _supervise(self, workers: set[asyncio.Task[None]], handler: Handler) -> None:
         """Wait until all workers have ended, or one with an error, which is raised.
@@ -537,11 +569,17 @@ class Consumer:
         handout = self._handout
         worker = asyncio.current_task()
         assert worker is not None
+        at_work, monotonic_s = self._watch.at_work, time.monotonic
         while True:
             delivered = handout.take() or await handout.next()
             if delivered is None:
                 return
             held, message = delivered
+            if is_expired(message, time.time_ns() // 1_000_000):
+                log.warning("%r is not handled: its requester has given up waiting", message)
+                handout.acknowledge(held, message)
+                continue
+            at_work[worker] = message, monotonic_s()
             delivery = _Delivery(worker)
             _delivery.set(delivery)
             try:
@@ -550,6 +588,10 @@ class Consumer:
                 handout.redeliver(held, message)
                 raise
             except Exception as error:
+                if isinstance(error, RequestRefusedError) and error.is_requester_gone:
+                    log.info("%r is finished, and its requester gone: %s", message, error)
+                    handout.acknowledge(held, message)
+                    continue
                 later = retry_later_of(error)
                 if later is None:
                     self._tell_failure(message, error)
@@ -562,6 +604,7 @@ class Consumer:
                 if worker.cancelling():  # the handler has gone on to its end all the same
                     raise asyncio.CancelledError
             finally:
+                del at_work[worker]
                 delivery.worker = None
 
     def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
@@ -590,8 +633,9 @@ class Consumer:
                         timeout_s,
                     )
         finally:
-            ended = end_tasks(tasks)
-        await ended
+            for task in tasks:
+                end_task(task)
+        await self._cancel(tasks)
 
 
 class _Loop(Generic[_Item]):

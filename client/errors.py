@@ -104,6 +104,11 @@ class ClientError(Exception):
         return (restore_error, (type(self), self.args), self.__dict__)
 
 
+_REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+# "… fail, channel of <NAME> not found.", or "… to <NAME> fail."
+_REQUESTER_GONE = "push reply message"
+
+
 class RequestRefusedError(ClientError):
     """The other side answered, and its answer is an error code."""
 
@@ -137,6 +142,12 @@ class RequestRefusedError(ClientError):
     def is_forbidden(self) -> bool:
         """Whether who asks may not."""
         return self.code == ResponseCode.NO_PERMISSION
+
+    @property
+    def is_requester_gone(self) -> bool:
+        """Whether a reply was refused because its requester is not connected any more."""
+        is_reply = self.request_code in _REPLY_CODES
+        return is_reply and _REQUESTER_GONE in (self.remark or "")
 
     @property
     def is_not_writable(self) -> bool:

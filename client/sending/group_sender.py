@@ -8,6 +8,7 @@ topics are looked up until another of its replicas leads.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from rockhopper.client.errors import (
@@ -30,6 +31,9 @@ from rockhopper.client.sending.tries import Tries
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 
+IN_FLIGHT_MAX = 1024
+"""So many sends of a group, a batch counting as one, are under way; others wait for their turn."""
+
 _NO_BROKERS: frozenset[str] = frozenset()
 
 # Called after a send that was stored: the messages, their receipts, the broker's answer and
@@ -51,6 +55,8 @@ class GroupSender:
         self._choice = QueueChoice(time.monotonic)
         self._headers = SendHeaders(group)
         self.lanes = KeyLanes()
+        self._in_flight = 0
+        self._line: deque[asyncio.Future[None]] = deque()
 
     def send(
         self,
@@ -132,40 +138,69 @@ class GroupSender:
     ) -> list[SendReceipt]:
         now_s = self.session.pool.loop.time
         started_s = now_s() if began_s is None else began_s
-        deadline_s = started_s + allowed_s
-        route = self.session.routes.known(outgoing.topic)
-        if route is None or not route.write_queues:
-            route = await self._route(outgoing.topic)
-        tries: Tries | None = None
-        failed_on = _NO_BROKERS
-        while True:
-            fixed = _target(route, outgoing, choice)
-            target = fixed or self._choice.next(route, failed_on)
-            has_others = fixed is None and _has_others(route, target, failed_on)
-            left_s = deadline_s - now_s()
-            if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
-                raise (tries and tries.outcome()) or RequestTimeoutError(
-                    send_code(outgoing), self._master(route, target), allowed_s
-                )
-            # With another broker to fall back on, one that hangs must not use up all the time.
-            try_s = left_s / 2 if has_others and len(failed_on) < self._retries else left_s
-            try:
-                answer, address = await self._try(outgoing, route, target, try_s)
-                receipts = read_receipts(answer, messages, target, address)
-                if self.on_sent is not None:
-                    self.on_sent(messages, receipts, answer, address, started_s)
-                return receipts
-            except ClientError as error:
-                tries = tries or Tries(outgoing, self._retries, is_bound=choice is not None)
-                tries.failed(error, target.broker_name)
-                if not isinstance(error, RequestRefusedError):
-                    self._choice.avoid(target.broker_name)
-                pause_s = tries.pause_s(has_others=has_others)
-                if pause_s is None:
-                    raise tries.outcome() from None
-                failed_on = tries.failed_on
-                pause_s = min(pause_s, deadline_s - now_s())
-                route = await self._route_after(error, route, pause_s)
+        if self._in_flight >= IN_FLIGHT_MAX or self._line:
+            # The time runs from when it may be sent.
+            came_s = now_s()
+            await self._take_turn()
+            started_s += now_s() - came_s
+        else:
+            self._in_flight += 1
+        try:
+            deadline_s = started_s + allowed_s
+            route = self.session.routes.known(outgoing.topic)
+            if route is None or not route.write_queues:
+                route = await self._route(outgoing.topic)
+            tries: Tries | None = None
+            failed_on = _NO_BROKERS
+            while True:
+                fixed = _target(route, outgoing, choice)
+                target = fixed or self._choice.next(route, failed_on)
+                has_others = fixed is None and _has_others(route, target, failed_on)
+                left_s = deadline_s - now_s()
+                if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
+                    raise (tries and tries.outcome()) or RequestTimeoutError(
+                        send_code(outgoing), self._master(route, target), allowed_s
+                    )
+                # With another broker to fall back on, one that hangs must not use up all the time.
+                try_s = left_s / 2 if has_others and len(failed_on) < self._retries else left_s
+                try:
+                    answer, address = await self._try(outgoing, route, target, try_s)
+                    receipts = read_receipts(answer, messages, target, address)
+                    if self.on_sent is not None:
+                        self.on_sent(messages, receipts, answer, address, started_s)
+                    return receipts
+                except ClientError as error:
+                    tries = tries or Tries(outgoing, self._retries, is_bound=choice is not None)
+                    tries.failed(error, target.broker_name)
+                    if not isinstance(error, RequestRefusedError):
+                        self._choice.avoid(target.broker_name)
+                    pause_s = tries.pause_s(has_others=has_others)
+                    if pause_s is None:
+                        raise tries.outcome() from None
+                    failed_on = tries.failed_on
+                    pause_s = min(pause_s, deadline_s - now_s())
+                    route = await self._route_after(error, route, pause_s)
+        finally:
+            self._leave()
+
+    async def _take_turn(self) -> None:
+        turn: asyncio.Future[None] = self.session.pool.loop.create_future()
+        self._line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Let the next one go, in this one's place."""
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._in_flight -= 1
 
     async def _try(
         self, outgoing: OutgoingMessage, route: TopicRoute, target: MessageQueue, try_s: float

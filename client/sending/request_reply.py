@@ -170,6 +170,14 @@ def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
     return reply_topic(given[PROPERTY_CLUSTER]), properties
 
 
+def is_expired(message: ReceivedMessage, now_ms: int) -> bool:
+    """Whether it is a request whose requester has given up waiting, by the clock of both."""
+    ttl = message.properties.get(PROPERTY_TTL)
+    if ttl is None or PROPERTY_REPLY_TO_CLIENT not in message.properties:
+        return False
+    return ttl.isdecimal() and message.born_time_ms + int(ttl) < now_ms
+
+
 def _host_and_port(text: str) -> tuple[str, int]:
     """Read "host:port", with Java's leading slash or without."""
     host, _, port = text.rpartition("/")[2].rpartition(":")

@@ -1,6 +1,7 @@
 """Our Consumer against our broker: what counts as consumed, closing, handlers, restarts."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.client import ClientStateError, Message, Producer, RetryLater
+from rockhopper.client import ClientStateError, Message, Producer, ReplyTimeoutError, RetryLater
 from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import (
     AT_ONCE,
@@ -22,6 +23,7 @@ from tests.support.billing import (
     sent_back,
     take,
 )
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 
@@ -343,3 +345,72 @@ async def test_a_batch_is_consumed_message_by_message(broker: Broker, producer: 
     async with billing(broker) as consumer:
         messages = await take(consumer, 64)
     assert [message.body for message in messages] == [b"%d" % n for n in range(64)]
+
+
+async def test_close_leaves_handlers_behind_that_swallow_their_cancellation(
+    broker: Broker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(producer, 1)
+    inside, end = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(_message: ReceivedMessage) -> None:
+        inside.set()
+        while not end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await end.wait()
+
+    consumer = await billing(broker, handler=stubborn, close_timeout_s=0.0).start()
+    await inside.wait()
+    await consumer.close()
+    assert "do not end when they are cancelled" in caplog.text
+    end.set()
+    left = broker.consumers.get("billing")
+    assert left is None or not left.client_ids()
+    async with billing(broker) as another:
+        assert [message.body for message in await take(another, 1)] == [b"0"]
+
+
+async def test_a_responder_is_not_run_again_when_its_requester_has_gone(
+    broker: Broker, producer: Producer
+) -> None:
+    asked: list[bytes] = []
+    gone, done = asyncio.Event(), asyncio.Event()
+
+    async def answer(message: ReceivedMessage) -> None:
+        asked.append(message.body)
+        if message.body == b"last":
+            done.set()
+            return
+        await gone.wait()
+        await producer.reply(message, b"too late")
+
+    async with billing(broker, handler=answer, concurrency=1) as consumer:
+        async with Producer(broker.nameserver) as requester:
+            asking = asyncio.create_task(
+                requester.request(Message("orders", b"charge 7"), queue=0, timeout_s=HANG_S)
+            )
+            await until(lambda: len(asked) == 1)
+            asking.cancel()
+        gone.set()
+        await producer.send("orders", b"last", queue=0)
+        await done.wait()
+        assert (consumer.engine.handout.finished, consumer.engine.handout.failed) == (1, 0)
+
+
+async def test_a_request_older_than_its_time_out_is_not_handled(
+    broker: Broker, producer: Producer
+) -> None:
+    asked: list[bytes] = []
+    done = asyncio.Event()
+    with pytest.raises(ReplyTimeoutError):
+        await producer.request(Message("orders", b"charge 7"), queue=0, timeout_s=0.2)
+    await producer.send("orders", b"last", queue=0)
+
+    async def answer(message: ReceivedMessage) -> None:
+        asked.append(message.body)
+        done.set()
+
+    async with billing(broker, handler=answer, concurrency=1):
+        await done.wait()
+    assert asked == [b"last"]
+    assert committed(broker) == 2

@@ -12,9 +12,11 @@ from rockhopper.client import (
     Producer,
     RequestRefusedError,
     RequestTimeoutError,
+    SendReceipt,
 )
 from rockhopper.client.network.routing import route_from_data
 from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending import group_sender
 from rockhopper.client.sending.queue_choice import queue_for_key
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.command import Command
@@ -179,3 +181,37 @@ def test_an_order_topic_keeps_its_queues_while_a_broker_is_gone() -> None:
     assert [queue.queue_id for queue in ordered.write_queues] == [0, 1]
     taken = {queue_for_key(ordered, key) for key in map(str, range(50))}
     assert taken == {MessageQueue("orders", name, number) for name in "ab" for number in (0, 1)}
+
+
+async def test_sends_beyond_those_under_way_wait_and_their_time_runs_from_their_turn(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_sender, "IN_FLIGHT_MAX", 2)
+    gates = [asyncio.Event() for _ in range(6)]
+
+    async def slow(request: Command) -> Command:
+        await gates[int(request.body)].wait()
+        return stored()(request)
+
+    server.on(310, slow)
+    async with Producer(server.address, timeout_s=3.0) as producer:
+        await producer.queues("orders")
+        clock = HeldClock(monkeypatch)
+        sends = [
+            asyncio.create_task(producer.send("orders", b"%d" % number)) for number in range(6)
+        ]
+        await server.wait_for(310, 2)
+        sends[2].cancel()
+        clock.advance(2.0)
+        gates[0].set()
+        await server.wait_for(310, 3)
+        clock.advance(0.5)
+        gates[1].set()
+        await server.wait_for(310, 4)
+        clock.advance(2.0)  # 4.5 s after all of them were called
+        for gate in gates:
+            gate.set()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert isinstance(outcomes.pop(2), asyncio.CancelledError)
+    assert all(isinstance(each, SendReceipt) for each in outcomes)
+    assert sorted(bodies(server)) == [b"0", b"1", b"3", b"4", b"5"]
