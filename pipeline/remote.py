@@ -115,6 +115,19 @@ class Remote:
         except RouteNotFoundError:
             return None
 
+    def queues_of(self, topics: Iterable[str]) -> dict[str, list[MessageQueue]]:
+        """The readable queues of topics, fresh; none of those that are not there."""
+        names = list(topics)
+
+        async def ask() -> dict[str, list[MessageQueue]]:
+            routes = await asyncio.gather(*map(self._route, names))
+            return {
+                name: [] if route is None else list(route.read_queues)
+                for name, route in zip(names, routes, strict=True)
+            }
+
+        return self.run(ask())
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, fresh; none when there is no such topic."""
         route = self.route(topic)

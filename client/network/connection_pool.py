@@ -30,7 +30,7 @@ from rockhopper.client.network.connection import (
 )
 from rockhopper.client.network.credentials import NOBODYS, CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
-from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
 from rockhopper.sockets import connect
@@ -40,6 +40,36 @@ log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 2.0
 _NO_SLOT = contextlib.nullcontext()
+
+QUESTIONS_AT_ONCE_MAX = 64
+"""Requests to an address that are under way at a time, of those that a client makes for each of its
+topics, queues or groups. A broker serves 128 of a connection and refuses the next."""
+
+_UNBOUNDED = frozenset(
+    map(
+        int,
+        (
+            # What is held at the broker, and must not keep others from it.
+            RequestCode.PULL_MESSAGE,
+            RequestCode.LITE_PULL_MESSAGE,
+            RequestCode.POP_MESSAGE,
+            RequestCode.NOTIFICATION,
+            # What waits for a disk or a replica, one for each message of the application.
+            RequestCode.SEND_MESSAGE,
+            RequestCode.SEND_MESSAGE_V2,
+            RequestCode.SEND_BATCH_MESSAGE,
+            RequestCode.SEND_REPLY_MESSAGE,
+            RequestCode.SEND_REPLY_MESSAGE_V2,
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            RequestCode.END_TRANSACTION,
+            RequestCode.ACK_MESSAGE,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+            # What keeps a client alive.
+            RequestCode.HEART_BEAT,
+            RequestCode.UNREGISTER_CLIENT,
+        ),
+    )
+)
 
 
 class ConnectionPool:
@@ -62,8 +92,9 @@ class ConnectionPool:
     ) -> None:
         self.remedies: dict[str, str] = {}
         self.at_once_max: int | None = None
-        """So many requests to an address are under way at a time; the others wait for their turn,
-        which is no part of their timeout. None: all are."""
+        """So many requests to an address are under way at a time, whatever they are. None: only
+        QUESTIONS_AT_ONCE_MAX bounds them. Those that wait for their turn do so before their
+        timeout begins."""
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
@@ -121,7 +152,7 @@ class ConnectionPool:
         The time that connecting takes counts.
         """
         size_bytes = len(command.body)
-        async with self._slot(address):
+        async with self._slot(address, command.code):
             connection, spent_s = await self._writable(address, command.code, timeout_s, size_bytes)
             return await connection.request(command, timeout_s, spent_s=spent_s)
 
@@ -139,16 +170,20 @@ class ConnectionPool:
     ) -> Command:
         """Send a request whose header is begun already; else as `request`."""
         size_bytes = len(header_start) + len(body)
-        async with self._slot(address):
+        async with self._slot(address, code):
             connection, spent_s = await self._writable(address, code, timeout_s, size_bytes)
             return await connection.request_json(
                 code, header_start, body, timeout_s, spent_s=spent_s
             )
 
-    def _slot(self, address: str) -> contextlib.AbstractAsyncContextManager[None]:
-        if self.at_once_max is None:
+    def _slot(self, address: str, code: int) -> contextlib.AbstractAsyncContextManager[None]:
+        if self.at_once_max is None and code in _UNBOUNDED:
             return _NO_SLOT
-        return self._slots.setdefault(address, asyncio.Semaphore(self.at_once_max))
+        slot = self._slots.get(address)
+        if slot is None:
+            count = self.at_once_max or QUESTIONS_AT_ONCE_MAX
+            slot = self._slots[address] = asyncio.Semaphore(count)
+        return slot
 
     async def send_oneway(self, address: str, command: Command) -> None:
         """Send a request that gets no answer; waits only while the peer reads too slowly."""

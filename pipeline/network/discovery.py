@@ -28,6 +28,7 @@ ROUTES_KEPT_S = 1.0
 ANY_TOPIC = ".*"
 SAMPLE_COUNT = 1000
 SAMPLE_BYTES = 64 << 10
+SAMPLED_QUEUES_MAX = 256
 
 
 class Discovery:
@@ -94,8 +95,7 @@ class Discovery:
         else:
             topics = list(rules.topics or rules.assign)
         found: list[MessageQueue] = []
-        for topic in topics:
-            queues = self.remote.queues(topic)
+        for topic, queues in self.remote.queues_of(topics).items():
             if queues:
                 found += self._assigned(topic, queues)
                 continue
@@ -297,8 +297,13 @@ class Discovery:
         return found
 
     def record_bytes(self, starts: Offsets) -> dict[MessageQueue, float]:
-        """The mean size of a record of each queue, from a sample of what is to be read next."""
-        for queue, offset in starts.items():
+        """The mean size of a record of each queue, from a sample of what is to be read next.
+
+        Of many queues only some are looked into, those first that were not yet.
+        """
+        chosen = sorted(starts, key=lambda queue: queue in self._sizes)[:SAMPLED_QUEUES_MAX]
+        for queue in chosen:
+            offset = starts[queue]
             wanted = Pull(queue, offset, offset + SAMPLE_COUNT, bytes_max=SAMPLE_BYTES)
             sample = self._rules.patience(
                 f"{queue} could not be read from offset {offset} on",

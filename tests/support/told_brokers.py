@@ -51,6 +51,10 @@ class ToldBrokers:
         """See Remote."""
         return [queue for queue in sorted(self.held) if queue.topic == topic]
 
+    def queues_of(self, topics: Iterable[str]) -> dict[str, list[MessageQueue]]:
+        """See Remote."""
+        return {topic: self.queues(topic) for topic in topics}
+
     def route(self, topic: str) -> TopicRoute | None:
         """See Remote."""
         queues = tuple(self.queues(topic))

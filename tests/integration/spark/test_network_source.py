@@ -1,5 +1,6 @@
 """The network source without Spark: batches, and brokers that go away."""
 
+import asyncio
 import json
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline import remote as remote_module
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.planning import NetworkPartition
 from rockhopper.pipeline.network.rules import read_rules
 from rockhopper.pipeline.network.source import NetworkReader
@@ -48,6 +50,28 @@ def test_a_topic_of_many_queues_is_read_in_few_batches(broker: PipelineBroker) -
     assert read(broker, "wide", pullMaxBytes=300) == numbered(0, 3 * queues)
     assert read(broker, "wide", pullBatchSize=2) == numbered(0, 3 * queues)
     assert read(broker, "wide", subExpression="none") == []
+
+
+def test_ten_thousand_topics_are_looked_at_and_read_in_turns() -> None:
+    count = 10_000
+    with PipelineBroker() as crowded:
+
+        async def make(names: list[str]) -> None:
+            await asyncio.gather(*(crowded.admin.create_topic(name, queues=1) for name in names))
+
+        names = [f"region-{number:05}" for number in range(count)]
+        for start in range(0, count, 1000):
+            crowded.run(make(names[start : start + 1000]))
+        crowded.send("region-09999", ["last"])
+        given = {"nameServer": crowded.nameserver, "subscribePattern": "region-.*", "groupId": "g"}
+        discovery = Discovery(read_rules(given, streaming=True))
+        held = discovery.ranges()
+        assert len(held) == count
+        assert held.keys() == discovery.remote.committed("g", list(held)).keys()
+        assert sum(discovery.remote.offsets_at(list(held), 0).values()) == 0
+        discovery.remote.commit("g", discovery.starts(held))
+        reader = NetworkReader(read_rules(given, streaming=False))
+        assert [row["body"] for row in rows_of(reader, reader.partitions())] == [b"last"]
 
 
 def planned_and_read(broker: PipelineBroker, topic: str, **given: Any) -> tuple[Any, list[str]]:

@@ -9,10 +9,10 @@ import pytest
 
 from rockhopper.client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
 from rockhopper.client.errors import BrokerUnreachableError
-from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.connection_pool import QUESTIONS_AT_ONCE_MAX, ConnectionPool
 from rockhopper.client.network.credentials import chosen_credentials
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
 from tests.support.fake_server import FakeServer
@@ -281,6 +281,30 @@ async def test_a_credentials_file_that_follows_the_broker_is_read_after_a_refusa
         pool.refusal(server.address, 28, refused)
         second = await pool.connect(server.address)
         assert second.credentials == Credentials("al", "new")
+        await pool.close()
+
+
+async def test_a_question_for_each_of_many_topics_waits_for_its_turn_and_no_message_does() -> None:
+    async with FakeServer() as server:
+        for code in (30, int(RequestCode.SEND_MESSAGE_V2)):
+            server.on(code, lambda _: None)
+        pool = ConnectionPool()
+        questions = [
+            asyncio.create_task(pool.request(server.address, Command(30), HANG_S))
+            for _ in range(10_000)
+        ]
+        await server.wait_for(30, QUESTIONS_AT_ONCE_MAX)
+        messages = [
+            asyncio.create_task(
+                pool.request(server.address, Command(int(RequestCode.SEND_MESSAGE_V2)), HANG_S)
+            )
+            for _ in range(2 * QUESTIONS_AT_ONCE_MAX)
+        ]
+        await server.wait_for(int(RequestCode.SEND_MESSAGE_V2), len(messages))
+        assert len(server.requests_of(30)) == QUESTIONS_AT_ONCE_MAX
+        for task in (*questions, *messages):
+            task.cancel()
+        await asyncio.wait([*questions, *messages])
         await pool.close()
 
 

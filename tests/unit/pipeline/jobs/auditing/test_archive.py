@@ -230,7 +230,9 @@ def test_files_of_a_run_that_was_killed_while_it_committed_are_not_foreign(
     log: WrittenLog, archive: Path
 ) -> None:
     newest = max((archive / "_rockhopper").glob("manifest-*.json"))
-    intent = {"manifest": json.loads(newest.read_text()), "staged": []}
+    manifest = json.loads(newest.read_text())
+    staged = [f"_rockhopper/staging/{number}" for number, _ in enumerate(manifest["files"])]
+    intent = {"manifest": manifest, "staged": staged}
     (archive / "_rockhopper" / "intent.json").write_text(json.dumps(intent))
     (archive / "topic=topic-1" / "moved.parquet").write_text("its manifest comes")
 
