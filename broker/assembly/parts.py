@@ -264,6 +264,7 @@ class ServingParts:
                 self.tables.sink_homes,
                 self.tables.sink_prepared,
                 self.tables.sink_decisions,
+                self.tables.sink_contents,
             ),
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,

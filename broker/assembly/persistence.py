@@ -8,7 +8,7 @@ from rockhopper.broker.later.delayed import DelayOffsetTable
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.sinks import SinkDecisions, SinkHomes, SinkOwners, SinkPrepared
+from rockhopper.broker.sinks import SinkContents, SinkDecisions, SinkHomes, SinkOwners, SinkPrepared
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
@@ -57,6 +57,7 @@ class Tables(Part):
         self.sink_homes = SinkHomes(layout.sink_homes, now_ms=now_ms)
         self.sink_prepared = SinkPrepared(layout.sink_prepared, now_ms=now_ms)
         self.sink_decisions = SinkDecisions(layout.sink_decisions, now_ms=now_ms)
+        self.sink_contents = SinkContents(layout.sink_contents, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
         self.history = LogHistory(layout.log_history, now_ms=now_ms)
@@ -78,6 +79,7 @@ class Tables(Part):
             self.sink_homes,
             self.sink_prepared,
             self.sink_decisions,
+            self.sink_contents,
             self.topic_ids,
             self.topic_ends,
             self.history,

@@ -6,6 +6,7 @@ clients.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from rockhopper.broker.access.errors import (
     IllegalMessage,
@@ -190,11 +191,30 @@ class SinkProcessors:
 
     async def publish(self, request: Request) -> Response:
         """70003: publish a batch; answers when all of it can be read and is on disk."""
-        return await _take_parts(request, self._sinks.publish)
+        content = request.fields(SinkBatchRequest).content
+        return await self._take_parts(request, partial(self._sinks.publish, content=content))
+
+    async def _take_parts(
+        self,
+        request: Request,
+        step: Callable[[str, int, list[SinkPart], str], Awaitable[tuple[int, bool]]],
+    ) -> Response:
+        """Have *step* done with the parts of a batch: how many messages, and if that was before."""
+        fields = request.fields(SinkBatchRequest)
+        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
+        try:
+            count, repeated = await step(
+                fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
+            )
+        except SinkError as error:
+            raise IllegalOperation(str(error)) from None
+        known = self._sinks.content(fields.sink_id, fields.batch_id) or None
+        answer = SinkPublishResponse(message_count=count, repeated=repeated, content=known)
+        return Response(ext=encode_fields(answer))
 
     async def prepare(self, request: Request) -> Response:
         """70014: keep parts, on disk, until their batch is published."""
-        return await _take_parts(request, self._sinks.prepare)
+        return await self._take_parts(request, self._sinks.prepare)
 
     async def decide(self, request: Request) -> Response:
         """70015: decide which parts on which brokers make a batch, or ask."""
@@ -203,12 +223,13 @@ class SinkProcessors:
         shares = decode_sink_shares(request.body)
         try:
             batch_id, decided = await self._sinks.decide(
-                fields.sink_id, fields.batch_id, shares, fields.owner
+                fields.sink_id, fields.batch_id, shares, fields.owner, fields.content
             )
         except SinkError as error:
             raise IllegalOperation(str(error)) from None
+        known = self._sinks.content(fields.sink_id, batch_id) or None
         return Response(
-            ext=encode_fields(SinkDecideResponse(batch_id=batch_id)),
+            ext=encode_fields(SinkDecideResponse(batch_id=batch_id, content=known)),
             body=encode_sink_body(decided),
         )
 
@@ -268,18 +289,3 @@ def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:
         raise InvalidParameter(f"a sink's owner has at most {SINK_ID_LENGTH_MAX} characters")
     if batch_id < 0:
         raise InvalidParameter(f"the batch id is {batch_id}; it counts from 0")
-
-
-async def _take_parts(
-    request: Request, step: Callable[[str, int, list[SinkPart], str], Awaitable[tuple[int, bool]]]
-) -> Response:
-    """Have *step* done with the parts of a batch: how many messages, and if that was before."""
-    fields = request.fields(SinkBatchRequest)
-    _check_sink(fields.sink_id, fields.batch_id, fields.owner)
-    try:
-        count, repeated = await step(
-            fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
-        )
-    except SinkError as error:
-        raise IllegalOperation(str(error)) from None
-    return Response(ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated)))

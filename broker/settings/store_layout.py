@@ -157,6 +157,11 @@ class StoreLayout:
         return self.own / "sinks" / "prepared.json"
 
     @property
+    def sink_contents(self) -> Path:
+        """What the last batch of each sink holds."""
+        return self.own / "sinks" / "contents.json"
+
+    @property
     def sink_decisions(self) -> Path:
         """Which parts on which brokers make the batch of a sink."""
         return self.own / "sinks" / "decisions.json"

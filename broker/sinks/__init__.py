@@ -4,6 +4,7 @@ A job stages the parts of a batch, then publishes it under (sink id, batch id). 
 """
 
 from rockhopper.broker.sinks.notes import (
+    SinkContents,
     SinkDecisions,
     SinkHomes,
     SinkNotes,
@@ -13,6 +14,7 @@ from rockhopper.broker.sinks.notes import (
 from rockhopper.broker.sinks.publisher import SinkPublisher
 
 __all__ = [
+    "SinkContents",
     "SinkDecisions",
     "SinkHomes",
     "SinkNotes",

@@ -5,6 +5,11 @@ the sink's home what was decided:
 
     prepared.json    {"<sink id>": {"batchId": 41, "parts": ["0.1.ab", …]}, …}
     decisions.json   {"<sink id>": {"batchId": 41, "brokers": {"broker-b": [["0.1.ab", 9]], …}}, …}
+
+and of each sink's last batch what its writer says is in it, by which a batch is known that comes
+again with other rows under the same number:
+
+    contents.json    {"<sink id>": [41, "1000:5be0cd19137e2179"], …}
 """
 
 from typing import NamedTuple
@@ -48,6 +53,20 @@ class SinkDecisions(CheckedTable):
     )
 
 
+class SinkContents(CheckedTable):
+    """Sink id -> its last batch, and what its writer says is in it."""
+
+    lost = (
+        "a batch that comes again with other rows is not noticed: the list of what sinks' batches "
+        "hold is damaged"
+    )
+
+    def of_batch(self, sink_id: str, batch_id: int) -> str:
+        """What is in a batch of a sink, blank for unknown."""
+        entry = self.entries.get(sink_id)
+        return str(entry[1]) if entry is not None and entry[0] == batch_id else ""
+
+
 class SinkNotes(NamedTuple):
     """All of them."""
 
@@ -55,3 +74,4 @@ class SinkNotes(NamedTuple):
     homes: SinkHomes
     prepared: SinkPrepared
     decisions: SinkDecisions
+    contents: SinkContents

@@ -74,6 +74,7 @@ class SinkPublisher(Part):
         self._store = store
         self._appender = appender
         self._owners, self._homes = notes.owners, notes.homes
+        self._contents = notes.contents
         self.shared = SharedBatches(notes.prepared, notes.decisions)
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
@@ -304,7 +305,7 @@ class SinkPublisher(Part):
             self._published.clear()
             self._journal.save_published({})
         self.shared.purge()
-        for table in (self._owners, self._homes):
+        for table in (self._owners, self._homes, self._contents):
             for sink_id in list(table.entries):
                 table.forget(sink_id)
 
@@ -354,7 +355,7 @@ class SinkPublisher(Part):
         return sum(part.message_count for part in parts), False
 
     async def decide(
-        self, sink_id: str, batch_id: int, shares: SinkShares, owner: str = ""
+        self, sink_id: str, batch_id: int, shares: SinkShares, owner: str = "", content: str = ""
     ) -> tuple[int, SinkShares]:
         """Decide which parts on which brokers make a batch; return what is decided.
 
@@ -374,9 +375,19 @@ class SinkPublisher(Part):
         self.shared.published(sink_id, self.last_batch_id(sink_id))
         if shares and self.shared.decision(sink_id) is None:
             await self._own(sink_id, owner)
+            await self._note_content(sink_id, batch_id, content)
             await self.shared.decide(sink_id, batch_id, shares)
         await self._replicated()
         return self.shared.decision(sink_id) or (-1, {})
+
+    def content(self, sink_id: str, batch_id: int) -> str:
+        """What the writer of a sink's last batch said is in it; blank for unknown or another."""
+        return self._contents.of_batch(sink_id, batch_id)
+
+    async def _note_content(self, sink_id: str, batch_id: int, content: str) -> None:
+        if content:
+            self._contents.set(sink_id, [batch_id, content])
+            await self._contents.saved()
 
     async def _own(self, sink_id: str, owner: str) -> None:
         if owner and not self.owner(sink_id):
@@ -384,7 +395,7 @@ class SinkPublisher(Part):
             await self._owners.saved()
 
     async def publish(
-        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = "", content: str = ""
     ) -> tuple[int, bool]:
         """Publish a batch: how many messages it has, and whether it was published before.
 
@@ -404,12 +415,14 @@ class SinkPublisher(Part):
         task = self._publishing.get(key)
         repeated = task is not None
         if task is None:
-            task = start_task(self._publish(sink_id, batch_id, parts, owner))
+            task = start_task(self._publish(sink_id, batch_id, parts, owner, content))
             self._publishing[key] = task
             task.add_done_callback(lambda _: self._publishing.pop(key, None))
         return await asyncio.shield(task), repeated
 
-    async def _publish(self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str) -> int:
+    async def _publish(
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str, content: str
+    ) -> int:
         async with self._one_at_a_time:
             self._check_owner(sink_id, owner)
             if batch_id <= self.last_batch_id(sink_id):
@@ -418,6 +431,7 @@ class SinkPublisher(Part):
             staged = self._checked(sink_id, batch_id, parts)
             await self._check_topics(sink_id, batch_id, staged)
             await self._own(sink_id, owner)
+            await self._note_content(sink_id, batch_id, content)
             paths = [part.path for part in staged]
             intent = Intent(
                 sink_id,

@@ -34,6 +34,7 @@ class GoingOn:
         Raises:
             PipelineError: messages are lost by that, and failOnDataLoss is set.
         """
+        self._rename(at)
         self._leave_gone(at)
         remade = self._remade(at, held)
         for queue in [queue for queue in at.offsets if place_of(queue) in remade]:
@@ -55,6 +56,26 @@ class GoingOn:
             elif at.offsets.get(queue, 0) > high and not self._rules.fail_on_data_loss:
                 at.offsets[queue] = low  # made anew
         self._is_first = False
+
+    def _rename(self, at: StreamOffset) -> None:
+        """Go on in queues whose broker has another name now: ids of topics are nobody else's."""
+        names = {name: place for place, name in self._discovery.ids.items() if name}
+        for (topic, broker), name in sorted(at.ids.items()):
+            now = names.get(name)
+            if now is None or now[0] != topic or now in at.ids:
+                continue
+            if (topic, broker) in self._discovery.ids:
+                continue
+            _log.warning("the broker %s of the topic %s is called %s now", broker, topic, now[1])
+            for queue in [queue for queue in at.offsets if place_of(queue) == (topic, broker)]:
+                renamed = queue._replace(broker_name=now[1])
+                at.added[renamed] = at.offsets[renamed] = at.offsets.pop(queue)
+                for kept in (at.initial, at.times):
+                    if queue in kept:
+                        kept[renamed] = kept.pop(queue)
+            at.ids[now] = at.ids.pop((topic, broker))
+            if broker in at.logs:
+                at.logs.setdefault(now[1], at.logs[broker])
 
     def _go_back(self, at: StreamOffset) -> None:
         """Go on where a log and what was read of it part, if it has ended earlier since."""

@@ -14,6 +14,7 @@ away then. So a sink stays with its home:
   broker it is the others remember for when it is away, and a file in the checkpoint (home.py).
 """
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests import decode_fields, encode_fields
 from rockhopper.protocol.requests.extensions import SinkStatusRequest, SinkStatusResponse
+
+_log = logging.getLogger(__name__)
 
 
 class SinkState(NamedTuple):
@@ -196,6 +199,27 @@ def _check_batch(
         f"{known}nobody knows whether it was written, so set batchId to {last + 1} or more to "
         "write it, or another sinkId"
     )
+
+
+def check_gap(rules: SinkRules, sink_id: str, batch_id: int, last: int) -> None:
+    """See that no batch of a stream is missing behind its *last* one: each is published, if empty.
+
+    Raises:
+        PipelineError: some are, and failOnDataLoss is set.
+    """
+    if not rules.is_streaming or last < 0 or batch_id <= last + 1:
+        return
+    said = (
+        f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: what was "
+        "in between is not there any more, for the broker's store was put back from a backup, or "
+        "lost its end"
+    )
+    if rules.fail_on_data_loss:
+        raise PipelineError(
+            f"{said}; set failOnDataLoss=false to go on without these batches, or begin again "
+            "with a new checkpoint and sinkId"
+        )
+    _log.warning("%s; going on without these, as failOnDataLoss=false says", said)
 
 
 def check_owner(sink_id: str, owner: str, known: str) -> None:

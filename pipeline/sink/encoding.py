@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -89,6 +90,15 @@ class Messages:
             self.sizes[rows],
             None if self.is_delayed is None else self.is_delayed[rows],
         )
+
+    def body_sum(self, rows: Any) -> int:
+        """The sum of the CRCs of some bodies; *rows* as for ``batch``."""
+        bodies = self.body_bytes
+        if isinstance(rows, slice):
+            bodies = bodies.slice(rows.start, rows.stop - rows.start)
+        else:
+            bodies = bodies.take(pa.array(rows))
+        return sum(map(crc32, bodies.to_pylist()))
 
     def batch(self, rows: Any) -> bytes:
         """The batch body (protocol.store.message_codec.batch) that holds some of them.

@@ -9,13 +9,14 @@ A batch on one broker needs none of this: publishing it is one step there. What 
 that was not decided is forgotten.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import Remote, connect, result
-from rockhopper.pipeline.sink.choice import choose_broker
+from rockhopper.pipeline.sink.choice import check_gap, choose_broker, sink_state
 from rockhopper.pipeline.sink.home import keep_home, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.same_topics import check_same_topics
@@ -31,6 +32,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.requests import decode_fields, encode_fields
 from rockhopper.protocol.requests.extensions import SinkBatchRequest, SinkDecideResponse
 
+_log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 # Publishing takes as long as writing and syncing the batch does.
@@ -62,10 +64,13 @@ class _Publishing:
         for part in parts:
             for broker, count in part.counts.items():
                 self._mine.setdefault(broker, []).append(SinkPart(part.name, count))
+        count = sum(part.message_count for part in parts)
+        self._content = f"{count}:{sum(part.body_sum for part in parts):x}"
         self._home = choose_broker(
             rules, self._sink_id, self._batch_id, staged=self._mine, owner=self._owner
         )
         self._mine.setdefault(self._home, [])
+        self._known_content = ""
 
     def run(self) -> bool:
         """See publish."""
@@ -77,7 +82,11 @@ class _Publishing:
             fail_on_data_loss=self._rules.fail_on_data_loss,
         )
         decided = self._decided()
+        self._check_content(self._known_content)
         if decided is None:
+            state = sink_state(self._remote, self._home, self._sink_id)
+            last = -1 if state is None else state.last_batch
+            check_gap(self._rules, self._sink_id, self._batch_id, last)
             self._tell_home()
             if len(self._mine) == 1:
                 return self._alone()
@@ -98,7 +107,26 @@ class _Publishing:
 
     def _alone(self) -> bool:
         sent = self._begin(RequestCode.SINK_PUBLISH, self._home, self._mine[self._home])
-        return not _is_repeated(self._settle(sent))
+        answer = self._settle(sent)
+        if _is_repeated(answer):
+            self._check_content((answer.ext or {}).get("content", ""))
+        return not _is_repeated(answer)
+
+    def _check_content(self, known: str) -> None:
+        """See that a batch that was published, or decided, had these rows. Raises PipelineError."""
+        if known in ("", self._content):
+            return
+        theirs, ours = (content.partition(":")[0] for content in (known, self._content))
+        said = (
+            f"{self._what()} was published with {theirs} messages, and now has {ours} others: its "
+            "checkpoint was put back to an earlier state, or the query makes other rows each time"
+        )
+        if self._rules.fail_on_data_loss:
+            raise PipelineError(
+                f"{said}; nothing of them is written: begin again with a new checkpoint and "
+                "sinkId, or set failOnDataLoss=false to go on without them"
+            )
+        _log.warning("%s; going on without them, as failOnDataLoss=false says", said)
 
     def _prepare(self) -> None:
         sent = [self._begin(RequestCode.SINK_PREPARE, *each) for each in self._mine.items()]
@@ -142,6 +170,8 @@ class _Publishing:
         )
         answer = self._settle(sent)
         found = decode_fields(SinkDecideResponse, answer.ext)
+        is_ours = found.batch_id == self._batch_id
+        self._known_content = (found.content or "") if is_ours else ""
         return found.batch_id, decode_sink_shares(answer.body)
 
     def _finish(self, batch_id: int, shares: SinkShares) -> None:
@@ -165,7 +195,12 @@ class _Publishing:
     ) -> "_Sent":
         batch_id = self._batch_id if batch_id is None else batch_id
         fields = encode_fields(
-            SinkBatchRequest(sink_id=self._sink_id, batch_id=batch_id, owner=self._owner)
+            SinkBatchRequest(
+                sink_id=self._sink_id,
+                batch_id=batch_id,
+                owner=self._owner,
+                content=self._content if batch_id == self._batch_id else "",
+            )
         )
 
         def ask() -> "Future[Command]":

@@ -58,6 +58,8 @@ class StagedPart:
     """Whose batches those of the sink are."""
     topics: frozenset[str] = frozenset()
     """Topics that they are for."""
+    body_sum: int = 0
+    """Of the checksums of all bodies, whatever their order and whichever the broker."""
 
     @property
     def message_count(self) -> int:
@@ -74,6 +76,7 @@ class _UnderWay:
     queue_ids: list[int]
     rows: Any
     """Which of the messages, as ``Messages.batch`` takes them."""
+    body_sum: int
 
 
 @dataclass
@@ -116,6 +119,7 @@ class PartWriter:
         self._queues = QueueOfRow(self._remote, rules)
         self._runs = Runs(self._queues.count, partition + batch_id)
         self._turn = partition + batch_id
+        self._body_sum = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
         """Stage everything. Raises PipelineError; the part is then forgotten."""
@@ -138,6 +142,7 @@ class PartWriter:
             counts,
             self._owner,
             frozenset(self._staged_topics),
+            self._body_sum,
         )
 
     @property
@@ -210,7 +215,9 @@ class PartWriter:
         share.sequence += 1
         share.message_count += len(messages.sizes[rows])
         answer = self._begin(broker, fields, body)
-        share.under_way = _UnderWay(answer, fields, body, messages, queue_ids, rows)
+        body_sum = messages.body_sum(rows)
+        self._body_sum += body_sum
+        share.under_way = _UnderWay(answer, fields, body, messages, queue_ids, rows, body_sum)
 
     def _begin(self, broker: str, fields: dict[str, str], body: bytes) -> "Future[Command]":
         return self._remote.begin_request(
@@ -250,6 +257,7 @@ class PartWriter:
         count = len(messages.sizes[rows])
         share.sequence -= 1
         share.message_count -= count
+        self._body_sum -= sent.body_sum
         if count > 1:
             for half in _halves(rows):
                 self._stage(broker, messages, sent.queue_ids, half)

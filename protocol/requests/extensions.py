@@ -58,6 +58,8 @@ class SinkBatchRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
     sink_id: str
     batch_id: Int64
     owner: str = ""
+    content: str = ""
+    """What is in the batch, in the words of its writer; kept for the last batch of a sink."""
 
 
 class SinkPublishResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -65,12 +67,16 @@ class SinkPublishResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=T
 
     message_count: Int64
     repeated: bool
+    content: str | None = None
+    """What was said of the batch when it was published, if that is known."""
 
 
 class SinkDecideResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     """The batch that the decision in the body is of; −1 if there is none."""
 
     batch_id: Int64
+    content: str | None = None
+    """What was said of that batch, if that is known."""
 
 
 class SinkStatusRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

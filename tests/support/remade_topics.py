@@ -2,13 +2,15 @@
 
 import pytest
 
+from rockhopper.broker.tables.topic_ends import TopicEnds
 from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.refusing_brokers import refuse
 
 
 def without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make brokers answer as Apache's do."""
+    """Make brokers answer as Apache's do, where a topic that is made anew begins at 0."""
+    monkeypatch.setattr(TopicEnds, "add", lambda *_: None)
     refuse(monkeypatch, RequestCode.TOPIC_IDS)
 
 

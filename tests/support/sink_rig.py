@@ -6,6 +6,7 @@ from typing import Any
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import (
+    SinkContents,
     SinkDecisions,
     SinkHomes,
     SinkNotes,
@@ -53,7 +54,8 @@ class Sinks:
         )
         self.prepared = SinkPrepared(root / "rockhopper" / "sinks" / "prepared.json")
         self.decisions = SinkDecisions(root / "rockhopper" / "sinks" / "decisions.json")
-        self.tables = (self.prepared, self.decisions)
+        self.contents = SinkContents(root / "rockhopper" / "sinks" / "contents.json")
+        self.tables = (self.prepared, self.decisions, self.contents)
         for table in self.tables:
             table.load()
         self.publisher = SinkPublisher(
@@ -65,6 +67,7 @@ class Sinks:
                 SinkHomes(root / "rockhopper" / "sinks" / "homes.json"),
                 self.prepared,
                 self.decisions,
+                self.contents,
             ),
             staged_bytes_max=1 << 30,
             expire_ms=3_600_000,

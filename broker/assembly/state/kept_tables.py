@@ -33,6 +33,7 @@ class KeptTables(NamedTuple):
             tables.sink_homes,
             tables.sink_prepared,
             tables.sink_decisions,
+            tables.sink_contents,
             tables.users,
             tables.acls,
             self.modes,

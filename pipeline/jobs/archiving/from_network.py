@@ -138,6 +138,15 @@ def _check_same(
     if asked:
         found = discovery.store_times(asked)
         another |= {place_of(queue) for queue, at_ms in found.items() if at_ms != times[queue]}
+    names = {name: place for place, name in discovery.ids.items() if name}
+    for (topic, broker), name in sorted(known_ids.items()):
+        now = names.get(name)
+        if now is not None and now not in known_ids and now[0] == topic:
+            raise PipelineError(
+                f"the broker {broker} that the topic {topic!r} was archived from is called "
+                f"{now[1]} now, and its messages would come into the archive twice: give it its "
+                "former name again, or archive it into another directory"
+            )
     if another:
         topic, broker = min(another)
         raise PipelineError(

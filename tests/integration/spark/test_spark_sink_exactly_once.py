@@ -1,5 +1,6 @@
 """The sink without Spark, exactly once: what its tasks and its driver do, against real brokers."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -130,6 +131,36 @@ def test_a_frame_written_again_adds_nothing_and_says_so(
     with pytest.raises(PipelineError, match=r"published batch 4, and this is batch 3: .* to 5 or"):
         save("c", 3)
     assert broker.bodies(topic) == ["a", "b"]
+
+
+@pytest.mark.parametrize("rows", [["other"], ["a", "more"]])
+def test_a_batch_that_comes_again_with_other_rows_is_refused(
+    broker: PipelineBroker, topic: str, rows: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a checkpoint that was put back, when more messages have come since."""
+    writing = exact(broker, topic)
+    writing.commit_parts([write(writing.rules, ["a"], batch=0)])
+    with pytest.raises(PipelineError, match=rf"with 1 messages, and now has {len(rows)} others"):
+        writing.commit_parts([write(writing.rules, rows, batch=0)])
+    lenient = _Writing(dataclasses.replace(writing.rules, fail_on_data_loss=False))
+    lenient.commit_parts([write(lenient.rules, rows, batch=0)])
+    assert "going on without them, as failOnDataLoss=false says" in caplog.text
+    assert broker.bodies(topic) == ["a"]
+
+
+def test_batches_that_are_missing_in_between_are_noticed(
+    broker: PipelineBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after the store of the broker was put back: nobody else knows of batches 1 and 2."""
+    writing = exact(broker, topic)
+    writing.commit_parts([write(writing.rules, ["a"], batch=0)])
+    parts = [write(writing.rules, ["d"], batch=3)]
+    with pytest.raises(PipelineError, match="published batch 0, and this is batch 3"):
+        writing.commit_parts(parts)
+    lenient = _Writing(dataclasses.replace(writing.rules, fail_on_data_loss=False))
+    lenient.commit_parts([write(lenient.rules, ["d"], batch=3)])
+    assert "going on without these" in caplog.text
+    assert broker.bodies(topic) == ["a", "d"]
 
 
 def test_an_aborted_batch_leaves_nothing(broker: PipelineBroker, topic: str) -> None:

@@ -41,6 +41,21 @@ async def test_a_batch_that_was_published_is_not_published_again(tmp_path: Path)
         assert sinks.publisher.staged_bytes == 0
 
 
+async def test_what_is_in_the_last_batch_of_a_sink_is_known(tmp_path: Path) -> None:
+    parts = [SinkPart(name, len(texts)) for name, texts in PARTS.items()]
+    async with Sinks(tmp_path / "store") as sinks:
+        for batch, content in ((0, "9:ab"), (1, "9:cd")):
+            sinks.stage(batch)
+            await sinks.publisher.publish(SINK, batch, parts, content=content)
+        # A try with other rows changes nothing.
+        await sinks.publisher.publish(SINK, 1, parts, content="10:ef")
+        assert [sinks.publisher.content(SINK, batch) for batch in range(3)] == ["", "9:cd", ""]
+        await sinks.publisher.decide(SINK, 2, {"broker-a": parts}, content="9:01")
+        assert sinks.publisher.content(SINK, 2) == "9:01"
+        sinks.publisher.purge()
+        assert sinks.publisher.content(SINK, 2) == ""
+
+
 @pytest.mark.parametrize("flush", [FlushDiskType.ASYNC, FlushDiskType.SYNC])
 async def test_nobody_sees_a_part_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType

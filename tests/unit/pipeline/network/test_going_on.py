@@ -256,3 +256,25 @@ def test_a_log_as_it_was_is_gone_on_in(found: Discovery) -> None:
     going_on(found).adjust(at, {A0: (0, 8)}, None)
     assert (at.offsets, at.back) == ({A0: 5}, {})
     assert at.logs == {"a": ("old",), "b": ("other",)}
+
+
+def test_a_broker_that_has_another_name_now_is_gone_on_with(
+    found: Discovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    found.ids = {ON_B: "x"}
+    at = offset({A0: 5}, ids={ON_A: "x"}, initial={A0: 1}, times={A0: 9}, logs={"a": ("e",)})
+    start = offset({A0: 5}, ids={ON_A: "x"})
+    going_on(found).adjust(at, {B0: (0, 8)}, None)
+    assert (at.offsets, at.ids) == ({B0: 5}, {ON_B: "x"})
+    assert (at.initial, at.times) == ({B0: 1}, {B0: 9})
+    assert at.logs["b"] == ("e",)
+    assert start.begins(StreamOffset({B0: 8}, {}, at.added, at.ids)) == {B0: 5}
+    assert "is called b now" in caplog.text
+
+
+def test_a_topic_that_has_come_to_another_broker_as_well_is_read_there(found: Discovery) -> None:
+    found.ids = {ON_A: "x", ON_B: "y"}
+    at = offset({A0: 5}, ids={ON_A: "x"})
+    going_on(found).adjust(at, {A0: (0, 8), B0: (0, 8)}, None)
+    assert at.offsets[A0] == 5
+    assert B0 in at.offsets

@@ -48,6 +48,7 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "homes.json": ("sink", "broker-b"),
     "prepared.json": ("sink", {"batchId": 3, "parts": ["0.1.ab"]}),
     "decisions.json": ("sink", {"batchId": 3, "brokers": {"broker-b": [["0.1.ab", 9]]}}),
+    "contents.json": ("sink", [3, "9:5be0cd19"]),
     "users.json": ("root", USER),
     "acls.json": ("root", ACL),
     "messageRequestMode.json": ("orders@g", MODE),

@@ -107,6 +107,12 @@ def test_the_epochs_of_logs_are_kept_with_the_positions(brokers: ToldBrokers) ->
     assert ranges(archived)[1].logs == {"broker-a": ("new", "old"), "broker-b": ["x"]}
 
 
+def test_a_broker_that_has_another_name_now_is_not_archived_twice(brokers: ToldBrokers) -> None:
+    archived = Reached(positions(b0=4), {"T": {"broker-x": "IA", "broker-b": "IB"}})
+    with pytest.raises(PipelineError, match=r"broker-x .* is called broker-a now"):
+        ranges(archived)
+
+
 def test_a_topic_of_another_id_is_another(brokers: ToldBrokers) -> None:
     archived = Reached(positions(a0=9, a1=0, b0=4), {"T": {"broker-a": "IA", "broker-b": "OLD"}})
 
