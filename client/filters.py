@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rockhopper.protocol.sql92 import compile_filter
-from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription, check_tags_meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ def subscription_to(topic: str, wanted: str | Sql | None, version: int = 0) -> S
     """Return the subscription to a topic by tags, by an expression, or to all of it.
 
     Raises:
-        SubscriptionError: tags that select nothing.
+        SubscriptionError: tags that select nothing, or a filter that cannot be tags.
     """
     if isinstance(wanted, Sql):
         return Subscription(topic, wanted.expression, TYPE_SQL92, version)
+    check_tags_meant(topic, wanted)
     return Subscription(topic, wanted, version=version)

@@ -29,7 +29,7 @@ from rockhopper.client.serializers import Serializer, check_serializer, encoded
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
-from rockhopper.protocol.names import TRACE_TOPIC, group_error
+from rockhopper.protocol.names import TRACE_TOPIC, group_error, surrogate_error
 from rockhopper.protocol.requests import RecallMessageRequest, encode_fields
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
@@ -424,4 +424,9 @@ def _as_message(
 
 
 def _as_bytes(body: bytes | str) -> bytes:
-    return body.encode() if isinstance(body, str) else body
+    if not isinstance(body, str):
+        return body
+    try:
+        return body.encode()
+    except UnicodeEncodeError:
+        raise MessageRejectedError(f"the body {surrogate_error(body)}") from None

@@ -42,6 +42,7 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import Serializer, check_serializer
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
 from rockhopper.protocol.subscription import Subscription
+from rockhopper.protocol.times import aware_ms
 from rockhopper.tasks import end_tasks, keep_running, run_in_background
 
 log = logging.getLogger(__name__)
@@ -521,6 +522,8 @@ class _Loop:
 
 
 def _checked(position: Position) -> Position:
+    if isinstance(position, datetime):
+        aware_ms("a position", position)
     if isinstance(position, int | datetime) or position in ("earliest", "latest"):
         return position
     raise ValueError(

@@ -9,6 +9,7 @@ from datetime import datetime
 from rockhopper.protocol.addresses import ip_bytes
 from rockhopper.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, decompress
 from rockhopper.protocol.message_ids import offset_message_id
+from rockhopper.protocol.names import surrogate_error
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_KEYS,
@@ -23,6 +24,7 @@ from rockhopper.protocol.properties import (
 )
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
+from rockhopper.protocol.times import aware_ms, check_ms
 
 _SEPARATORS = frozenset("\x01\x02")
 _DELAY_LEVELS = len(DEFAULT_DELAY_LEVELS.split())
@@ -108,7 +110,9 @@ class Message:
         self.flag = flag
         self.delay_level = delay_level
         self.delay_s = delay_s
-        self.deliver_at_ms = deliver_at_ms if deliver_at is None else _epoch_ms(deliver_at)
+        self.deliver_at_ms = (
+            deliver_at_ms if deliver_at is None else aware_ms("deliver_at", deliver_at)
+        )
         self.sharding_key = sharding_key
         self.priority = priority
         self.wait_stored = wait_stored
@@ -229,6 +233,8 @@ def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float 
             raise ValueError(
                 f"delay_s is {delay_s}: it must be 0 or above, for nothing is delivered in the past"
             )
+    if times[2] is not None:
+        check_ms("deliver_at_ms", times[2])
     if times[0] is not None:
         check_delay_level(times[0], least=0)
     return delay_s
@@ -254,20 +260,6 @@ def check_delay_level(level: object, *, least: int) -> None:
         )
 
 
-def _epoch_ms(moment: datetime) -> int:
-    if not isinstance(moment, datetime):
-        raise TypeError(
-            f"deliver_at is {moment!r}: it must be a datetime with a time zone, as from "
-            "datetime.now(UTC) or .astimezone()"
-        )
-    if moment.tzinfo is None:
-        raise ValueError(
-            f"deliver_at={moment.isoformat()} has no time zone: use an aware datetime, as from "
-            "datetime.now(UTC) or .astimezone()"
-        )
-    return round(moment.timestamp() * 1000)
-
-
 def _check_property(name: str, value: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"property '{name}' is {type(value).__name__}; properties are strings")
@@ -275,6 +267,9 @@ def _check_property(name: str, value: str) -> None:
         raise ValueError(f"property {name!r} or its value is empty, and would be lost on the way")
     if not _SEPARATORS.isdisjoint(name) or not _SEPARATORS.isdisjoint(value):
         raise ValueError(f"property {name!r} holds the character 1 or 2, which separate properties")
+    for text in (name, value):
+        if not text.isascii() and (reason := surrogate_error(text)):
+            raise ValueError(f"property {name!r} {reason}")
 
 
 @dataclass(slots=True)

@@ -97,12 +97,29 @@ _ALLOWED = "letters, digits, '_', '-', '%' and '|'"
 
 def tag_error(tag: str) -> str | None:
     """What is wrong with the tag of a message that is to be sent; None for nothing."""
+    if tag != tag.strip():
+        return (
+            f"the tag {tag!r} begins or ends with a blank, which is no part of the tags that "
+            f"consumers ask for: nobody could ask for it; write {tag.strip()!r}"
+        )
     if "||" not in tag:
         return None
     return (
         f"the tag {tag!r} holds ||, which stands between tags in what consumers ask for: nobody "
         "could ask for it; a message has one tag"
     )
+
+
+def surrogate_error(text: str) -> str | None:
+    """What is wrong with a text that UTF-8 cannot hold; None for nothing."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return (
+            f"holds {text[error.start]!r}, half of a character, which UTF-8 cannot encode: decode "
+            "the text with its own encoding first"
+        )
+    return None
 
 
 def topic_error(name: str) -> str | None:

@@ -6,6 +6,7 @@ tags, which is all that a consume queue holds; the client compares the tags them
 An expression of type SQL92 is over the properties of a message; the broker alone evaluates it.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 from rockhopper.protocol.errors import SubscriptionError
@@ -16,6 +17,30 @@ from rockhopper.protocol.sql92 import SqlFilter, compile_filter
 SUBSCRIBE_ALL = "*"
 TYPE_TAG = "TAG"
 TYPE_SQL92 = "SQL92"
+# A comparison with blanks around it, or what is like a word of SQL between two others.
+_CONDITION = re.compile(
+    r"\s(=|<>|[<>]=?)\s|[<>]|\S\s+(AND|OR|IN|IS|LIKE|BETWEEN|NOT)\s+\S", re.IGNORECASE
+)
+
+
+def check_tags_meant(topic: str, expression: str | None) -> None:
+    """Refuse what brokers take for tags and nobody means as such: `new | paid`, `price > 5`.
+
+    Raises:
+        SubscriptionError: a part of the expression is no tag; it names the correct form.
+    """
+    for part in (expression or "").split("||"):
+        if "|" in part or ", " in part.strip():
+            tags = " || ".join(filter(None, re.split(r"[|,\s]+", expression or "")))
+            raise SubscriptionError(
+                f"the filter {expression!r} for topic {topic!r} holds {part.strip()!r}, which is "
+                f"no tag: tags are joined by ||, as in {tags!r}"
+            )
+        if _CONDITION.search(part):
+            raise SubscriptionError(
+                f"the filter {expression!r} for topic {topic!r} is no tag but a condition over "
+                f"properties: use Sql({expression!r}), or filterType=sql92"
+            )
 
 
 class Subscription:

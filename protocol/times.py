@@ -40,6 +40,43 @@ def parse_time_ms(text: str, zone: tzinfo | None = None) -> int:
         ) from None
 
 
+def check_ms(name: str, value: object) -> int:
+    """Return a point in time that code gives as milliseconds since 1970.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is one of another unit.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(
+            f"{name} is {value!r}: it must be a whole number of milliseconds since 1970"
+        )
+    try:
+        return parse_ms(str(value))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def aware_ms(name: str, moment: object) -> int:
+    """Return a datetime with a time zone as milliseconds since 1970.
+
+    Raises:
+        TypeError: it is no datetime.
+        ValueError: it has no time zone.
+    """
+    if not isinstance(moment, datetime):
+        raise TypeError(
+            f"{name} is {moment!r}: it must be a datetime with a time zone, as from "
+            "datetime.now(UTC) or .astimezone()"
+        )
+    if moment.tzinfo is None:
+        raise ValueError(
+            f"{name}={moment.isoformat()} has no time zone: use an aware datetime, as from "
+            "datetime.now(UTC) or .astimezone()"
+        )
+    return round(moment.timestamp() * 1000)
+
+
 def parse_ms(text: str) -> int:
     """A number of milliseconds since 1970.
 

@@ -5,7 +5,9 @@ import inspect
 from collections.abc import Callable
 from enum import Enum
 from inspect import Parameter
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from rockhopper.client.callbacks import check_has_run, check_no_generator, is_coroutine_function
 from rockhopper.client.consuming.face.threads import HandlerThreads
@@ -41,6 +43,17 @@ class Text:
         return body.decode()
 
 
+class ConstrainedText(Text):
+    """Bodies as text that an Annotated constrains."""
+
+    def __init__(self, wanted: Any) -> None:
+        self._values = Pydantic(wanted) if _needs_pydantic(wanted) else JSON(wanted)
+        self.type = wanted
+
+    def decode(self, body: bytes) -> str:
+        return self._values.decode(msgspec.json.encode(body.decode()))  # type: ignore[no-any-return]
+
+
 class HandlerCall:
     """A function, the deserializer that fits it, and how it is called with a message."""
 
@@ -55,7 +68,7 @@ class HandlerCall:
         self._takes_bytes = False
         name = getattr(function, "__qualname__", repr(function))
         check_no_generator("subscriber", function)
-        hints = get_type_hints(_annotated(function))
+        hints = get_type_hints(_annotated(function), include_extras=True)
         left_alone = []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.default is not parameter.empty:
@@ -76,6 +89,8 @@ class HandlerCall:
                 "decorate a function, or subscribe the method of an object, as in "
                 "app.subscriber(…)(shop.bill)"
             )
+        if not _is_constrained(wanted):
+            wanted = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
         is_message = wanted is ReceivedMessage
         if is_message in [taken for _, taken in self._filled]:
             raise TypeError(
@@ -123,8 +138,30 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 def _deserializer(wanted: Any) -> Serializer:
     if wanted is str:
         return Text()
-    return Pydantic(wanted) if _has_model(wanted) else JSON(wanted)
+    if get_origin(wanted) is Annotated and get_args(wanted)[0] is str:
+        return ConstrainedText(wanted)
+    return Pydantic(wanted) if _needs_pydantic(wanted) else JSON(wanted)
 
 
-def _has_model(wanted: Any) -> bool:
-    return hasattr(wanted, "model_validate_json") or any(map(_has_model, get_args(wanted)))
+def _is_constrained(wanted: Any) -> bool:
+    """Whether something that validates stands in an Annotated."""
+    return any(
+        isinstance(each, msgspec.Meta) or _is_of_pydantic(each)
+        for each in getattr(wanted, "__metadata__", ())
+    )
+
+
+def _needs_pydantic(wanted: Any) -> bool:
+    return (
+        hasattr(wanted, "model_validate_json")
+        or any(map(_is_of_pydantic, getattr(wanted, "__metadata__", ())))
+        or any(map(_needs_pydantic, get_args(wanted)))
+    )
+
+
+def _is_of_pydantic(constraint: object) -> bool:
+    """Whether pydantic enforces it: its own, those of annotated_types, those that say how."""
+    module = type(constraint).__module__.partition(".")[0]
+    return module in ("pydantic", "annotated_types") or hasattr(
+        constraint, "__get_pydantic_core_schema__"
+    )

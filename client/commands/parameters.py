@@ -107,7 +107,7 @@ class PositionType(_Completed):
                 param,
                 ctx,
             )
-        return time
+        return time.astimezone()
 
 
 class DurationType(click.ParamType[Any]):

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from rockhopper.client.consuming.settings import ConsumerSettings
-from rockhopper.client.errors import BrokerUnreachableError, ClientError
+from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.received import ReceivedMessage
@@ -43,6 +43,8 @@ _RECONSUME_TIMES_MAX = 16
 _SEND_BACK_TIMEOUT_S = 5.0
 # RocketMQ's messageDelayLevel; a broker may have others.
 _LEVELS_S = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
+_TIMER_MAX_S = 3.0 * 24 * 3600
+"""RocketMQ's timerMaxDelaySec: the longest delay that brokers take unless they are told another."""
 # What delayed or prepared the message itself would do so with the copy.
 _NOT_COPIED = (
     PROPERTY_TRANSACTION_PREPARED,
@@ -68,6 +70,8 @@ class Delay:
             return
         if self.level:
             raise ValueError("delay_level and delay_s exclude each other: give one")
+        if isinstance(self.after_s, bool) or not isinstance(self.after_s, int | float):
+            raise TypeError(f"delay_s is {self.after_s!r}: it must be a number of seconds")
         if not 0 <= self.after_s < math.inf:
             raise ValueError(f"delay_s is {self.after_s}: it must be 0 or above")
 
@@ -128,6 +132,18 @@ class Redelivery:
                 await self._send_copy(message, delay)
                 return True
             except ClientError as refusal:
+                if delay.after_s > _TIMER_MAX_S:
+                    log.warning("%r comes again in 3 days already: %s", message, refusal)
+                    return await self.send_back(message, Delay(after_s=_TIMER_MAX_S))
+                if delay.after_s > _LEVELS_S[-1] and not isinstance(refusal, RequestRefusedError):
+                    self._session.outages.warn(
+                        log,
+                        f"back {refusal.address}",
+                        "%r could not be sent back (%s): it will be handed out again here",
+                        message,
+                        refusal,
+                    )
+                    return False  # no level waits as long
                 delay = Delay(delay.level_above)
                 log.warning("%r is sent back for %s instead: %s", message, delay, refusal)
         try:

@@ -17,6 +17,7 @@ from rockhopper.client.network.tls import Tls
 from rockhopper.client.serializers import BadBody, Serializer, check_serializer
 from rockhopper.protocol.names import group_error, retry_topic
 from rockhopper.protocol.subscription import Subscription
+from rockhopper.protocol.times import aware_ms, check_ms
 
 StartFrom = Literal["earliest", "latest"] | datetime | int
 
@@ -105,9 +106,13 @@ class ConsumerSettings:
 
 def check_start(start_from: StartFrom) -> None:
     """Raise ValueError unless it names a place to start."""
-    if start_from in ("earliest", "latest") or isinstance(start_from, datetime):
+    if start_from in ("earliest", "latest"):
+        return
+    if isinstance(start_from, datetime):
+        aware_ms("start_from", start_from)
         return
     if isinstance(start_from, int) and not isinstance(start_from, bool) and start_from >= 0:
+        check_ms("start_from", start_from)
         return
     raise ValueError(
         f'start_from is {start_from!r}: use "earliest", "latest", a datetime, or milliseconds '

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
@@ -50,6 +51,9 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
 
     A missing port means 9876. Raises ValueError for what cannot be an address.
     """
+    if text is not None and not isinstance(text, str):
+        joined = ";".join(map(str, text)) if isinstance(text, Iterable) else "host:port;host:port"
+        raise TypeError(f"nameserver is {text!r}: name services are one text, as {joined!r}")
     if text is None:
         text = os.environ.get(NAMESERVER_VARIABLE) or DEFAULT_NAMESERVER
     addresses: list[str] = []

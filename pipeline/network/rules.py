@@ -16,7 +16,7 @@ from rockhopper.pipeline.where import Where, read_where, understood, with_column
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.names import group_error, topic_error
 from rockhopper.protocol.sql92 import compile_filter
-from rockhopper.protocol.subscription import Subscription
+from rockhopper.protocol.subscription import Subscription, check_tags_meant
 
 SOURCE = "rocketmq"
 _ALIASES = {
@@ -313,6 +313,8 @@ def _filter(options: Options) -> tuple[str, str]:
         )
     try:
         Subscription("topic", expression, kind)
+        if kind == "TAG" and "filterType" not in options:
+            check_tags_meant("topic", expression)
         if kind == "SQL92":
             compile_filter(expression).check_meant()
     except ProtocolError as error:

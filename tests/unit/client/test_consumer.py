@@ -1,11 +1,14 @@
 """Consumer: its arguments, a start that fails, and a stop from anywhere."""
 
 import asyncio
+import re
+from datetime import datetime
 
 import pytest
 
 from rockhopper.client import Consumer, RequestRefusedError, Sql
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import SubscriptionError
 from tests.support.group_broker import GroupBroker
 from tests.support.hang import HANG_S
 
@@ -78,3 +81,47 @@ async def test_stop_in_another_thread_ends_run_also_in_debug_mode() -> None:
 
 async def _unused(message: object) -> None:
     raise AssertionError(message)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "form"),
+    [
+        ("new | paid", "new || paid"),
+        ("new, paid", "new || paid"),
+        ("price > 5", "Sql('price > 5')"),
+        ("a = 'b' AND c = 5", "Sql("),
+        ("region IS NOT NULL", "Sql("),
+    ],
+)
+def test_a_filter_that_cannot_be_tags_is_refused_with_the_correct_form(
+    wanted: str, form: str
+) -> None:
+    with pytest.raises(SubscriptionError, match=re.escape(form)):
+        Consumer("billing", {"orders": wanted})
+
+
+@pytest.mark.parametrize(
+    "wanted", ["new || paid", " new ", "a b", "a=b", "in stock", "*", "", None]
+)
+def test_a_filter_that_may_be_tags_is_taken(wanted: str | None) -> None:
+    Consumer("billing", {"orders": wanted})
+
+
+@pytest.mark.parametrize(
+    ("start_from", "said"),
+    [
+        (datetime(2026, 11, 29, 12, 0), "no time zone"),
+        (1_795_945_779, "seconds"),
+        (1_795_945_779_000_000, "microseconds"),
+    ],
+)
+def test_a_start_in_another_unit_or_without_a_zone_is_refused(
+    start_from: datetime | int, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        Consumer("billing", "orders", start_from=start_from)
+
+
+def test_a_list_of_name_servers_is_refused_with_the_correct_form() -> None:
+    with pytest.raises(TypeError, match="'a:9876;b:9876'"):
+        Consumer("billing", "orders", nameserver=["a:9876", "b:9876"])  # type: ignore[arg-type]

@@ -180,3 +180,20 @@ def test_tags_and_keys_come_from_the_properties() -> None:
 
 def test_body_that_is_not_compressed_is_itself() -> None:
     assert stored().decompressed_body() == b"body"
+
+
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [(1_795_945_779, "seconds"), (1_795_945_779_000_000, "microseconds")],
+)
+def test_a_time_of_delivery_in_another_unit_is_refused(moment: int, said: str) -> None:
+    with pytest.raises(ValueError, match=f"deliver_at_ms: {moment} looks like {said}"):
+        Message("orders", deliver_at_ms=moment)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"tags": "\ud800"}, {"keys": ["\ud800"]}, {"properties": {"\ud800": "a"}}]
+)
+def test_half_a_character_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="half of a character"):
+        Message("orders", **fields)

@@ -76,3 +76,8 @@ def test_a_retry_topic_of_one_topic_names_its_group() -> None:
     assert group_of_retry_topic("%RETRY%group_a") == "group_a"
     for name in ("%RETRY%g+", "%RETRY%g+a+b", "g+t"):
         assert topic_error(name) is not None
+
+
+@pytest.mark.parametrize("tag", [" new", "new ", "\tnew"])
+def test_a_tag_that_begins_or_ends_with_a_blank_is_refused(tag: str) -> None:
+    assert "write 'new'" in (names.tag_error(tag) or "")

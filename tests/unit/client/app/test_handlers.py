@@ -5,8 +5,9 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pydantic
 import pytest
 
@@ -163,3 +164,44 @@ async def test_what_has_not_run_is_a_failure(function: Any) -> None:
 def test_a_function_that_cannot_be_called_is_refused(function: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         HandlerCall(function, 1)
+
+
+def never(order: object) -> object:
+    raise ValueError("never good")
+
+
+def above(number: Annotated[int, pydantic.Field(gt=5)]) -> None: ...
+def met(number: Annotated[int, msgspec.Meta(gt=5)]) -> None: ...
+def listed(numbers: list[Annotated[int, msgspec.Meta(gt=5)]]) -> None: ...
+def judged(order: Annotated[dict[str, int], pydantic.AfterValidator(never)]) -> None: ...
+def long(text: Annotated[str, pydantic.Field(min_length=3)]) -> None: ...
+def long_met(text: Annotated[str, msgspec.Meta(min_length=3)]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "bad", "good"),
+    [
+        (above, b"3", b"6"),
+        (met, b"3", b"6"),
+        (listed, b"[6,3]", b"[6]"),
+        (judged, b"{}", None),
+        (long, b"no", "größe".encode()),
+        (long_met, b"no", b"yes"),
+    ],
+)
+def test_constraints_of_annotations_are_enforced(
+    function: Any, bad: bytes, good: bytes | None
+) -> None:
+    deserializer = HandlerCall(function, 1).deserializer
+    assert deserializer is not None
+    with pytest.raises(ValueError):  # noqa: PT011
+        deserializer.decode(bad)
+    if good is not None:
+        deserializer.decode(good)
+
+
+def test_annotations_without_constraints_are_those_of_the_type() -> None:
+    def both(body: Annotated[bytes, "the order"], message: Annotated[ReceivedMessage, 7]) -> None:
+        """Take both."""
+
+    assert HandlerCall(both, 1).deserializer is None

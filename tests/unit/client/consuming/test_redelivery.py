@@ -50,3 +50,22 @@ def test_a_retry_later_is_found_in_the_group_that_a_task_group_raises() -> None:
     assert retry_later_of(nested) is later
     assert retry_later_of(BaseExceptionGroup("panic", [SystemExit(), later])) is later
     assert retry_later_of(ExceptionGroup("none", [ValueError()])) is None
+
+
+async def test_a_delay_beyond_what_timers_take_is_the_longest_timer_and_not_a_level() -> None:
+    async with GroupBroker(queues=4) as broker:
+        await broker.append(0, b"x")
+
+        def refuse(request: Command) -> Command:
+            if "TIMER_DELAY_MS\x01864000000" in (request.ext or {})["i"]:
+                return Command(13, remark="timer message illegal, too long")
+            return Command(0, ext={"msgId": "A", "queueId": "0", "queueOffset": "0"})
+
+        broker.on(310, refuse)
+        async with Consumer("billing", "orders", nameserver=broker.address) as consumer:
+            async for message in consumer:
+                await consumer.retry_later(message, delay_s=10 * 24 * 3600)
+                break
+        assert broker.requests_of(36) == []
+        properties = (broker.requests_of(310)[-1].ext or {})["i"]
+        assert "TIMER_DELAY_MS\x01259200000" in properties
