@@ -55,7 +55,7 @@ _NOT_WRITABLE: dict[int, str] = {
 }
 
 # In the words of brokers that could not tell who asks; of RocketMQ 4 with SYSTEM_ERROR.
-_UNPROVEN_CODES = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR})
+UNPROVEN_CODES = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR})
 _UNPROVEN = ("signature", "not signed", "accesskey", "username")
 
 # Brokers say themselves why they answer so: a guess behind it would only blur that.
@@ -112,6 +112,9 @@ _REQUESTER_GONE = "push reply message"
 class RequestRefusedError(ClientError):
     """The other side answered, and its answer is an error code."""
 
+    was_outdated = False
+    """Whether it was signed with credentials that have been changed here since."""
+
     def __init__(
         self,
         request_code: int,
@@ -144,6 +147,12 @@ class RequestRefusedError(ClientError):
         return self.code == ResponseCode.NO_PERMISSION
 
     @property
+    def is_unproven(self) -> bool:
+        """Whether the broker could not tell who asks: a wrong secret, or an old one."""
+        said = (self.remark or "").lower()
+        return self.code in UNPROVEN_CODES and any(mark in said for mark in _UNPROVEN)
+
+    @property
     def is_requester_gone(self) -> bool:
         """Whether a reply was refused because its requester is not connected any more."""
         is_reply = self.request_code in _REPLY_CODES
@@ -164,7 +173,7 @@ def _remedy(code: int, said: str, asked_as: str | None) -> str | None:
         remedy = None
     if asked_as is None:
         return remedy
-    if code in _UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN):
+    if code in UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN):
         return f"asked as {asked_as}: check both there" if asked_as else _UNSIGNED_REMEDY
     if code == ResponseCode.NO_PERMISSION and asked_as:
         return f"{remedy}; asked as {asked_as}" if remedy else f"asked as {asked_as}"

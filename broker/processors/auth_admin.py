@@ -32,6 +32,7 @@ from rockhopper.broker.access.accounts import (
 from rockhopper.broker.access.errors import InvalidParameter, NoPermission
 from rockhopper.broker.access.guard import NOTES
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.gate import answered_before_its_end
 from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
 from rockhopper.broker.settings.auth_config import AuthConfig
 from rockhopper.broker.tables.accounts import (
@@ -93,10 +94,11 @@ class AuthAdminProcessors:
         if user is not None:
             self._check_super(request, user)
             self._check_not_last(user)
-            self._acls.put(name, ())
-            self._users.delete(name)
-            log.info("user deleted", user=name, by=request.principal.user or "nobody")
-            await self._saved()
+            with answered_before_its_end(request):
+                self._acls.put(name, ())
+                self._users.delete(name)
+                log.info("user deleted", user=name, by=request.principal.user or "nobody")
+                await self._saved()
         return Response()
 
     def get_user(self, request: Request) -> Response:
@@ -182,9 +184,10 @@ class AuthAdminProcessors:
         self._check_super(request, user)
         if len(user.secret) < SECRET_LENGTH_MIN:
             log.warning(f"a secret is short: take {SECRET_LENGTH_MIN} characters", user=user.name)
-        self._users.put(user)
-        log.info("user changed", user=user.name, by=request.principal.user or "nobody")
-        await self._saved()
+        with answered_before_its_end(request):
+            self._users.put(user)
+            log.info("user changed", user=user.name, by=request.principal.user or "nobody")
+            await self._saved()
         return Response()
 
     async def _put_rules(self, request: Request) -> Response:

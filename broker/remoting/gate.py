@@ -8,7 +8,8 @@ the visitor is; whether he may change anything, and what he sees of lists, is fo
 names a visitor without that seal may do what both may, he himself and the visitor.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from rockhopper.broker.access.access import Access, Action, Kind
@@ -29,6 +30,7 @@ from rockhopper.protocol.signing import (
 )
 
 USERS = "users"
+ENDING_USERS = "ending users"
 """The attribute of a connection that holds whose requests came by it."""
 USERS_MAX = 64
 FAILURES = "failures"
@@ -127,13 +129,38 @@ def _identify(access: Guard, request: Signed) -> None:
         users.add(request.principal.user)
 
 
+@contextmanager
+def answered_before_its_end(request: Signed) -> Iterator[None]:
+    """Let a request that may end its own connection be answered first.
+
+    For changes of users: a user's own connection takes nothing more, and is closed a moment after
+    the answer.
+    """
+    attributes = request.attributes
+    count = attributes.get(ENDING_USERS)
+    attributes[ENDING_USERS] = (count if isinstance(count, int) else 0) + 1
+    try:
+        yield
+    finally:
+        left = attributes[ENDING_USERS]
+        assert isinstance(left, int)
+        if left > 1:
+            attributes[ENDING_USERS] = left - 1
+        else:
+            del attributes[ENDING_USERS]
+
+
 def close_connections_of(user: str, servers: Iterable[Server]) -> None:
     """Close every connection by which a user's requests came."""
     for server in servers:
         for connection in list(server.connections):
             users = connection.attributes.get(USERS)
             if isinstance(users, set) and user in users:
-                connection.abort("its user was changed or deleted")
+                reason = "its user was changed or deleted"
+                if ENDING_USERS in connection.attributes:
+                    connection.close_after_answer(reason)
+                else:
+                    connection.abort(reason)
 
 
 def _changes_cluster(needs: Iterable[Need]) -> bool:

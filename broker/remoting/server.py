@@ -51,6 +51,7 @@ UNREAD_BYTES_STEP = 16 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 # Less is joined before it is written: each part costs about as much as copying so much.
 JOINED_BYTES_MAX = 8 << 10
+_ANSWERED_WITHIN_S = 1.0
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
@@ -308,6 +309,14 @@ class Connection(asyncio.Protocol):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
+
+    def close_after_answer(self, reason: str) -> None:
+        """Take nothing more, and close when the answer under way has been sent."""
+        if not self.closed:
+            log.info("closed a connection", peer=self.peer, reason=reason)
+            self.backlog = []
+            self._stop_reading()
+            self._loop.call_later(_ANSWERED_WITHIN_S, self.close)
 
     def abort(self, reason: str) -> None:
         """Close at once and drop what is queued."""

@@ -338,19 +338,26 @@ class ConnectionPool:
         return credentials
 
     def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
-        """What an answer that is no success is raised as; says in whose name was asked."""
-        if answer.code == ResponseCode.NO_PERMISSION:
-            self._retire_outdated(address)
-        return RequestRefusedError(
-            code, answer.code, answer.remark, address, asked_as=self._asked_as
-        )
+        """What an answer that is no success is raised as; says in whose name was asked.
 
-    def _retire_outdated(self, address: str) -> None:
-        """Connect anew if the file of the secret was changed only after this connection read it."""
-        connection = self._open.get(address)
-        with contextlib.suppress(ClientStateError):
-            if connection is not None and connection.credentials != self._credentials():
-                connection.retire()
+        If the broker could not tell who asks, and the credentials are others by now, the next
+        request goes over a connection that has these: `was_outdated` says so.
+        """
+        asked_as = self._asked_as
+        refused = RequestRefusedError(code, answer.code, answer.remark, address, asked_as=asked_as)
+        if refused.is_unproven or answer.code == ResponseCode.NO_PERMISSION:
+            refused.was_outdated = self._retire_outdated(address)
+        return refused
+
+    def _retire_outdated(self, address: str) -> bool:
+        try:
+            now = self._credentials()
+        except ClientStateError:
+            return False  # the file may be being replaced
+        old = [each for each in self._alive if each.address == address and each.credentials != now]
+        if self._open.get(address) in old:
+            self.retire(address)
+        return bool(old)
 
     def _connection_ended(self, connection: Connection) -> None:
         self._alive.discard(connection)

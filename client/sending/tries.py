@@ -62,6 +62,8 @@ class Tries:
         error = self._failures[-1]
         if may_be_stored(error) and (self._is_half or not self._retries):
             return None
+        if isinstance(error, RequestRefusedError) and error.was_outdated:
+            return 0.0  # nothing was stored, and the next try is signed anew
         if may_have_moved(error):
             if has_others:
                 return 0.0

@@ -86,3 +86,39 @@ async def test_a_secret_is_changed_under_a_client_that_goes_on(tmp_path: Path) -
             await admin.accounts.change_secret("al", "the newest secret of al")
             with pytest.raises(ClientError, match=f"'al' with the secret of .*{path}"):
                 await producer.send("orders", b"late")
+
+
+async def test_the_answer_to_a_change_of_ones_own_user_comes_before_the_connection_ends() -> None:
+    async with Broker.temporary(SETTINGS) as broker:
+        root = Credentials("root", SECRET)
+        async with Admin(broker.nameserver, credentials=root) as admin:
+            await admin.accounts.add_user("other", SECRET, is_super=True)
+            await admin.accounts.change_secret("root", "a secret that is new")
+        other = Credentials("other", SECRET)
+        async with Admin(broker.nameserver, credentials=other) as admin:
+            await admin.accounts.remove_user("other")
+        new = Credentials("root", "a secret that is new")
+        async with Admin(broker.nameserver, credentials=new) as admin:
+            assert [user["username"] for _, user in await admin.accounts.users()] == ["root"]
+
+
+async def test_a_client_reads_its_file_again_when_its_signature_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "credentials"
+
+    def write(secret: str) -> None:
+        file.write_text(f"accessKey: sender\nsecretKey: {secret}\n")
+        file.chmod(0o600)
+
+    async with Broker.temporary(SETTINGS) as broker:
+        root = Credentials("root", SECRET)
+        async with Admin(broker.nameserver, credentials=root) as admin:
+            await admin.accounts.add_user("sender", "the first secret", is_super=True)
+            write("the first secret")
+            async with Producer(broker.nameserver, credentials=file, retries=0) as producer:
+                await producer.send("orders", b"1")
+                await admin.accounts.change_secret("sender", "the second secret")
+                await until(lambda: not producer.session.pool.connections)
+                with pytest.raises(ClientError, match="signature"):
+                    await producer.send("orders", b"2")
+                write("the second secret")
+                await producer.send("orders", b"3")
