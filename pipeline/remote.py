@@ -231,11 +231,32 @@ class Remote:
             )
         return True
 
-    def ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
-        """What each queue holds: from (inclusive) and to (exclusive)."""
-        return self.run(self._about(queues, self._ranges(queues)))
+    def ranges(
+        self, queues: list[MessageQueue], *, with_left: bool = False
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """What each queue holds: from (inclusive) and to (exclusive).
 
-    async def _ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        *with_left*: and what the queues hold that the topics have left behind with messages.
+        """
+        return self.run(self._about(queues, self._ranges(queues, with_left)))
+
+    def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where queues end, those that a topic has left behind among them; 0 where none is."""
+
+        async def ask(queue: MessageQueue) -> int:
+            try:
+                return await self.admin.offsets.max_offset(queue)
+            except RequestRefusedError:
+                return 0
+
+        async def ask_all(asked: list[MessageQueue]) -> dict[MessageQueue, int]:
+            return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
+
+        return self.run(ask_all(list(queues)))
+
+    async def _ranges(
+        self, queues: list[MessageQueue], with_left: bool
+    ) -> dict[MessageQueue, tuple[int, int]]:
         by_topic: dict[tuple[str, str], list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             by_topic[queue.broker_name, queue.topic].append(queue)
@@ -245,16 +266,22 @@ class Remote:
             for start in range(0, len(same), RANGES_AT_A_TIME)
         ]
         found: dict[MessageQueue, tuple[int, int]] = {}
-        for some in await asyncio.gather(*map(self._ranges_of, pieces)):
+        left: set[MessageQueue] = set()
+        for some in await asyncio.gather(
+            *(self._ranges_of(piece, left if with_left else None) for piece in pieces)
+        ):
             found |= some
-        return found
+        left -= found.keys()
+        return found | (await self._ranges(sorted(left), False) if left else {})
 
-    async def _ranges_of(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+    async def _ranges_of(
+        self, queues: list[MessageQueue], left: set[MessageQueue] | None
+    ) -> dict[MessageQueue, tuple[int, int]]:
         """Those of queues of one topic of one broker: it tells them with any read, found or not."""
         reads = None
-        if len(queues) > 1:
+        if len(queues) > 1 or left is not None:
             beyond = [Pull(queue, _BEYOND_ANY, _BEYOND_ANY + 1) for queue in queues]
-            reads = await self._read_many(beyond)
+            reads = await self._read_many(beyond, left)
         if reads is None or len(reads) < len(queues):
             held = await asyncio.gather(*(self.admin.range(queue) for queue in queues))
             return {
@@ -363,8 +390,13 @@ class Remote:
         reads = await self._read_many(wanted) if len(wanted) > 1 else None
         return reads or [await self._read(wanted[0])]
 
-    async def _read_many(self, wanted: Sequence[Pull]) -> list[BulkRead] | None:
-        """Answers to the first of *wanted*; None from a broker that reads one queue at a time."""
+    async def _read_many(
+        self, wanted: Sequence[Pull], left: set[MessageQueue] | None = None
+    ) -> list[BulkRead] | None:
+        """Answers to the first of *wanted*; None from a broker that reads one queue at a time.
+
+        To *left* go the queues that the topic has left behind with messages.
+        """
         first = wanted[0]
         address = await self.admin.offsets.address(first.queue)
         if address in self.without_many:
@@ -388,6 +420,9 @@ class Remote:
         if answer.code == _NOT_SUPPORTED:
             self.without_many.add(address)
             return None
+        numbers = (answer.ext or {}).get("leftQueues")
+        if left is not None and numbers:
+            left.update(first.queue._replace(queue_id=int(each)) for each in numbers.split(","))
         return [bulk_read(each) for each in decode_queue_reads(answer.body)]
 
     async def _read(self, wanted: Pull) -> BulkRead:

@@ -1,7 +1,8 @@
 """BULK_PULL and BULK_PULL_QUEUES: reading by the megabyte, for jobs that decode many at once.
 
 The checks are those of a pull that carries its own filter, but nothing is parked: an answer comes
-at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
+at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB, and reads the queues
+too that were left behind with messages when their topic got fewer queues.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.tables.topic_ids import TopicIds
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRead,
     decode_queue_ranges,
@@ -38,6 +40,7 @@ class BulkPullProcessor:
     _topic_ids: TopicIds
     _stats: BrokerStats
     _puller: Puller
+    _topics: TopicTable
 
     def process(self, request: Request) -> Response:
         """Return up to ``maxBytes`` of records from ``offset`` on, those before ``endOffset``."""
@@ -45,7 +48,7 @@ class BulkPullProcessor:
         _check_size(fields.max_bytes)
         self._check_id(fields.topic, fields.topic_id)
         pull = _pull(request, fields, fields.queue_id, fields.offset, fields.end_offset)
-        subscription = self._puller.check(pull)
+        subscription = self._puller.check(pull, is_left=self._is_left(pull))
         if subscription is None:
             outcome, result = self._read(pull, min(fields.max_bytes, SIZE_BYTES_MAX))
         else:
@@ -72,7 +75,7 @@ class BulkPullProcessor:
             if reads and room <= 0:
                 break
             pull = _pull(request, fields, each.queue_id, each.offset, each.end_offset)
-            self._puller.check(pull)
+            self._puller.check(pull, is_left=self._is_left(pull))
             outcome, found = self._read(pull, max(room, 1))
             room -= len(found.body)
             reads.append(
@@ -84,7 +87,23 @@ class BulkPullProcessor:
                     bytes(found.body),
                 )
             )
-        return Response(body=encode_queue_ranges(reads))
+        left = self._left_queues(fields.topic)
+        ext = {"leftQueues": ",".join(map(str, left))} if left else None
+        return Response(body=encode_queue_ranges(reads), ext=ext)
+
+    def _is_left(self, pull: Pull) -> bool:
+        topic = self._topics.get(pull.topic)
+        if topic is None or pull.queue_id < topic.read_queue_nums:
+            return False
+        return self._store.queue_range(pull.topic, pull.queue_id)[1] > 0
+
+    def _left_queues(self, name: str) -> list[int]:
+        """The queues behind the topic's last that hold messages."""
+        topic = self._topics.get(name)
+        count = 0 if topic is None else topic.read_queue_nums
+        beyond = [number for number in self._store.queue_ids(name) if number >= count]
+        ranges = {number: self._store.queue_range(name, number) for number in sorted(beyond)}
+        return [number for number, (low, high) in ranges.items() if low < high]
 
     def _check_id(self, topic: str, topic_id: str | None) -> None:
         if topic_id and topic_id != self._topic_ids.known(topic):

@@ -297,8 +297,11 @@ class Puller:
         wait_s = min(until_s - self._long_polling.loop.time(), FILTERED_RECHECK_S)
         return wait_s > 0 and self._wait(pull, chosen, result.next_offset, wait_s)
 
-    def check(self, pull: Pull) -> MessageFilter | None:
-        """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter."""
+    def check(self, pull: Pull, *, is_left: bool = False) -> MessageFilter | None:
+        """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter.
+
+        *is_left*: the queue may be one that a topic with fewer queues by now has left.
+        """
         live = self._live
         if not live.is_readable:
             raise NoPermission(
@@ -321,7 +324,7 @@ class Puller:
             raise NoPermission(
                 f"the topic[{pull.topic}] pulling message is forbidden", Forbidden.TOPIC
             )
-        if not 0 <= pull.queue_id < topic.read_queue_nums:
+        if not 0 <= pull.queue_id < topic.read_queue_nums and not is_left:
             raise InvalidParameter(
                 f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "

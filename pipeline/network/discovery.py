@@ -171,7 +171,7 @@ class Discovery:
         return {each.name for each in found}
 
     def ranges(self, in_use: Collection[Place] = ()) -> dict[MessageQueue, tuple[int, int]]:
-        """What each of ``queues`` holds now.
+        """What each of ``queues`` holds now, and those that topics with fewer queues have left.
 
         Raises:
             PipelineError: as ``queues``, or the brokers cannot be asked.
@@ -180,7 +180,7 @@ class Discovery:
         def attempt() -> dict[MessageQueue, tuple[int, int]]:
             queues = self.queues(in_use)
             try:
-                return self.remote.ranges(queues)
+                return self.remote.ranges(queues, with_left=not self._rules.assign)
             except PipelineError as error:
                 if not is_unknown_topic(error):
                     raise
@@ -189,6 +189,19 @@ class Discovery:
                 raise PipelineError(error.sentence) from RouteNotFoundError(error.sentence)
 
         return self._rules.patience("what the queues hold could not be asked for", attempt)
+
+    def unreadable(self, known: Offsets, held: Collection[MessageQueue]) -> Offsets:
+        """Queues of topics that are there, which are read no longer, and where they end.
+
+        Only those with messages behind the offsets that are *known*. Apache's brokers serve no
+        queue that a topic with fewer queues has left, and *assign* may name fewer than before.
+        """
+        if self._rules.assign:
+            return {}
+        there = {place_of(queue) for queue in held}
+        asked = [queue for queue in known if queue not in held and place_of(queue) in there]
+        ends = self.remote.ends(asked) if asked else {}
+        return {queue: end for queue, end in ends.items() if end > known[queue]}
 
     def commit(self, offsets: Offsets) -> None:
         """Tell the brokers where the group goes on, as far as its queues are there."""
@@ -253,6 +266,12 @@ class Discovery:
         given: Mapping[MessageQueue, int | None] = {}
         if position.offsets:
             given = resolve_json(option, position.offsets, queues)
+            unnamed = [queue for queue in queues if queue not in given]
+            if unnamed and self._rules.is_streaming:
+                raise PipelineError(
+                    f"the option {option} says nothing of {unnamed[0]}: name every queue, with -2 "
+                    "for its beginning or -1 for its end"
+                )
         elif position.word == "committed":
             given = self.remote.committed(self._rules.group, queues)
         elif position.word:

@@ -36,6 +36,7 @@ class GoingOn:
         """
         self._rename(at)
         self._leave_gone(at)
+        self._report_unreadable(at, held)
         remade = self._remade(at, held)
         for queue in [queue for queue in at.offsets if place_of(queue) in remade]:
             for kept in (at.offsets, at.initial if at.is_fresh else {}, at.times):
@@ -98,11 +99,27 @@ class GoingOn:
     def _leave_gone(self, at: StreamOffset) -> None:
         """Topics that brokers do not have any more although they are there."""
         for place in sorted(self._discovery.gone & at.places):
-            self._lost(place, "is not there any more", "go on without it", at)
+            if self._rules.wants_topic(place[0]):
+                self._lost(place, "is not there any more", "go on without it", at)
             for queue in [queue for queue in at.offsets if place_of(queue) == place]:
                 del at.offsets[queue]
                 at.times.pop(queue, None)
             at.ids.pop(place, None)
+
+    def _report_unreadable(self, at: StreamOffset, held: Held) -> None:
+        for queue, end in sorted(self._discovery.unreadable(at.offsets, held.keys()).items()):
+            said = (
+                f"{queue} is read no longer, since its topic has fewer queues and its broker does "
+                f"not serve the others: this query has read up to {at.offsets[queue]} of {end}"
+            )
+            if self._rules.fail_on_data_loss:
+                raise PipelineError(
+                    f"{said}; give the topic its queues back until they are read, or set "
+                    "failOnDataLoss=false to go on without the rest"
+                )
+            if (place_of(queue), said) not in self._warned:
+                self._warned.add((place_of(queue), said))
+                _log.warning("%s", said)
 
     def _remade(self, at: StreamOffset, held: Held) -> set[Place]:
         ids = self._discovery.ids

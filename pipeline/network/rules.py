@@ -116,6 +116,7 @@ class Rules:
     """Of which topics a batch is to be, by topic and broker, where that is known."""
     read_in: Mapping[str, Any]
     """In which epochs of each broker's log the offsets were read, where that is known."""
+    is_streaming: bool = False
 
     @property
     def wanted(self) -> Where | None:
@@ -126,6 +127,12 @@ class Rules:
     def decoded_columns(self) -> tuple[str, ...]:
         """What is asked for, and what the condition looks at."""
         return with_columns(self.columns, self.wanted)
+
+    def wants_topic(self, topic: str) -> bool:
+        """Whether subscribe, subscribePattern or assign names a topic."""
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in (self.topics or self.assign)
 
     @property
     def is_filtered(self) -> bool:
@@ -188,6 +195,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
         pattern=pattern,
         assign=assign,
         starting=starting,
+        is_streaming=streaming,
         ending=ending,
         latest_if_no_time=options.choice("startingOffsetsByTimestampStrategy", ("latest", "error"))
         == "latest",

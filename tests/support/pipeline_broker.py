@@ -10,8 +10,12 @@ from rockhopper.client import Admin, Message, Producer
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC
+from rockhopper.protocol.requests import CreateTopicRequest, encode_fields
 from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 from tests.support.hang import HANG_S
 
 _Value = TypeVar("_Value")
@@ -81,6 +85,26 @@ class PipelineBroker:
             while len((await self.admin.route(topic)).write_queues) != count:
                 pass
         self.producer.session.routes.forget(topic)
+
+    def shrink(self, topic: str, queues: int) -> None:
+        """Give a topic fewer queues whatever the others hold, as RocketMQ's tools do."""
+        self.run(self._shrink(topic, queues))
+
+    async def _shrink(self, topic: str, queues: int) -> None:
+        fields = CreateTopicRequest(
+            topic=topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=PERM_READ | PERM_WRITE,
+            topic_sys_flag=0,
+        )
+        (master,) = await self.admin.masters()
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        await self.admin.request(master.address, code, encode_fields(fields))
+        async with asyncio.timeout(HANG_S):
+            while len((await self.admin.route(topic)).read_queues) != queues:
+                pass
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""

@@ -34,6 +34,8 @@ class ToldBrokers:
     """What is answered about the histories of the logs."""
     read_in: list[Mapping[str, Sequence[str]]] = field(default_factory=list)
     """In which epochs it was asked."""
+    unserved: dict[MessageQueue, int] = field(default_factory=dict)
+    """Where queues end that a topic of Apache's has left."""
     sinks: dict[str, SinkState | None] = field(default_factory=dict)
     """By broker; None for one of Apache's."""
     departed: list[str] = field(default_factory=list)
@@ -84,9 +86,15 @@ class ToldBrokers:
         """See Remote."""
         return {place for place in places if self.ids.get(place, "") is None}
 
-    def ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+    def ranges(
+        self, queues: list[MessageQueue], *, with_left: bool = False
+    ) -> dict[MessageQueue, tuple[int, int]]:
         """See Remote."""
         return {queue: self.held[queue] for queue in queues}
+
+    def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """See Remote."""
+        return {queue: self.unserved.get(queue, 0) for queue in queues}
 
     def store_times(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         """See Remote."""

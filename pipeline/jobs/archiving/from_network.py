@@ -79,6 +79,7 @@ def new_ranges(
     _say_what_is_gone(discovery, positions, held, say)
     _check_same(discovery, archived, positions, held)
     _check_logs(discovery, positions)
+    _check_readable(discovery, positions, held, say, fails=rules.fail_on_data_loss)
     found = []
     for queue, (low, high) in sorted(held.items()):
         begin = positions.get(queue, low)
@@ -165,6 +166,28 @@ def _check_logs(discovery: Discovery, positions: Mapping[MessageQueue, int]) -> 
                 f"has ended at {end} since (a restored backup, a power cut): its new messages "
                 "have the numbers of others in the archive, so archive it into another directory"
             )
+
+
+def _check_readable(
+    discovery: Discovery,
+    positions: dict[MessageQueue, int],
+    held: Mapping[MessageQueue, object],
+    say: Callable[[str], None],
+    *,
+    fails: bool,
+) -> None:
+    """See that queues which topics have left are archived, or named. Raises PipelineError."""
+    for queue, end in sorted(discovery.unreadable(positions, held.keys()).items()):
+        said = (
+            f"{queue} is archived up to {positions[queue]} of {end}, and is read no longer, since "
+            "its topic has fewer queues and its broker does not serve the others"
+        )
+        if fails:
+            raise PipelineError(
+                f"{said}: give the topic its queues back until they are archived, or add "
+                "--allow-gaps to go on without the rest"
+            )
+        say(said)
 
 
 def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:

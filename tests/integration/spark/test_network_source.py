@@ -52,6 +52,19 @@ def test_a_topic_of_many_queues_is_read_in_few_batches(broker: PipelineBroker) -
     assert read(broker, "wide", subExpression="none") == []
 
 
+def test_what_is_in_queues_that_a_topic_has_left_is_read(broker: PipelineBroker) -> None:
+    for topic in ("shrunk", "shrunk-to-one"):
+        broker.create(topic, 4)
+        for queue in range(4):
+            broker.send(topic, numbered(queue, queue + 1), queue)
+        assert read(broker, topic) == numbered(0, 4)
+        broker.shrink(topic, 1 if topic.endswith("one") else 2)
+        assert read(broker, topic) == numbered(0, 4)
+        assert read(broker, topic, startingOffsets="committed", groupId="g") == numbered(0, 4)
+        assert read(broker, topic, startingTimestamp=1) == numbered(0, 4)
+        assert read(broker, topic, assign=json.dumps({topic: [0]})) == numbered(0, 1)
+
+
 def test_ten_thousand_topics_are_looked_at_and_read_in_turns() -> None:
     count = 10_000
     with PipelineBroker() as crowded:

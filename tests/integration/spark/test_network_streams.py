@@ -338,3 +338,22 @@ def test_a_topic_that_vanishes_between_two_looks_at_the_routes(
     assert lenient.batch() == ["a"]
     with pytest.raises(PipelineError, match="if the topic was deleted, set failOnDataLoss=false"):
         strict.batch()
+
+
+def test_a_stream_reads_on_in_queues_that_its_topic_has_left(
+    broker: PipelineBroker, topic: str
+) -> None:
+    broker.send(topic, numbered(0, 2), 1)
+    query = Query(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=1)
+    query.batch()
+    broker.send(topic, numbered(2, 5), 1)
+    broker.shrink(topic, 1)
+    broker.send(topic, numbered(5, 6), 0)
+    while query.batch():
+        pass
+    assert sorted(query.bodies) == numbered(0, 6)
+
+
+def test_offsets_to_start_at_name_every_queue(broker: PipelineBroker, topic: str) -> None:
+    with pytest.raises(PipelineError, match=r"says nothing of .*/1: name every queue"):
+        Query(broker, topic, startingOffsets=f'{{"{topic}": {{"0": 0}}}}').batch()

@@ -131,6 +131,21 @@ async def test_as_many_queues_come_as_fit(filled: ServedBroker) -> None:
     assert [read.next_offset for read in whole] == list(range(1, 101))
 
 
+async def test_queues_that_a_topic_has_left_with_messages_are_told_and_read(
+    filled: ServedBroker,
+) -> None:
+    filled.put("orders", b"left", queue_id=3)
+    filled.create_topic("orders", queues=2)
+    answer = await queues(filled, QueueRange(0, 0, 1))
+    assert answer.ext == {"leftQueues": "3"}
+    (read,) = decode_queue_reads((await queues(filled, QueueRange(3, 0, 1))).body)
+    assert [message.body for message in decode_messages(read.records)] == [b"left"]
+    assert (await bulk(filled, queueId="3")).code == ResponseCode.SUCCESS
+    assert (await bulk(filled, queueId="2")).code == ResponseCode.INVALID_PARAMETER
+    filled.create_topic("orders", queues=4)
+    assert (await queues(filled, QueueRange(0, 0, 1))).ext is None
+
+
 @pytest.mark.parametrize(
     ("wanted", "fields", "code"),
     [

@@ -29,6 +29,10 @@ class Discovery:
         self.times: dict[MessageQueue, int] = {}
         self.asked_times: list[Offsets] = []
         self.asked: list[tuple[object, ...]] = []
+        self.left: Offsets = {}
+
+    def unreadable(self, known: Offsets, held: object) -> Offsets:
+        return self.left
 
     def store_times(self, offsets: Offsets) -> Offsets:
         self.asked_times.append(dict(offsets))
@@ -92,6 +96,26 @@ def test_one_goes_on_without_it_where_that_is_wanted(
     (said,) = caplog.messages
     assert said.startswith("the topic 't' on a is not there any more")
     assert said.endswith("go on without it, as failOnDataLoss=false says")
+
+
+def test_a_topic_that_is_not_subscribed_any_more_may_go(found: Discovery) -> None:
+    found.gone = {("other", "a")}
+    at = offset({A0: 5, MessageQueue("other", "a", 0): 3})
+    going_on(found).adjust(at, {A0: (0, 9)}, None)
+    assert at == offset({A0: 5})
+
+
+def test_a_queue_that_is_not_served_any_more_and_not_read_to_its_end_is_named(
+    found: Discovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    found.left = {A1: 9}
+    with pytest.raises(PipelineError, match=r"t/a/1 is read no longer.* up to 6 of 9"):
+        going_on(found).adjust(offset({A0: 5, A1: 6}), {A0: (0, 9)}, None)
+    it = going_on(found, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            it.adjust(offset({A0: 5, A1: 6}), {A0: (0, 9)}, None)
+    assert len(caplog.messages) == 1
 
 
 def test_it_is_said_once(found: Discovery, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,6 +57,20 @@ def test_a_first_run_takes_all_there_is_and_knows_empty_queues_too(brokers: Told
     assert reached == Reached(positions(a0=9, a1=0, b0=4), IDS)
 
 
+def test_a_queue_that_its_topic_has_left_is_named(brokers: ToldBrokers) -> None:
+    archived = Reached(positions(a0=9, a1=0, b0=4), IDS)
+    del brokers.held[A1]
+    brokers.unserved = {A1: 3}
+
+    with pytest.raises(PipelineError, match=r"T/broker-a/1 is archived up to 0 of 3.*--allow-gaps"):
+        ranges(archived)
+    said: list[str] = []
+    assert ranges(archived, allow_gaps=True, say=said.append)[0] == []
+    assert len(said) == 1
+    brokers.unserved = {A1: 0}
+    assert ranges(archived)[0] == []
+
+
 def test_a_queue_that_lost_its_beginning_before_the_first_run_has_no_gap(
     brokers: ToldBrokers,
 ) -> None:
