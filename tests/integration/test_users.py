@@ -117,7 +117,10 @@ async def test_a_client_reads_its_file_again_when_its_signature_is_refused(tmp_p
             async with Producer(broker.nameserver, credentials=file, retries=0) as producer:
                 await producer.send("orders", b"1")
                 await admin.accounts.change_secret("sender", "the second secret")
-                await until(lambda: not producer.session.pool.connections)
+                pool = producer.session.pool
+                await until(
+                    lambda: broker.address not in [each.address for each in pool.connections]
+                )
                 with pytest.raises(ClientError, match="signature"):
                     await producer.send("orders", b"2")
                 write("the second secret")
