@@ -55,6 +55,8 @@ class MasterTerm:
         self.followers: dict[Replica, Follower] = {}
         self._began_at_ms = now_ms
         self._timing = timing
+        self.floor = state.min_in_sync
+        """The floor that this master is to have: by its settings, which may have been changed."""
         self.asked: SetState | None = None
         """The alteration that is on its way, or whose outcome is unknown."""
         self.is_asking = False
@@ -115,6 +117,14 @@ class MasterTerm:
                 silent.append(replica)
         return silent
 
+    def has_floor(self, now_ms: int) -> bool:
+        """Whether enough replicas are in sync and there: what is stored now can be confirmed.
+
+        The stored set stays as it is when another one of it would be too small.
+        """
+        there = [each for each in self.state.in_sync if not self._is_gone(each, now_ms)]
+        return len(there) >= self.state.min_in_sync
+
     def proposal(self, now_ms: int) -> SetState | None:
         """The in-sync set as it should be, if it should be another one."""
         if self.asked:
@@ -127,7 +137,9 @@ class MasterTerm:
             return found
         if joining and (found := self.state.changed(joining=joining, leaving=leaving)):
             return found
-        return None
+        if self.floor == self.state.min_in_sync or len(self.state.in_sync) < self.floor:
+            return None
+        return self.state.with_floor(self.floor)
 
     def ask(self, state: SetState) -> None:
         """Count on both sets from now on: the alteration leaves only after this."""

@@ -83,6 +83,7 @@ class Machine:
         """When the engine was last asked that said that this replica leads."""
         self.following = Following(standing, timing, self.actions, now_ms)
         self._timing = timing
+        self._floor = min_in_sync
         self._campaigning = Campaigning(
             standing,
             timing,
@@ -241,6 +242,7 @@ class Machine:
             now_ms,
             self._timing,
         )
+        self.term.floor = self._floor
         self._renew_at_ms, self._is_renewing = now_ms, False
         self._try_at_ms = now_ms
         self.actions.append(Lead(view.state.epoch))
@@ -499,7 +501,7 @@ class Machine:
 
     def takes_sends(self, now_ms: int) -> bool:
         """Whether new messages may be stored: it leads, and what is stored can be confirmed."""
-        return self.leads_alone(now_ms) and self.term is not None and self.term.state.is_complete
+        return self.leads_alone(now_ms) and self.term is not None and self.term.has_floor(now_ms)
 
     def leads_alone(self, now_ms: int) -> bool:
         """Whether it leads, and nobody can have been elected since: not after it stood still."""

@@ -112,6 +112,10 @@ class SetState:
             return None
         return self.followed_by(replace(self, in_sync=in_sync))
 
+    def with_floor(self, floor: int) -> "SetState":
+        """The state with another floor, which the set in sync reaches."""
+        return self.followed_by(replace(self, min_in_sync=floor))
+
 
 @dataclass(frozen=True, slots=True)
 class Leader:
@@ -138,6 +142,8 @@ class Announcement:
     """Of the newest state that it saw."""
     misses_master: bool = False
     """Whether it follows, and its master has been silent for a moment: it runs, and is cut off."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What all replicas should have set alike, as it is set there; empty of an earlier release."""
 
     @property
     def rank(self) -> tuple[int, int, int, int]:

@@ -289,7 +289,7 @@ class ReplicaConfig:
         of_how_many = f" of {self.replicas}" if self.replicas else " (haReplicas is not set)"
         return [
             f"replica {self.replica_id}{of_how_many} of a set, haMode={self.mode.value}: "
-            f"minInSyncReplicas={self.floor}{default}"
+            f"minInSyncReplicas={self.floor}{default}; the one in force is logged when it is known"
         ]
 
     def warnings(self) -> list[str]:

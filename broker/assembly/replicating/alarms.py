@@ -15,16 +15,30 @@ PATIENCE_MS = 60_000
 RETENTION_SHARE_MAX = 0.8
 LAG_BYTES_MIN = 64 << 20
 PUT_BACK_PATIENCE_MS = 5000
-DIVERGED, STOPPED, DISK, PUT_BACK, UNCLEAN, FLOOR, ENGINE, UNWRITABLE, RETENTION = REASONS = (
+(
+    DIVERGED,
+    STOPPED,
+    DISK,
+    PUT_BACK,
+    UNCLEAN,
+    BELOW,
+    FLOOR,
+    ENGINE,
+    UNWRITABLE,
+    RETENTION,
+    SETTINGS,
+) = REASONS = (
     "diverged",
     "stopped",
     "disk-fails",
     "engine-put-back",
     "unclean",
+    "below-the-floor",
     "at-the-floor",
     "engine-away",
     "engine-read-only",
     "falls-out-of-retention",
+    "settings-differ",
 )
 _PATIENCE_MS = {FLOOR: PATIENCE_MS, PUT_BACK: PUT_BACK_PATIENCE_MS}
 
@@ -95,24 +109,27 @@ class Alarms:
                 "the engine was exchanged to and fro: have this replica seeded by it, rockhopper "
                 "ha reseed",
             )
+        if text := _differing(machine, view):
+            yield SETTINGS, text
         if text := _unclean(machine, view, state):
             yield UNCLEAN, text
         if machine.term is not None:
-            if text := self._at_floor(machine, view, state):
-                yield FLOOR, text
+            has_floor = machine.term.has_floor(self._now_ms())
+            if text := self._at_floor(machine, view, state, has_floor=has_floor):
+                yield FLOOR if has_floor else BELOW, text
             if text := self._outrun(machine):
                 yield RETENTION, text
 
-    def _at_floor(self, machine: Machine, view: View, state: SetState) -> str:
+    def _at_floor(self, machine: Machine, view: View, state: SetState, *, has_floor: bool) -> str:
         seen = {replica.id for replica in state.in_sync} | set(view.members)
         if machine.term is not None:
             seen |= {replica.id for replica in machine.term.followers}
         count, in_sync = max(self._replica_count, len(seen)), len(state.in_sync)
-        if in_sync > state.min_in_sync or in_sync >= count:
+        if has_floor and (in_sync > state.min_in_sync or in_sync >= count):
             return ""
         meanwhile = (
             "nothing is stored"
-            if in_sync < state.min_in_sync
+            if not has_floor
             else "if one more is lost, nothing is stored"
             if in_sync > 1
             else "what is stored now is lost with this replica"
@@ -177,3 +194,18 @@ def _unclean(machine: Machine, view: View, state: SetState) -> str:
 
 def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
+
+
+def _differing(machine: Machine, view: View) -> str:
+    """Which settings of other replicas that run are not as this one's."""
+    mine = view.members.get(machine.standing.me.id)
+    if mine is None:
+        return ""
+    own = dict(mine.settings)
+    texts = [
+        f"{key} is {own[key]} at replica {mine.replica.id} and {value} at replica {number}"
+        for number, member in sorted(view.members.items())
+        for key, value in member.settings
+        if own.get(key, value) != value
+    ]
+    return f"{'; '.join(texts)}: set them alike" if texts else ""

@@ -13,8 +13,20 @@ from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.listening.renewed_files import RenewedFiles
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.settings.replica_config import read_secret
 from rockhopper.broker.settings.setting_fields import SettingError
+
+_SHARED = (
+    "minInSyncReplicas",
+    "haReplicas",
+    "haMode",
+    "flushDiskType",
+    "messageDelayLevel",
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "maxMessageSize",
+)
 
 
 class JoinError(Exception):
@@ -65,9 +77,16 @@ def membership_of(
         replicas_after_power_cut=(
             replication.replicas if replication.unclean_after_power_cut else 0
         ),
+        settings=tuple(shared_settings(config).items()),
         gate=gate,
         outgoing=Outgoing(config.tls),
     )
+
+
+def shared_settings(config: BrokerConfig) -> dict[str, str]:
+    """What all replicas of a set should have set alike: how it replicates, and what its log is."""
+    properties = properties_of(config) | {"minInSyncReplicas": str(config.replication.floor)}
+    return {key: properties[key] for key in _SHARED}
 
 
 def _secret_of(path: Path | None) -> bytes | Callable[[], bytes]:

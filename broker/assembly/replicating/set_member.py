@@ -128,6 +128,7 @@ class SetMember:
         self.parts = parts
         self._fence = ""
         """Why this replica takes part no more, until a person has looked; blank if it does."""
+        self._floor_told = 0
         self._stopped = ""
         """Why a part of replication works no more; blank if all does."""
         self._watch = SetWatch(now_ms, parts.config.replication.replicas)
@@ -637,9 +638,22 @@ class SetMember:
         if self._leads_in and not self._is_sync_mode:
             self.parts.store.safe_point.moved()
 
+    @property
+    def _floor_in_force(self) -> int:
+        machine = self.replica.machine
+        state = machine.term.state if machine.term else machine.view and machine.view.state
+        return state.min_in_sync if state else 0
+
+    def _look_at_floor(self) -> None:
+        floor = self._floor_in_force
+        if floor and floor != self._floor_told:
+            self._floor_told = floor
+            log.info("minInSyncReplicas in force", floor=floor, setting=self._config.floor)
+
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
         self._look_once()
+        self._look_at_floor()
         self.gate.look()
         self._watch.look(self.replica.machine, self._own_alarms(), self.replica.engine_health)
 
@@ -650,5 +664,5 @@ class SetMember:
         if not self.replica.takes_sends:
             self.parts.store.refusal = NotReplicatedError(
                 "in-sync replicas not enough: nothing is stored until minInSyncReplicas="
-                f"{self._config.floor} of this set's replicas are there"
+                f"{self._floor_in_force} of this set's replicas are there"
             )

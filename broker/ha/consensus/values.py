@@ -76,6 +76,7 @@ class _Member(_Versioned, kw_only=True):
     priority: int = 0
     sight: _Sight = _Sight()
     misses_master: bool = False
+    settings: dict[str, str] = {}
 
 
 class StartCount(_Versioned, kw_only=True):
@@ -140,6 +141,7 @@ def encode_member(member: Announcement) -> bytes:
             priority=member.priority,
             sight=_Sight(*member.sight),
             misses_master=member.misses_master,
+            settings=dict(member.settings),
         )
     )
 
@@ -158,6 +160,7 @@ def decode_member(key: str, value: bytes) -> Announcement:
         stored.priority,
         Sight(stored.sight.changes, stored.sight.mark),
         stored.misses_master,
+        tuple(stored.settings.items()),
     )
 
 

@@ -87,6 +87,8 @@ class Membership:
     priority: int = 0
     replicas_after_power_cut: int = 0
     """See Campaigning."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """See Announcement."""
     gate: Gate = OPEN
     outgoing: Outgoing = PLAIN
 
@@ -333,6 +335,7 @@ class RunningReplica:
             priority=self._membership.priority,
             sight=standing.sight,
             misses_master=self.machine.misses_master(self._now_ms()),
+            settings=self._membership.settings,
         )
 
     def _keep_confirmed(self) -> None:

@@ -124,3 +124,31 @@ def test_a_follower_that_hung_up_vouches_for_nothing() -> None:
     follows(term, B, 70)
     term.followers[B].link = None
     assert not term.all_vouch_within(1000, 0)
+
+
+def test_a_changed_floor_is_applied_once_enough_are_in_sync() -> None:
+    alone = a_term(A)
+    alone.floor = 2
+    assert alone.proposal(0) is None
+    term = a_term(A, B)
+    term.floor = 2
+    raised = term.proposal(0)
+    assert raised is not None
+    assert (raised.min_in_sync, raised.in_sync) == (2, term.state.in_sync)
+    assert raised.sight.changes == term.state.sight.changes + 1
+    term.ask(raised)
+    term.answered(Outcome.DONE, 8)
+    assert term.proposal(0) is None
+    term.floor = 1
+    assert term.proposal(0) == raised.with_floor(1)
+
+
+def test_a_master_whose_replicas_are_gone_is_below_its_floor_though_they_count_as_in_sync() -> None:
+    term = MasterTerm(A, SetState(2, A, frozenset({A, B}), 2), 7, 100, 100, 60, 0, TIMING)
+    assert term.has_floor(0)
+    gone_ms = 2 * TIMING.gone_ms
+    assert not term.has_floor(gone_ms)
+    term.followers[B] = Follower(5, True, gone_ms, gone_ms, held_offset=100)
+    assert term.has_floor(gone_ms)
+    one = MasterTerm(A, SetState(2, A, frozenset({A, B}), 1), 7, 100, 100, 60, 0, TIMING)
+    assert one.has_floor(gone_ms)

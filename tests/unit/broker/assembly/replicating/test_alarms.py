@@ -129,6 +129,7 @@ def test_a_master_that_never_came_back_leaves_its_set_at_the_floor(clock: Clock)
     machine = a_machine({ME, OTHER}, floor=2)
     lead(machine, 1000)
     for clock.now_ms in (0, of_set.PATIENCE_MS):
+        follower_of(machine).moved_at_ms = clock.now_ms
         alarms.look(machine, {}, healthy())
     assert alarms.shown[of_set.FLOOR] == (
         "2 of 3 replicas are in sync and minInSyncReplicas=2: if one more is lost, nothing is "
@@ -140,9 +141,8 @@ def test_below_the_floor_is_said_to_store_nothing(clock: Clock) -> None:
     alarms = Alarms(clock, replica_count=3)
     machine = a_machine({ME}, floor=2)
     lead(machine)
-    for clock.now_ms in (0, of_set.PATIENCE_MS):
-        alarms.look(machine, {}, healthy())
-    assert "=2: nothing is stored" in alarms.shown[of_set.FLOOR]
+    alarms.look(machine, {}, healthy())
+    assert "=2: nothing is stored" in alarms.shown[of_set.BELOW]
 
 
 def test_a_set_that_is_no_larger_than_its_floor_is_whole(clock: Clock) -> None:
@@ -150,6 +150,7 @@ def test_a_set_that_is_no_larger_than_its_floor_is_whole(clock: Clock) -> None:
     machine = a_machine({ME, OTHER}, floor=2)
     lead(machine, 1000)
     for clock.now_ms in (0, of_set.PATIENCE_MS):
+        follower_of(machine).moved_at_ms = clock.now_ms
         alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
 
@@ -235,3 +236,33 @@ def test_an_engine_that_answers_and_takes_no_writes_has_an_alarm_of_its_own(
     health.announced(None)
     alarms.look(a_machine({ME}), {}, health)
     assert alarms.shown == {}
+
+
+def test_below_the_floor_is_an_alarm_at_once(alarms: Alarms, clock: Clock) -> None:
+    machine = a_machine({ME, OTHER}, floor=2)
+    lead(machine, 1000)
+    alarms.look(machine, {}, healthy())
+    assert alarms.shown == {}
+    follower_of(machine).link = None
+    clock.now_ms = 2 * Timing().gone_ms
+    alarms.look(machine, {}, healthy())
+    assert list(alarms.shown) == [of_set.BELOW]
+    assert "nothing is stored" in alarms.shown[of_set.BELOW]
+
+
+def test_settings_that_differ_are_named_by_replica(alarms: Alarms) -> None:
+    machine = a_machine({ME, OTHER})
+    assert machine.view
+    members = {
+        1: Announcement(ME, "1", settings=(("minInSyncReplicas", "2"), ("haMode", "sync"))),
+        2: Announcement(OTHER, "2", settings=(("minInSyncReplicas", "1"), ("haMode", "sync"))),
+        3: Announcement(Replica(3, "c"), "3"),
+    }
+    machine.view = replace(machine.view, members=members)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            alarms.look(machine, {}, healthy())
+    assert len(logs) == 1
+    assert alarms.shown == {
+        of_set.SETTINGS: "minInSyncReplicas is 2 at replica 1 and 1 at replica 2: set them alike"
+    }

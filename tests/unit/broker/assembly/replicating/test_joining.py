@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.assembly.replicating.joining import JoinError, membership_of
+from rockhopper.broker.assembly.replicating.joining import JoinError, membership_of, shared_settings
 from rockhopper.broker.settings.config_file import build_config
 
 SETTINGS = {"haEngine": "etcd://e:2379", "haReplicaId": "2", "haReplicas": "3"}
@@ -48,3 +48,9 @@ def test_a_secret_that_is_gone_is_named(tmp_path: Path) -> None:
     secret.unlink()
     with pytest.raises(JoinError, match="haSecretFile"):
         membership_of(config, 10911, "", "")
+
+
+def test_the_settings_that_others_compare_are_as_they_are_in_effect() -> None:
+    settings = shared_settings(build_config(SETTINGS | {"messageDelayLevel": "1s 2s"}))
+    assert (settings["minInSyncReplicas"], settings["messageDelayLevel"]) == ("2", "1s 2s")
+    assert settings["flushDiskType"] == "ASYNC_FLUSH"
