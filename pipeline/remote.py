@@ -28,6 +28,7 @@ from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.pipeline.access import Access, access_here
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, bulk_read, read_answer
+from rockhopper.protocol.bodies import GetConsumerListByGroupBody
 from rockhopper.protocol.bodies.log_history import (
     IDS_MAX,
     QUEUES_MAX,
@@ -43,7 +44,7 @@ from rockhopper.protocol.bodies.queue_ranges import (
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.requests import encode_fields
+from rockhopper.protocol.requests import GetConsumerListByGroupRequest, encode_fields
 from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkPullRequest
 from rockhopper.protocol.store.message_codec import decode_messages
 
@@ -329,6 +330,26 @@ class Remote:
             return dict(zip(queues, found, strict=True))
 
         return self.run(self._about(queues, ask()))
+
+    def members(self, group: str, broker_names: Iterable[str]) -> list[str]:
+        """The ids of the clients that consume for a group, as brokers know them."""
+        ext = encode_fields(GetConsumerListByGroupRequest(consumer_group=group))
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+
+        async def ask(broker_name: str) -> list[str]:
+            try:
+                answer = await self._request(broker_name, code, ext, b"", None)
+            except RequestRefusedError as error:
+                if error.code == ResponseCode.SYSTEM_ERROR:  # there is none
+                    return []
+                raise
+            return GetConsumerListByGroupBody.decode(answer.body).consumer_id_list
+
+        async def ask_all() -> list[str]:
+            found = await asyncio.gather(*map(ask, broker_names))
+            return sorted({each for ids in found for each in ids})
+
+        return self.run(ask_all())
 
     def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
         """Store where a group goes on."""

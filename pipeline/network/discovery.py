@@ -203,6 +203,25 @@ class Discovery:
         ends = self.remote.ends(asked) if asked else {}
         return {queue: end for queue, end in ends.items() if end > known[queue]}
 
+    def committed(self, queues: Collection[MessageQueue]) -> Offsets:
+        """Where the group goes on, of those queues that are there and where it has committed."""
+        there = [queue for queue in queues if queue in self._queues]
+        group = self._rules.group
+        found = self._rules.patience(
+            f"the offsets of the group {group!r} could not be asked for",
+            lambda: self.remote.committed(group, there),
+        )
+        # Apache's brokers say 0 of a group that has never committed.
+        return {queue: at for queue, at in found.items() if at}
+
+    def members(self) -> list[str]:
+        """The clients that consume for the group now."""
+        group, brokers = self._rules.group, {queue.broker_name for queue in self._queues}
+        return self._rules.patience(
+            f"the members of the group {group!r} could not be asked for",
+            lambda: self.remote.members(group, brokers),
+        )
+
     def commit(self, offsets: Offsets) -> None:
         """Tell the brokers where the group goes on, as far as its queues are there."""
         there = {queue: at for queue, at in offsets.items() if queue in self._queues}

@@ -1,7 +1,7 @@
 """The offset of a stream, as it stands in the checkpoint.
 
     {"offsets": {…}, "initial": {…}, "added": {…}, "ids": {…}, "times": {…},
-     "logs": {…}, "back": {…}, "brokers": […], "startedMs": …, "fresh": true}
+     "logs": {…}, "back": {…}, "brokers": […], "startedMs": …, "fresh": true, "group": "…"}
 
 ``offsets``, ``initial``, ``added``, ``times`` and ``back`` are topic -> broker -> queue -> number.
 
@@ -71,6 +71,8 @@ class StreamOffset:
     brokers: tuple[str, ...] | None = None
     started_ms: int = 0
     is_fresh: bool = False
+    group: str = ""
+    """The group whose offsets are this query's: it commits for it, and nobody else did."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "StreamOffset":
@@ -87,6 +89,7 @@ class StreamOffset:
             None if brokers is None else tuple(brokers),
             document.get("startedMs", 0),
             bool(document.get("fresh")),
+            document.get("group", ""),
         )
 
     @property
@@ -114,6 +117,8 @@ class StreamOffset:
             document["startedMs"] = self.started_ms
         if self.is_fresh:
             document["fresh"] = True
+        if self.group:
+            document["group"] = self.group
         return dict(sorted(document.items()))
 
     def begins(self, end: "StreamOffset") -> Offsets:

@@ -24,6 +24,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.going_on import GoingOn
+from rockhopper.pipeline.network.group_commits import GroupCommits
 from rockhopper.pipeline.network.pace import Pace
 from rockhopper.pipeline.network.planning import (
     NetworkPartition,
@@ -32,7 +33,7 @@ from rockhopper.pipeline.network.planning import (
     limited_by_bytes,
     plan,
 )
-from rockhopper.pipeline.network.positions import Offsets, from_document
+from rockhopper.pipeline.network.positions import Offsets
 from rockhopper.pipeline.network.reading import may_hold, read_partition
 from rockhopper.pipeline.network.rules import Rules
 from rockhopper.pipeline.network.stream_offset import Document, StreamOffset
@@ -63,7 +64,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_bounded = False
         self._target: Offsets | None = None
         self._newest: Document | None = None
-        self._committed: Offsets = {}
+        self._commits = GroupCommits(rules, self._discovery)
 
     def initialOffset(self) -> Document:  # noqa: N802
         """Where a new query begins; the same as long as this instance lives."""
@@ -106,7 +107,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = at.document()
         self._discovery.read_in = at.logs
         held = self._discovery.ranges(at.places)
-        self._commit(start)
+        self._commits.advance(at)
         if self._is_bounded and self._target is None:
             self._target = {queue: high for queue, (_, high) in held.items()}
         self._going_on.adjust(at, held, self._target)
@@ -172,15 +173,4 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Document) -> None:
         """Spark is done with everything up to *end*; it says so a batch late, or never."""
-        self._commit(end)
-
-    def _commit(self, done: Document) -> None:
-        if not self._rules.commits or done.get("fresh"):
-            return
-        offsets = from_document(done["offsets"])
-        if offsets != self._committed:
-            self._discovery.commit(offsets)
-            self._committed = offsets
-
-    def stop(self) -> None:
-        """Connections end with the worker."""
+        self._commits.advance(StreamOffset.read(end))
