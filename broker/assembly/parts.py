@@ -269,6 +269,7 @@ class ServingParts:
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,
             now_ms=steady_ms,
+            passed_ms=self.clock.passed_ms,
         )
         topics.listeners.append(self.sinks.topic_changed)
         self.tables.others = self.pop.request_modes, self.transactions.counts

@@ -70,6 +70,7 @@ class SinkPublisher(Part):
         staged_bytes_max: int,
         expire_ms: int,
         now_ms: Callable[[], int],
+        passed_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._appender = appender
@@ -79,6 +80,7 @@ class SinkPublisher(Part):
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
         self._now_ms = now_ms
+        self._passed_ms = passed_ms
         self._parts = StagedParts(directory)
         self._journal = SinkJournal(directory)
         self._published: dict[str, tuple[int, int]] = {}
@@ -117,7 +119,7 @@ class SinkPublisher(Part):
         """
         self._published = self._journal.load_published()
         intent = self._journal.load_intent()
-        self._parts.load(self._now_ms())
+        self._parts.load(self._passed_ms())
         if intent is not None:
             await self._resume(intent)
         for sink_id, (last, _) in self._published.items():
@@ -214,7 +216,7 @@ class SinkPublisher(Part):
                 f"{self._parts.size_bytes >> 20} MiB are staged for sinks already, and "
                 f"{self._staged_bytes_max >> 20} is the most (sinkStagedBytesMax)"
             )
-        part = self._parts.add(key, sequence, messages, count, topics, self._now_ms())
+        part = self._parts.add(key, sequence, messages, count, topics, self._passed_ms())
         if part.size_bytes - part.synced_bytes >= SYNC_AHEAD_BYTES and not self._syncing:
             part.synced_bytes = part.size_bytes
             self._syncing = run_in_background(
@@ -300,7 +302,7 @@ class SinkPublisher(Part):
 
         A batch that is just being published is not held up.
         """
-        self._discard(self._parts.untouched_since(self._now_ms() + 1))
+        self._discard(self._parts.untouched_since(self._passed_ms() + 1))
         if self._published:
             self._published.clear()
             self._journal.save_published({})
@@ -312,7 +314,7 @@ class SinkPublisher(Part):
     def expire(self) -> None:
         """Forget parts that nobody added to or published for long."""
         busy, kept = self._busy(), self.shared.keeps()
-        found = self._parts.untouched_since(self._now_ms() - self._expire_ms)
+        found = self._parts.untouched_since(self._passed_ms() - self._expire_ms)
         stale = [key for key in found if key[:2] not in busy and key not in kept]
         if stale:
             log.warning("staged parts of sinks expired", parts=len(stale))

@@ -326,6 +326,7 @@ class OpenedStore:
             wall_ms=self._wall_ms,
             on_disk_full=on_disk_full,
         )
+        retention.trusted_ms.written_ms = self.checkpoint.commit_log_ms
         retention.make_next_file = self.commit_log.make_next_file
         self.commit_log.on_no_room = retention.log_cannot_grow
         return retention

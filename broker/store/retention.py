@@ -6,7 +6,9 @@ minimum. Unconsumed messages are not protected, as in RocketMQ.
 
 A file's age counts from the store time of its last message, by the wall clock (TrustedTime);
 RocketMQ takes the file's modification time, which a copy or a late flush renews, and which is used
-here only where no message is found.
+here only where no message is found, or where its store time has not come yet: a clock was wrong
+then. Where that time has not come either, the file is as old as the one after it. A time that is
+too early does no harm: a file goes only after those before it.
 
 Disk use, in percent of what is used or usable by us, of the fuller of the disks that hold the
 commit log and the consume queues:
@@ -42,6 +44,7 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import log_identity
+from rockhopper.broker.store.trusted_time import TrustedTime
 from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")
@@ -50,8 +53,6 @@ log = structlog.get_logger("broker.store")
 FULL_DISK_INTERVAL_MS = 1000
 UNKNOWN_PERCENT = -1
 LOWERING_MS_MIN = 60_000
-STEP_MS_MIN = 3_600_000
-STEP_HELD_MS = 24 * 3_600_000
 
 
 class RetentionSettings(NamedTuple):
@@ -74,39 +75,6 @@ class RetentionSettings(NamedTuple):
             clean_forcibly_percent=min(max(self.clean_forcibly_percent, 30), 85),
             warning_percent=min(max(self.warning_percent, 35), 90),
         )
-
-
-class TrustedTime:
-    """The wall clock's time, without what it was set forward by lately.
-
-    A step of STEP_MS_MIN or more counts when it has stood for STEP_HELD_MS, and never if it is
-    taken back before: what is deleted by a wrong clock does not come back with the right one.
-    """
-
-    def __init__(self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]) -> None:
-        self._wall_ms = wall_ms
-        self._monotonic_ms = monotonic_ms
-        self._ahead_ms: int | None = None
-        self._held_since_ms: int | None = None
-
-    def __call__(self) -> int:
-        """Milliseconds since 1970; ask more often than every STEP_MS_MIN."""
-        monotonic_ms = self._monotonic_ms()
-        ahead_ms = self._wall_ms() - monotonic_ms
-        if self._ahead_ms is None or ahead_ms - self._ahead_ms < STEP_MS_MIN:
-            if self._held_since_ms is not None:
-                log.info("the clock was set back: nothing was deleted by the time it showed")
-            self._ahead_ms, self._held_since_ms = ahead_ms, None
-        elif self._held_since_ms is None:
-            self._held_since_ms = monotonic_ms
-            log.warning(
-                "the clock was set forward by hours: the age of log files is counted by the time "
-                "before, until the new one has stood for a day",
-                by_s=(ahead_ms - self._ahead_ms) // 1000,
-            )
-        elif monotonic_ms - self._held_since_ms >= STEP_HELD_MS:
-            self._ahead_ms, self._held_since_ms = ahead_ms, None
-        return monotonic_ms + self._ahead_ms
 
 
 class DiskVerdict(NamedTuple):
@@ -157,6 +125,24 @@ def expired_count(
             break
         count += 1
     return count
+
+
+class FileTime(NamedTuple):
+    """When a file of the commit log got its last message."""
+
+    stored_ms: int
+    """By that message itself."""
+    written_ms: int
+    """By the file system."""
+
+
+def last_time_ms(times: Iterable[FileTime], now_ms: int) -> int:
+    """When the first of some files that follow each other got its last message."""
+    for each in times:
+        for each_ms in each:
+            if each_ms <= now_ms:
+                return each_ms
+    return now_ms
 
 
 class ReservedTime:
@@ -231,7 +217,7 @@ class RetentionService:
         self._settings_now = settings
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        self.trusted_ms = TrustedTime(wall_ms, _monotonic_ms)
+        self.trusted_ms = TrustedTime(layout.own, wall_ms, _monotonic_ms)
         """What no message is taken to be older by."""
         self._on_disk_full = on_disk_full
         self.disk_usage = _disk_usage
@@ -245,7 +231,7 @@ class RetentionService:
         self._full: str | None = None
         self._no_room: str | None = None
         self._followed_min_offset = commit_log_files.min_offset
-        self._last_times_ms: dict[int, int] = {}
+        self._last_times: dict[int, FileTime] = {}
         self._to_delete: list[MappedFile] = []
         self._is_start_noted = True
         self._task: asyncio.Task[None] | None = None
@@ -304,7 +290,9 @@ class RetentionService:
         Raises:
             OSError: a file could not be deleted; the next round tries again.
         """
-        trusted_ms = self.trusted_ms()
+        trusted_ms = self.trusted_ms(self._settings.reserved_ms)
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(self.trusted_ms.note)
         await self._delete_detached()
         if not self._is_start_noted:
             await asyncio.to_thread(self._note_start)
@@ -378,9 +366,14 @@ class RetentionService:
         if self.delete_before is not None:
             count = sum(file.end_offset <= self.delete_before for file in candidates)
         else:
+            now_ms = min(self._now_ms(), trusted_ms)
+            times = (
+                last_time_ms(map(self._last_time, candidates[number:]), now_ms)
+                for number in range(len(candidates))
+            )
             count = expired_count(
-                map(self._last_time_ms, candidates),
-                min(self._now_ms(), trusted_ms),
+                times,
+                now_ms,
                 self._settings,
                 regardless_of_age=regardless_of_age,
             )
@@ -388,7 +381,7 @@ class RetentionService:
             if number:
                 await asyncio.sleep(self._settings.delete_interval_ms / 1000)
             self._to_delete += self._files.detach_first(1)
-            self._last_times_ms.pop(file.base_offset, None)
+            self._last_times.pop(file.base_offset, None)
             tell = log.warning if regardless_of_age else log.info
             tell(
                 "a commit log file is deleted",
@@ -418,15 +411,15 @@ class RetentionService:
             log_identity.note_start(self._layout, self._files.min_offset, leaving)
             self._is_start_noted = True
 
-    def _last_time_ms(self, file: MappedFile) -> int:
-        """The store time of a full file's last message, or when it was written if it has none."""
-        known_ms = self._last_times_ms.get(file.base_offset)
-        if known_ms is None:
-            known_ms = last_store_time_ms(file)
-            if known_ms is None:
-                known_ms = int(file.path.stat().st_mtime * 1000)
-            self._last_times_ms[file.base_offset] = known_ms
-        return known_ms
+    def _last_time(self, file: MappedFile) -> FileTime:
+        """Of a full file, which changes no more."""
+        known = self._last_times.get(file.base_offset)
+        if known is None:
+            written_ms = int(file.path.stat().st_mtime * 1000)
+            stored_ms = last_store_time_ms(file)
+            known = FileTime(written_ms if stored_ms is None else stored_ms, written_ms)
+            self._last_times[file.base_offset] = known
+        return known
 
     async def _follow(self, commit_log_min: int) -> None:
         """Let queues and index go of what the commit log no longer has."""

@@ -38,6 +38,7 @@ class Sinks:
 
     def __init__(self, root: Path, **store: Any) -> None:
         clock = self.clock = Clock()
+        self.passed = Clock()
         config = BrokerConfig()
         self.root = root
         self.store: MessageStore = open_store(root, clock, **(STORE_FILES | store))
@@ -72,6 +73,7 @@ class Sinks:
             staged_bytes_max=1 << 30,
             expire_ms=3_600_000,
             now_ms=clock,
+            passed_ms=self.passed,
         )
         topics.listeners.append(self.publisher.topic_changed)
 

@@ -19,7 +19,7 @@ async def test_prepared_parts_outlive_aborts_time_and_the_process(tmp_path: Path
         assert await sinks.publisher.prepare(SINK, 4, WANTED) == (len(WHOLE), False)
         sinks.publisher.abort(SINK, 4, [])
         sinks.publisher.stage(SINK, 4, "of another try", 0, b"\x90", 0, set())
-        sinks.clock.advance(10 * 3_600_000)
+        sinks.passed.advance(10 * 3_600_000)
         sinks.publisher.expire()
     async with Sinks(tmp_path / "store") as sinks:
         sinks.publisher.abort(SINK, 4, [])

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 import os
 import shutil
 import time
@@ -18,14 +19,16 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
+    FileTime,
     RetentionService,
     RetentionSettings,
-    TrustedTime,
     expired_count,
     is_cleaning_hour,
     judge_disks,
+    last_time_ms,
     used_percent,
 )
+from rockhopper.broker.store.trusted_time import TrustedTime
 from tests.support.hang import HANG_S
 from tests.support.store_directories import T0, LogWriter, Recovered, recover
 from tests.support.turns import until
@@ -178,7 +181,9 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
         )
         service.disk_usage = disk.usage
         service.trusted_ms = TrustedTime(
-            lambda: retained.wall_ms + retained.stepped_ms, lambda: retained.wall_ms
+            store.layout.own,
+            lambda: retained.wall_ms + retained.stepped_ms,
+            lambda: retained.wall_ms,
         )
         retained = Retained(log, store, disk, log.time_ms, log.time_ms, 0, settings, service)
         return retained
@@ -264,21 +269,31 @@ async def test_a_clock_that_was_wrong_deletes_nothing(retain: Callable[..., Reta
     assert await retained.service.run_once() == 0
 
 
-async def test_a_clock_that_stays_forward_counts_after_a_day(
+@pytest.mark.parametrize(
+    ("times", "expected_ms"),
+    [
+        ([(5, 9), (7, 7)], 5),
+        ([(50, 9), (7, 7)], 9),
+        ([(50, 90), (50, 12), (13, 13)], 12),
+        ([(50, 90), (13, 13)], 13),
+        ([(50, 90), (60, 60)], 20),
+    ],
+)
+def test_a_time_that_has_not_come_is_limited_by_the_files_behind(
+    times: list[tuple[int, int]], expected_ms: int
+) -> None:
+    assert last_time_ms(itertools.starmap(FileTime, times), 20) == expected_ms
+
+
+async def test_what_a_wrong_clock_stamped_goes_when_its_neighbours_go(
     retain: Callable[..., Retained],
 ) -> None:
-    retained = retain(AT_ONCE._replace(reserved_ms=72 * HOUR_MS))
-    await retained.service.run_once()
-    retained.stepped_ms = 240 * HOUR_MS
-    retained.now_ms += 300 * HOUR_MS
-    await retained.service.run_once()
-    retained.wall_ms += 24 * HOUR_MS - 1
-    retained.settings = AT_ONCE._replace(reserved_ms=240 * HOUR_MS)
-    retained.service.ask()
-    assert await retained.service.run_once() == 0
-    retained.wall_ms += 1
-    retained.service.ask()
-    assert await retained.service.run_once() == 3
+    retained = retain()
+    first_ms = last_hour_of(retained, 0)
+    os.utime(retained.log.path_of(0), (T0 / 1000, (first_ms - 10 * HOUR_MS) / 1000))
+    retained.wall_ms = first_ms - 9 * HOUR_MS
+    retained.disk.used["commitlog"] = 80
+    assert await retained.service.run_once() == 1
 
 
 async def test_without_pressure_files_go_at_night_only(retain: Callable[..., Retained]) -> None:
