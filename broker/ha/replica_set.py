@@ -144,6 +144,9 @@ class Announcement:
     """Whether it follows, and its master has been silent for a moment: it runs, and is cut off."""
     settings: tuple[tuple[str, str], ...] = ()
     """What all replicas should have set alike, as it is set there; empty of an earlier release."""
+    own_address: str = ""
+    """Where this very replica answers, also where clients have one address for all; empty likewise.
+    """
 
     @property
     def rank(self) -> tuple[int, int, int, int]:

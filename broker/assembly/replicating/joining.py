@@ -16,6 +16,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.settings.replica_config import read_secret
 from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.protocol.addresses import join_address
 
 _SHARED = (
     "minInSyncReplicas",
@@ -55,6 +56,7 @@ def membership_of(
         JoinError: haSecretFile cannot be used.
     """
     replication = config.replication
+    ha_host = replication.address or config.broker_ip1 or host
     try:
         secret = _secret_of(replication.secret_file)
     except SettingError as error:
@@ -72,11 +74,12 @@ def membership_of(
         address,
         host=config.bind_address,
         ha_port=replication.ha_port(port),
-        ha_host=replication.address or config.broker_ip1 or host,
+        ha_host=ha_host,
         priority=replication.priority,
         replicas_after_power_cut=(
             replication.replicas if replication.unclean_after_power_cut else 0
         ),
+        own_address=join_address(ha_host, port),
         settings=tuple(shared_settings(config).items()),
         gate=gate,
         outgoing=Outgoing(config.tls),

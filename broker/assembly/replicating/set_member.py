@@ -323,6 +323,7 @@ class SetMember:
             machine.view,
             confirmed_offset=self._confirmed_offset,
             alarms=list(self._watch.alarms.shown.values()),
+            replica_count=self._config.replicas,
         )
 
     def metrics(self) -> Iterator[Family]:

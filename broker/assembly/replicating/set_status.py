@@ -9,15 +9,21 @@ from rockhopper.broker.tables.json_table import JsonObject
 
 
 def status(
-    machine: Machine, view: View | None, *, confirmed_offset: int, alarms: Sequence[str]
+    machine: Machine,
+    view: View | None,
+    *,
+    confirmed_offset: int,
+    alarms: Sequence[str],
+    replica_count: int = 0,
 ) -> JsonObject:
-    """The set, and every replica that is known; JSON values."""
+    """The set, and each replica that is known, or is to be there by haReplicas; JSON values."""
     standing, term = machine.standing, machine.term
     state = view.state if view else None
     followers = term.followers if term else {}
     replicas = []
     members = dict(view.members) if view else {}
-    for number in sorted({*members, *(replica.id for replica in (state.in_sync if state else ()))}):
+    in_sync = {replica.id for replica in (state.in_sync if state else ())}
+    for number in sorted({*members, *in_sync, *range(1, replica_count + 1)}):
         member = members.get(number)
         link = next((f for replica, f in followers.items() if replica.id == number), None)
         held = link.held_offset if link and link.link is not None else None
@@ -26,9 +32,10 @@ def status(
                 "id": number,
                 "address": member.address if member else "",
                 "haAddress": member.ha_address if member else "",
+                "ownAddress": member.own_address if member else "",
                 "isRunning": member is not None,
                 "isMaster": bool(state and state.master.id == number),
-                "isInSync": bool(state and any(r.id == number for r in state.in_sync)),
+                "isInSync": number in in_sync,
                 "isClean": member.is_clean if member else None,
                 "logEnd": _log_end(member, standing, held) if member else None,
                 "heldOffset": held,

@@ -12,6 +12,7 @@ Fields that are not known are passed over; a larger version is refused.
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rockhopper.broker.ha.engine import EngineError
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Sight, Term
@@ -76,7 +77,8 @@ class _Member(_Versioned, kw_only=True):
     priority: int = 0
     sight: _Sight = _Sight()
     misses_master: bool = False
-    settings: dict[str, str] = {}
+    settings: dict[str, str] | UnsetType = UNSET
+    own_address: str | UnsetType = UNSET
 
 
 class StartCount(_Versioned, kw_only=True):
@@ -141,7 +143,8 @@ def encode_member(member: Announcement) -> bytes:
             priority=member.priority,
             sight=_Sight(*member.sight),
             misses_master=member.misses_master,
-            settings=dict(member.settings),
+            settings=dict(member.settings) or UNSET,
+            own_address=member.own_address or UNSET,
         )
     )
 
@@ -160,7 +163,8 @@ def decode_member(key: str, value: bytes) -> Announcement:
         stored.priority,
         Sight(stored.sight.changes, stored.sight.mark),
         stored.misses_master,
-        tuple(stored.settings.items()),
+        tuple(stored.settings.items()) if stored.settings else (),
+        stored.own_address or "",
     )
 
 

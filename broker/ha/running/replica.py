@@ -89,6 +89,8 @@ class Membership:
     """See Campaigning."""
     settings: tuple[tuple[str, str], ...] = ()
     """See Announcement."""
+    own_address: str = ""
+    """The same."""
     gate: Gate = OPEN
     outgoing: Outgoing = PLAIN
 
@@ -336,6 +338,7 @@ class RunningReplica:
             sight=standing.sight,
             misses_master=self.machine.misses_master(self._now_ms()),
             settings=self._membership.settings,
+            own_address=self._membership.own_address,
         )
 
     def _keep_confirmed(self) -> None:

@@ -28,16 +28,17 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
     first = await _ask(admin, address)
     told = {first["id"]: first}
     others = {
-        each["id"]: each["address"]
+        each["id"]: each.get("ownAddress") or each["address"]
         for each in first["replicas"]
         if each["address"] and each["id"] not in told
     }
     answers = await asyncio.gather(
         *(_ask(admin, other) for other in others.values()), return_exceptions=True
     )
-    for number, answer in zip(others, answers, strict=True):
+    for answer in answers:
         if isinstance(answer, dict):
-            told[number] = answer
+            # Behind an address that all replicas have, another one may have answered.
+            told.setdefault(answer["id"], answer)
         elif not isinstance(answer, ClientError):
             raise answer
     status = told.get(first["masterId"], first)
@@ -82,7 +83,7 @@ def _row(replica: dict[str, Any], status: dict[str, Any]) -> tuple[object, ...]:
     behind = "-" if held is None else max(status["logEnd"] - held, 0)
     return (
         replica["id"],
-        replica["address"] or "-",
+        replica.get("ownAddress") or replica["address"] or "-",
         role if replica["isRunning"] else "away",
         "yes" if replica["isInSync"] else "no",
         {True: "yes", False: "no", None: "-"}[replica.get("isClean")],

@@ -39,6 +39,7 @@ def test_how_many_have_to_be_there_after_a_power_cut_of_all(is_allowed: str, rep
 def test_where_other_replicas_reach_it(settings: dict[str, str], host: str) -> None:
     membership = membership_of(build_config(SETTINGS | settings), 10911, "b2:10911", "10.0.0.2")
     assert membership.ha_host == host
+    assert membership.own_address == f"{host}:10911"
 
 
 def test_a_secret_that_is_gone_is_named(tmp_path: Path) -> None:

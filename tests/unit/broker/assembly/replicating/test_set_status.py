@@ -73,6 +73,7 @@ def test_one_that_is_gone_is_shown_as_gone(machine: Machine) -> None:
         "id": 2,
         "address": "",
         "haAddress": "",
+        "ownAddress": "",
         "isRunning": False,
         "isMaster": False,
         "isInSync": True,
@@ -113,3 +114,9 @@ def test_each_epoch_ends_where_the_next_begins(machine: Machine) -> None:
         {"epoch": 1, "startOffset": 0, "endOffset": 400},
         {"epoch": 3, "startOffset": 400, "endOffset": 1000},
     ]
+
+
+def test_a_replica_that_is_absent_is_shown_though_it_is_not_in_sync(machine: Machine) -> None:
+    status = set_status.status(machine, VIEW, confirmed_offset=0, alarms=(), replica_count=4)
+    assert [each["id"] for each in status["replicas"]] == [1, 2, 3, 4]
+    assert (status["replicas"][3]["isRunning"], status["replicas"][3]["isInSync"]) == (False, False)

@@ -1,5 +1,7 @@
 """What stands of a set, to the letter."""
 
+from dataclasses import replace
+
 import pytest
 
 from rockhopper.broker.ha.consensus.values import (
@@ -66,3 +68,10 @@ def test_what_cannot_be_read_is_named(value: bytes, reason: str) -> None:
         UnreadableValueError, match=f"/r/leader in the engine cannot be read: .*{reason}"
     ):
         decode_leader("/r/leader", value)
+
+
+def test_what_later_releases_tell_of_a_replica_is_stored_if_it_is_known() -> None:
+    member = replace(MEMBER, settings=(("haMode", "sync"),), own_address="h2:10911")
+    stored = encode_member(member)
+    assert stored.endswith(b'"settings":{"haMode":"sync"},"ownAddress":"h2:10911"}')
+    assert decode_member("members/2", stored) == member

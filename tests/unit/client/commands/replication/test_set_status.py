@@ -107,3 +107,31 @@ async def test_without_the_master_a_follower_shows_what_it_knows() -> None:
 async def test_who_cannot_be_reached_is_an_error() -> None:
     with pytest.raises(ClientError, match="b3:10911 refused"):
         await of_set({"b1:10911": a_status()}, "b3:10911")
+
+
+def behind_one_address() -> dict[str, Any]:
+    status = a_status()
+    for number, each in enumerate(status["replicas"][:2], 1):
+        each |= {"address": "vip:10911", "ownAddress": f"h{number}:10911"}
+    return status
+
+
+async def test_each_replica_is_asked_at_an_address_of_its_own() -> None:
+    status = behind_one_address()
+    two = behind_one_address() | {"id": 2, "logEnd": 950, "alarms": ["its log is another"]}
+    found = await of_set({"vip:10911": status, "h1:10911": status, "h2:10911": two}, "vip:10911")
+    assert found["alarms"] == ["replica 1: the engine is away", "replica 2: its log is another"]
+    assert [each["answers"] for each in found["replicas"]] == [True, True, False]
+
+
+async def test_an_answer_of_the_master_is_none_of_a_replica_that_is_dead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = behind_one_address()
+    found = await of_set({"vip:10911": status, "h1:10911": status}, "vip:10911")
+    set_status.show(found)
+    assert capsys.readouterr().out.splitlines()[3].split()[:4] == ["2", "h2:10911", "no", "answer"]
+    for each in status["replicas"]:
+        each.pop("ownAddress", None)
+    found = await of_set({"vip:10911": status}, "vip:10911")
+    assert [each["answers"] for each in found["replicas"]] == [True, False, False]
