@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
 /** Consumes a topic with DefaultMQPushConsumer, clustering and concurrent. */
 final class JavaPushConsumer {
@@ -31,6 +32,9 @@ final class JavaPushConsumer {
         consumer.setConsumeFromWhere(fromFirst
                 ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
                 : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
+        if (command.getBooleanValue("broadcast")) {
+            consumer.setMessageModel(MessageModel.BROADCASTING);
+        }
         consumer.setConsumeMessageBatchMaxSize(32);
         // Or the batch that completes the count would not be among the offsets stored at the end.
         consumer.setAwaitTerminationMillisWhenShutdown(5_000);
