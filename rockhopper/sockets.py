@@ -95,6 +95,15 @@ def _name_tried(host: str, tried: Sequence[str]) -> str:
     return f" ({host} is {', '.join(found)})" if found else ""
 
 
+def is_address(host: str) -> bool:
+    """Whether *host* is an address, with or without a zone, and no name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def is_link_local(host: str) -> bool:
     """Whether *host* is an IPv6 address that is valid on one link only, with or without a zone."""
     try:

@@ -191,6 +191,12 @@ class Connection(asyncio.Protocol):
         name = self.transport.get_extra_info("sockname") if self.transport else None
         return name[0] if name else None
 
+    @property
+    def peer_host(self) -> str | None:
+        """The address of the machine at the other end."""
+        name = self.transport.get_extra_info("peername") if self.transport else None
+        return name[0] if name else None
+
     def _stamp(self, command: Command) -> int:
         opaque = self._take_opaque()
         command.opaque = opaque

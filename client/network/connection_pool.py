@@ -33,7 +33,7 @@ from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
-from rockhopper.sockets import connect
+from rockhopper.sockets import connect, is_address
 from rockhopper.tasks import start_task
 
 log = logging.getLogger(__name__)
@@ -208,6 +208,21 @@ class ConnectionPool:
         except TimeoutError:
             raise RequestTimeoutError(code, address, timeout_s) from None
         return connection, now_s() - started_s
+
+    async def follow_name(self, address: str) -> None:
+        """Connect anew if the name in `address` does not lead to where it did any more."""
+        connection = self.existing(address)
+        peer = None if connection is None else connection.peer_host
+        host, port = split_address(address)
+        if peer is None or is_address(host):
+            return
+        try:
+            found = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            return  # it cannot be looked up now
+        if peer not in [where[0] for *_, where in found] and self._open.get(address) is connection:
+            log.warning("the name in %s leads elsewhere now: connecting anew", address)
+            self.retire(address)
 
     def retire(self, address: str) -> None:
         """Use a new connection for `address`; the old one closes after its last answer."""

@@ -14,6 +14,7 @@ topic TBW102, which the brokers that create topics on first use register, and se
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 TEMPLATE_QUEUE_COUNT = 4
 # How long one name service may take before the next is asked as well.
 _PATIENCE_S = 0.1
+# How long the other name services may take to know a topic that one does not.
+_OTHERS_PATIENCE_S = 1.0
 # While a broker fails: how soon a route is asked for again, at most and by who waits for a change.
 _RENEWAL_PAUSE_S = 0.02
 _POLL_S = 0.1
@@ -223,6 +226,39 @@ class NameServices:
                     return answer
         return None
 
+    async def _ask_others(
+        self, code: RequestCode, ext: dict[str, str]
+    ) -> tuple[str, Command] | None:
+        """Return the address and answer of another that knows what the current one does not.
+
+        One that was started anew, or is cut off from the brokers, knows nothing.
+        """
+
+        async def ask_one(index: int) -> tuple[int, Command]:
+            return index, await self._ask(index, code, ext)
+
+        others = set(range(len(self.addresses))) - {self._current}
+        asked = [start_task(ask_one(index)) for index in others]
+        try:
+            async with asyncio.timeout(min(self._timeout_s, _OTHERS_PATIENCE_S)):
+                for first in asyncio.as_completed(asked):
+                    with contextlib.suppress(ClientError):
+                        index, answer = await first
+                        if answer.code == ResponseCode.SUCCESS:
+                            self._current = index
+                            return self.addresses[index], answer
+        except TimeoutError:
+            pass
+        finally:
+            for task in asked:
+                let_go(task)
+        return None
+
+    async def follow_names(self) -> None:
+        """Connect anew to those whose names have moved, also if the old address still answers."""
+        for address in self.addresses:
+            await self._pool.follow_name(address)
+
     def ask_another_next(self) -> None:
         """Begin the next question with the next name service: this one tells nothing new."""
         self._current = (self._current + 1) % len(self.addresses)
@@ -240,10 +276,14 @@ class NameServices:
     async def route_data(self, topic: str) -> TopicRouteData | None:
         """Return what the name service knows about `topic`, or None when it knows nothing."""
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        answer = await self.ask(code, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        answer = await self.ask(code, fields)
         address = self.addresses[self._current]
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
+            others = await self._ask_others(code, fields)
+            if others is None:
+                return None
+            address, answer = others
         if answer.code != ResponseCode.SUCCESS:
             raise self._pool.refusal(address, code, answer)
         try:

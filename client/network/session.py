@@ -284,6 +284,7 @@ class Session(Sharer):
     async def keep_up_once(self) -> None:
         """Refresh the routes and send the heartbeats that are due every 30 s."""
         try:
+            await self.name_services.follow_names()
             await self.routes.refresh(self._upkeep_log_level)
             self.greet_all()
             self._greet_slaves(self.routes.slaves)

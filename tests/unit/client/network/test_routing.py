@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -230,6 +231,8 @@ async def test_a_slow_name_service_may_still_be_the_first_to_answer(
         clock.advance(0.2)
         await hung.wait_for(105)
         answers.set()
+        await hung.wait_for(105, 2)  # the others may know it
+        clock.advance(1.0)
         assert await asking is None
 
 
@@ -314,3 +317,40 @@ async def test_a_guess_is_renewed_as_one(name_service: FakeServer, pool: Connect
     assert renewed is not None
     assert renewed.is_guess
     assert renewed.master("a") == "h:2"
+
+
+async def test_a_name_service_that_knows_nothing_is_not_believed_before_the_others_are_asked(
+    pool: ConnectionPool, name_service: FakeServer
+) -> None:
+    name_service.serve_routes({"orders": route({"a": "10.0.0.1:10911"})})
+    async with FakeServer() as empty:
+        empty.serve_routes({})
+        gone = empty.address.rsplit(":", 1)[0] + ":1"
+        for addresses in ((empty.address, name_service.address), (empty.address, gone)):
+            for _ in range(4):  # whichever is asked first
+                routes = table(pool, *addresses)
+                if gone in addresses:
+                    with pytest.raises(RouteNotFoundError):
+                        await routes.route("orders")
+                else:
+                    assert (await routes.route("orders")).master("a") == "10.0.0.1:10911"
+
+
+async def test_the_name_of_a_name_service_that_moves_is_followed(
+    pool: ConnectionPool, name_service: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(name_service.address.rpartition(":")[2])
+    services = NameServices((f"localhost:{port}",), pool, 2.0)
+    moved: list[str] = ["127.0.0.1"]
+
+    async def look_up(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in moved]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    first = await pool.connect(services.addresses[0])
+    await services.follow_names()
+    assert pool.existing(services.addresses[0]) is first
+    moved[:] = ["127.0.0.2"]
+    await services.follow_names()
+    assert pool.existing(services.addresses[0]) is None
+    assert name_service.connections  # the old one still answers
