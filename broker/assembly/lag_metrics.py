@@ -9,14 +9,14 @@ group consumes next, once for each message that it stands at; the event loop get
 between. At most metricsQueuesMax queues have series of their own, those that lag first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.broker.assembly.families import SAMPLES_PER_TURN, Family, gauge
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.members.followed_topics import followed_topics
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.protocol.names import is_retry_topic
 
 # Each may be a page that comes from the disk.
@@ -105,9 +105,11 @@ def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
     lag = _Lag(parts, ages)
     sums_of: list[tuple[str, str, _Sums]] = []
     queues_seen, looks = 0, ages.looks
-    for topic, group, offsets in _followed(parts.offsets, parts.consumers):
+    names = list(parts.topics.configs)
+    followed = followed_topics(parts.offsets, parts.consumers, names, parts.store.has_messages)
+    for topic, group, offsets in followed:
         settings = parts.topics.get(topic)
-        if settings is None:
+        if settings is None or (not offsets and _is_broadcast(parts.consumers, group)):
             continue
         sums = _Sums()
         sums_of.append((topic, group, sums))
@@ -177,20 +179,9 @@ def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
     yield gauge("rockhopper_queue_lag_left_out", "Queues without series of their own").add(left_out)
 
 
-def _followed(
-    offsets: ConsumerOffsetTable, consumers: ConsumerGroups
-) -> Iterator[tuple[str, str, Mapping[int, int]]]:
-    """Each topic in which a group has committed, or is about to; the group, and its offsets.
-
-    A broadcast group commits nothing: its members keep their offsets themselves.
-    """
-    yield from offsets.entries()
-    for group in list(consumers):
-        if group.settings.message_model == BROADCASTING:
-            continue
-        for topic in group.subscriptions():
-            if not offsets.queues(topic, group.name):
-                yield topic, group.name, {}
+def _is_broadcast(consumers: ConsumerGroups, group: str) -> bool:
+    online = consumers.get(group)
+    return online is not None and online.settings.message_model == BROADCASTING
 
 
 def _text(value: bool) -> str:

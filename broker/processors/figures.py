@@ -5,10 +5,12 @@ view asks every two.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.members.followed_topics import followed_topics
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
@@ -71,15 +73,13 @@ class FiguresProcessor:
     ) -> dict[str, GroupFigures]:
         """Return the groups, with how far they are behind in each topic."""
         groups = {name: GroupFigures(name, topics=[]) for name in self._groups.groups}
-        reads = {(topic, group): queues for topic, group, queues in self._offsets.entries()}
         for online in self._consumers:
             figures = groups.setdefault(online.name, GroupFigures(online.name, topics=[]))
             figures.members = len(online.client_ids())
             if online.settings.message_model == _BROADCASTING:
                 figures.lag = LAG_UNKNOWN
-            for topic in online.subscriptions():
-                reads.setdefault((topic, online.name), {})
-        for (topic, group), queues in reads.items():
+        followed = followed_topics(self._offsets, self._consumers, topics, self._store.has_messages)
+        for topic, group, queues in list(followed):
             config = self._topics.get(topic)
             if config is None or topic not in topics or group not in groups:
                 continue
@@ -89,9 +89,9 @@ class FiguresProcessor:
                 groups[group].lag += await self._lag(config, queues, looks)
         return groups
 
-    async def _lag(self, topic: TopicConfig, queues: dict[int, int], looks: "_Looks") -> int:
+    async def _lag(self, topic: TopicConfig, queues: Mapping[int, int], looks: "_Looks") -> int:
         lag = 0
-        for queue_id in range(topic.write_queue_nums):
+        for queue_id in range(topic.read_queue_nums):
             await looks.take(1)
             low, high = self._store.queue_range(topic.name, queue_id)
             lag += max(high - max(queues.get(queue_id, 0), low), 0)

@@ -228,9 +228,9 @@ class GroupAdminProcessors:
             return list(dict.fromkeys(named))
         topics = [topic] if topic else self._offsets.topics_of(group)
         online = self._consumers.get(group)
-        if online is None:
+        subscribed = online.subscriptions() if online is not None else {}
+        if not subscribed:
             return topics
-        subscribed = online.subscriptions()
         return [name for name in topics if name in subscribed]
 
     async def _report(self, topic: str, group: str, looked_at: Iterator[int]) -> list[str]:

@@ -104,6 +104,12 @@ def _on_both(*actions: Action, group_field: str) -> tuple[Need, Need]:
 
 _OPTIONAL_TOPIC = in_optional_field("topic")
 
+
+def _measured_topics(request: Asked) -> Iterable[str]:
+    listed = request.ext.get("topicList", "").split(";")
+    return filter(None, (request.ext.get("topic"), *listed))
+
+
 ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
 ALL_GROUPS = Need((Action.LIST,), Kind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
@@ -145,7 +151,7 @@ AWAITED = _on_both(Action.GET, group_field="consumerGroup")
 QUEUE_SEEN = _both(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
 LOOKED_AT = _on_both(Action.SUB, Action.GET, group_field="consumerGroup")
 LOOKED_INTO = _on_both(Action.GET, group_field="group")
-MEASURED = _both(Action.GET, _OPTIONAL_TOPIC, in_field("consumerGroup"))
+MEASURED = _both(Action.GET, _measured_topics, in_field("consumerGroup"))
 MOVED = _on_both(Action.UPDATE, group_field="group")
 CORRECTED = (
     *_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),

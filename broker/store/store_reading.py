@@ -204,6 +204,11 @@ class StoreReading:
             return first, first
         return max(queue.min_offset, 0), queue.max_offset
 
+    def has_messages(self, topic: str) -> bool:
+        """Whether any queue of this topic has a message that has not expired."""
+        ranges = (self.queue_range(topic, queue_id) for queue_id in self.queue_ids(topic))
+        return any(low < high for low, high in ranges)
+
     def has_first_message(self, topic: str, queue_id: int) -> bool:
         """Whether nothing that was sent to a queue of this topic has expired."""
         return self.queue_range(topic, queue_id)[0] <= self.opened.former_end(topic, queue_id)

@@ -20,16 +20,18 @@ from rockhopper.protocol.bodies import (
     ConsumeStats,
     MarkedConsumerConnection,
     SubscriptionData,
+    TopicList,
     TopicStatsTable,
 )
 from rockhopper.protocol.bodies.queues import QueueTable
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.fastjson import MessageQueueKey
-from rockhopper.protocol.names import is_retry_topic, is_system_group
+from rockhopper.protocol.names import is_retry_topic, is_system_group, retry_topic
 from rockhopper.protocol.requests import (
     ConsumerGroupRequest,
     GetConsumeStatsRequest,
+    GroupRequest,
     TopicRequest,
     encode_fields,
 )
@@ -279,10 +281,15 @@ class GroupReader:
     ) -> list[QueueLag]:
         table = await self._stats(group, master, None)
         known = {key.topic for key in table}
-        # Brokers name the topics in which a group has offsets; one that has just begun has none.
-        for topic in subscribed:
-            if topic not in known:
-                table |= await self._stats(group, master, topic)
+        # Brokers leave out what nobody of those online subscribes to, and where there are no
+        # offsets yet.
+        committed = await self._committed_topics(group, master)
+        for topic in sorted({*subscribed, *committed} - known):
+            table |= await self._stats(group, master, topic)
+        retries = retry_topic(group)
+        if retries not in {key.topic for key in table}:
+            found_retries = await self._stats(group, master, retries)
+            table |= {key: at for key, at in found_retries.items() if at.broker_offset}
         topics = sorted({key.topic for key in table})
         begins = await asyncio.gather(*(self._begins(topic, master) for topic in topics))
         low = {key: offset for begin in begins for key, offset in begin.items()}
@@ -301,13 +308,26 @@ class GroupReader:
             )
         return found
 
+    async def _committed_topics(self, group: str, master: BrokerAddress) -> Sequence[str]:
+        told = await self._ask(
+            master.address,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER,
+            encode_fields(GroupRequest(group=group)),
+            TopicList,
+            _SEEN_OR_NOT | {int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)},  # before RocketMQ 5
+        )
+        return told.topic_list if told is not None else ()
+
     async def _stats(
         self, group: str, master: BrokerAddress, topic: str | None
     ) -> dict[MessageQueueKey, Any]:
         stats = await self._ask(
             master.address,
             RequestCode.GET_CONSUME_STATS,
-            encode_fields(GetConsumeStatsRequest(consumer_group=group, topic=topic)),
+            # A list is answered whoever is online; brokers that do not know it see the topic.
+            encode_fields(
+                GetConsumeStatsRequest(consumer_group=group, topic=topic, topic_list=topic)
+            ),
             ConsumeStats,
             _SEEN_OR_NOT if topic else _THERE_OR_NOT,
         )

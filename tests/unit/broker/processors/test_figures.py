@@ -48,3 +48,14 @@ async def test_what_has_expired_is_no_lag(broker: ServedBroker) -> None:
     await broker.ask(RequestCode.PURGE_TOPIC, {"topic": "orders"})
     broker.put("orders")
     assert [each.lag for each in (await figures(broker)).groups if each.name == "billing"] == [1]
+
+
+async def test_a_retry_topic_without_offsets_is_behind(broker: ServedBroker) -> None:
+    broker.create_topic("%RETRY%billing", queues=1)
+    broker.create_topic("%RETRY%other", queues=1)
+    broker.groups.find_or_create("billing")
+    broker.groups.find_or_create("other")
+    broker.put("%RETRY%billing")
+    found = {each.name: each for each in (await figures(broker)).groups}
+    assert (found["billing"].lag, found["billing"].topics) == (1, ["%RETRY%billing"])
+    assert (found["other"].lag, found["other"].topics) == (0, [])

@@ -290,6 +290,16 @@ async def test_consume_stats_leave_out_what_the_online_group_does_not_subscribe_
     assert await topics_reported(broker, topicList="bills;orders;nothing") == {"orders", "bills"}
 
 
+async def test_a_group_that_subscribes_to_nothing_is_measured_by_its_offsets(
+    broker: ServedBroker,
+) -> None:
+    """Java's LitePullConsumer with assigned queues, as in Flink's connector, joins like that."""
+    broker.create_topic("orders")
+    broker.offsets.commit("orders", "billing", 0, 1)
+    join(broker, Peer())
+    assert await topics_reported(broker) == {"orders"}
+
+
 async def test_consume_stats_of_many_topics_leave_others_their_turns(broker: ServedBroker) -> None:
     for number in range(200):
         broker.create_topic(f"orders{number}", queues=4)

@@ -111,3 +111,11 @@ def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None
         names(needs.BEATING[0], b"{")
     with pytest.raises(Refusal, match="bytes; 2097152 are allowed"):
         names(needs.BEATING[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
+
+
+def test_all_topics_whose_progress_is_asked_for_are_named() -> None:
+    of_topics, of_groups = needs.MEASURED
+    ext = {"consumerGroup": "billing", "topic": "orders", "topicList": "bills;audit"}
+    assert names(of_topics, b"", **ext) == {"orders", "bills", "audit"}
+    assert names(of_groups, b"", **ext) == {"billing"}
+    assert names(of_topics, consumerGroup="billing") == set()

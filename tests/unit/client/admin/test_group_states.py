@@ -19,6 +19,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.bodies import TopicList
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from tests.support.told_groups import MASTERS, connections, groups, running, stats, topic_stats
@@ -181,7 +182,19 @@ async def test_a_topic_without_offsets_is_asked_for_by_its_name(brokers: Brokers
     lags = await brokers.reader.lag("g")
     assert [(each.queue.topic, each.lag) for each in lags] == [("orders", 4), ("payments", 3)]
     asked = [ext.get("topic") for to, code, ext in brokers.asked if (to, code) == ("a", STATS)]
-    assert asked == [None, "payments"]
+    assert asked == [None, "payments", "%RETRY%g"]
+
+
+async def test_topics_are_asked_for_that_nobody_online_subscribes_to(brokers: Brokers) -> None:
+    """208 without topics leaves them out while others of the group are online."""
+    brokers.tell("a", CONNECTIONS, connections("m1", orders="*"))
+    brokers.tell("a", STATS, stats(("orders", "broker-a", 0, 5, 5, 1)))
+    brokers.tell("a", STATS, stats(("bills", "broker-a", 0, 60, 10, 1)), topicList="bills")
+    brokers.tell("a", STATS, stats(("%RETRY%g", "broker-a", 0, 3, 0, 0)), topicList="%RETRY%g")
+    topics = TopicList(topic_list=["bills", "orders"]).encode()
+    brokers.tell("a", RequestCode.QUERY_TOPICS_BY_CONSUMER, topics, group="g")
+    lags = {each.queue.topic: each.lag for each in await brokers.reader.lag("g")}
+    assert lags == {"orders": 0, "bills": 50, "%RETRY%g": 3}
 
 
 async def test_what_has_expired_is_no_lag(brokers: Brokers) -> None:

@@ -1,0 +1,31 @@
+"""Which topics a group's lag counts: one answer for /metrics, FIGURES and every view of it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.protocol.names import group_of_retry_topic, is_retry_topic
+
+
+def followed_topics(
+    offsets: ConsumerOffsetTable,
+    consumers: ConsumerGroups,
+    topics: Iterable[str],
+    has_messages: Callable[[str], bool],
+) -> Iterator[tuple[str, str, Mapping[int, int]]]:
+    """Each topic that a group reads, whoever of it is online; the group, and its offsets there.
+
+    These are the topics in which it has committed, those that its members subscribe to, and of
+    *topics* its retry topics with messages. A broadcast group has no offsets, and so no lag: its
+    members keep them themselves.
+    """
+    yield from offsets.entries()
+    begun: dict[tuple[str, str], None] = {}
+    for group in list(consumers):
+        begun.update(((topic, group.name), None) for topic in group.subscriptions())
+    for topic in topics:
+        if is_retry_topic(topic) and has_messages(topic):
+            begun[topic, group_of_retry_topic(topic)] = None
+    for topic, name in begun:
+        if not offsets.queues(topic, name):
+            yield topic, name, {}
