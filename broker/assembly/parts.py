@@ -46,6 +46,7 @@ from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.message_ids import UniqueIds
+from rockhopper.protocol.names import retry_topic
 
 
 class ServingParts:
@@ -246,6 +247,7 @@ class ServingParts:
             now_ms=steady_ms,
         )
         self.pop.on_loaded = self.clock.not_before
+        self.pop.is_pulled = self._pulls_retries
         self.timers.on_import = self.pop.adopt
         self.sinks = SinkPublisher(
             store.layout.own / "sinks",
@@ -301,6 +303,10 @@ class ServingParts:
         """Take the samples of the statistics that are due."""
         if await in_slices(self.stats.sample_in_steps()):
             self.store.put_times.begin_period()
+
+    def _pulls_retries(self, group: str) -> bool:
+        online = self.consumers.get(group)
+        return online is not None and online.subscription(retry_topic(group)) is not None
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)

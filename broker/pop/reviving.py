@@ -27,6 +27,7 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, Subs
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_FIRST_POP_TIME,
@@ -225,13 +226,16 @@ class Reviving:
     ) -> bool:
         """Stage the copy; False when no file can hold it. Raises StoreError: not now."""
         entry = lane.entries[offset]
-        if entry.is_suspended:
+        is_pulled = lane.topic == retry_topic(lane.group)
+        if is_pulled and PROPERTY_RETRY_TOPIC not in message.properties:
+            return self.bury(lane, message)
+        if entry.is_suspended or is_pulled:
             message.reconsume_times -= 1
         elif 0 <= group.retry_max_times <= message.reconsume_times:
             return self.bury(lane, message)
         properties = _properties_of_copy(message)
         properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
-        topic = self._retry_topic(lane)
+        topic = self._retry_topic(lane, message)
         stays = self.has_separate_queues() and lane.queue_id < topic.write_queue_nums
         queue_id = lane.queue_id if stays else 0
         if not self._store_copy(topic.name, message, properties, queue_id):
@@ -257,8 +261,10 @@ class Reviving:
         self._stats.dead(origin, lane.group).add(1, message.size_bytes)
         return True
 
-    def _retry_topic(self, lane: Lane) -> TopicConfig:
+    def _retry_topic(self, lane: Lane, message: StoredMessage) -> TopicConfig:
         origin_name = origin_topic(lane.group, lane.topic)
+        if lane.topic == retry_topic(lane.group):
+            origin_name = message.properties[PROPERTY_RETRY_TOPIC]
         name = pop_retry_topic(lane.group, origin_name)
         known = self._topics.get(name)
         origin = self._topics.get(origin_name)

@@ -14,7 +14,7 @@ more, is answered with success and changes nothing: the copy is delivered.
 """
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 
 import structlog
 
@@ -48,7 +48,7 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message_ids import decode_offset_message_id
-from rockhopper.protocol.names import is_retry_topic
+from rockhopper.protocol.names import is_retry_topic, retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -59,6 +59,7 @@ from rockhopper.protocol.store.message_codec import decode_message
 log = structlog.get_logger("broker.pop")
 
 REVIVE_QUEUES = 8
+FETCHED_MAX = 32
 
 
 class PopService(Part):
@@ -97,6 +98,8 @@ class PopService(Part):
         self._revive_queue = -1
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
         """Told the newest time in the journal, which the clock must not begin before."""
+        self.is_pulled: Callable[[str], bool] = lambda group: False
+        """Whether members of a group pull what failed themselves, from its retry topic."""
         self.polling = PopPolling(store)
         self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
         self.reviving.has_separate_queues = lambda: self._live.pop_separate_retry_queues
@@ -229,12 +232,59 @@ class PopService(Part):
             Refusal: the topic is gone.
             OSError, StoreError: not now; nothing was handed out.
         """
+        self._fetch_pulled(wanted)
+        if wanted.order and self._has_retries(wanted):
+            # What failed before the group was orderly, or while it pulled, is in no order.
+            unordered = wanted._replace(order=False)
+            answer = yield from self._pop(unordered, self.sources.retry_queues(wanted))
+            if answer.count:
+                return answer
+        return (yield from self._pop(wanted, self.sources.of(wanted, near)))
+
+    def _has_retries(self, wanted: Wanted) -> bool:
+        for topic, queue_id, _ in self.sources.retry_queues(wanted):
+            high = self._store.queue_range(topic, queue_id)[1]
+            lane = self.lanes.get(wanted.group, topic, queue_id)
+            if high > (0 if lane is None else lane.cursor):
+                return True
+        return False
+
+    def _fetch_pulled(self, wanted: Wanted) -> None:
+        """Have what waits in the retry topic of a group that pulled moved to where it pops.
+
+        As if it had been popped, for no time, by an attempt that does not count.
+        """
+        name = retry_topic(wanted.group)
+        topic = self._topics.get(name)
+        if topic is None or self.is_pulled(wanted.group):
+            return
+        for queue_id in range(topic.read_queue_nums):
+            high = self._store.queue_range(name, queue_id)[1]
+            if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
+                continue
+            lane = self._lane(wanted, name, queue_id, retry=True)
+            room = self._live.pop_in_flight_max - len(lane.entries)
+            if lane.cursor == high or room <= 0:
+                continue
+            now_ms = self._now_ms()
+            unseen = PopAnswer(name, now_ms, 0, 0)
+            count = min(room, FETCHED_MAX)
+            _, result = read(self._store, lane, lane.cursor, count, None, unseen)
+            found = result.status is GetStatus.FOUND
+            offsets = [each for each, _ in split_records(result.body)] if found else []
+            if offsets or result.next_offset != lane.cursor:
+                self.lanes.popped(lane, result.next_offset, now_ms, 0, offsets)
+                self._after_change(lane)
+
+    def _pop(
+        self, wanted: Wanted, queues: Iterable[tuple[str, int, bool]]
+    ) -> Generator[None, None, PopAnswer]:
         if wanted.order:
             revive_queue_id = ORDERLY_REVIVE_QUEUE
         else:
             revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
         answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
-        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted, near)):
+        for looked, (topic, queue_id, retry) in enumerate(queues):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 if answer.count or self.polling.is_closed:
                     answer.is_unfinished = True

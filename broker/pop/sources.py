@@ -9,6 +9,7 @@ from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.protocol.names import retry_topic
 
 # What a slice of a pop looks at; a topic with more queues is a wide one.
 QUEUES_PER_SLICE = 256
@@ -42,7 +43,7 @@ class PopSources:
         topic = self.topic(wanted)
         sources = [(topic, False)]
         by_priority = self._goes_by_priority(wanted, topic)
-        retry_topics = [] if wanted.order else self._retry_topics(wanted)
+        retry_topics = [] if wanted.order else self.retry_topics(wanted)
         if retry_topics:
             percent = self._live.pop_from_retry_percent
             if by_priority:
@@ -59,19 +60,28 @@ class PopSources:
             else:
                 yield config.name, wanted.queue_id, retry
 
-    def _retry_topics(self, wanted: Wanted) -> list[TopicConfig]:
+    def retry_queues(self, wanted: Wanted) -> list[tuple[str, int, bool]]:
+        """The same of the retry topics alone."""
+        return [
+            (topic.name, queue_id, True)
+            for topic in self.retry_topics(wanted)
+            for queue_id in range(topic.read_queue_nums)
+        ]
+
+    def retry_topics(self, wanted: Wanted) -> list[TopicConfig]:
+        """Those that are there of the messages that were popped and failed."""
         named = pop_retry_topics(wanted.group, wanted.topic)
         return [found for name in named if (found := self._topics.get(name)) is not None]
 
     def waited_for(self, wanted: Wanted) -> list[Queue]:
         """The queues whose messages such a pop waits for; −1 is all of a topic."""
         queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
-        if not wanted.order:
-            # The first of them may be made later.
-            usual, other = pop_retry_topics(wanted.group, wanted.topic)
-            queues.append((usual, ANY_QUEUE))
-            if other in self._topics:
-                queues.append((other, ANY_QUEUE))
+        # The first of them may be made later.
+        usual, other = pop_retry_topics(wanted.group, wanted.topic)
+        queues.append((usual, ANY_QUEUE))
+        queues += [
+            (each, ANY_QUEUE) for each in (other, retry_topic(wanted.group)) if each in self._topics
+        ]
         return queues
 
     def topic(self, wanted: Wanted) -> TopicConfig:

@@ -415,3 +415,37 @@ def test_a_retry_topic_that_two_groups_may_mean_hands_out_what_failed_there(
     world.store.put(MessageToStore(older, 0, b"failed", copied_from(TOPIC)))
     assert sorted(each.body for each in world.pop()) == [b"failed", b"mine"]
     world.abandon()
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_what_a_group_failed_while_it_pulled_comes_when_it_pops(
+    tmp_path: Path, order: bool
+) -> None:
+    world = PopWorld(tmp_path)
+    pulled = f"%RETRY%{GROUP}"
+    world.topics.configs[pulled] = TopicConfig(pulled, read_queue_nums=1, write_queue_nums=1)
+    failed = MessageToStore(pulled, 0, b"failed", f"RETRY_TOPIC\x01{TOPIC}\x02", reconsume_times=3)
+    for message in (failed, failed._replace(properties="RETRY_TOPIC\x01others\x02"), failed):
+        world.store.put(message)
+    world.pop_service.is_pulled = lambda group: True
+    assert world.pop(order=order) == []
+    world.pop_service.is_pulled = lambda group: False
+    assert world.pop(order=order) == []
+    world.pop_service.reviving.turn()
+    found = world.pop(order=order)
+    assert [(each.body, each.message.reconsume_times) for each in found] == [(b"failed", 3)] * 2
+    world.flush()
+    world.pop_service.reviving.settle()
+    assert world.offsets.get(pulled, GROUP, 0) == 3
+    assert world.store.queue_range(f"%RETRY%{GROUP}+others", 0) == (0, 1)
+    world.abandon()
+
+
+def test_a_group_that_became_orderly_gets_what_it_popped_and_failed(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path)
+    world.send(b"failed")
+    world.pop()
+    world.pass_time(1000)
+    (again,) = world.pop(order=True)
+    assert (again.body, again.topic) == (b"failed", RETRY)
+    world.abandon()
