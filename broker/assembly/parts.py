@@ -247,6 +247,7 @@ class ServingParts:
             now_ms=steady_ms,
         )
         self.pop.on_loaded = self.clock.not_before
+        self.puller.on_retries_read.append(self.pop.give_to_pulling)
         self.pop.is_pulled = self._pulls_retries
         self.timers.on_import = self.pop.adopt
         self.sinks = SinkPublisher(

@@ -92,6 +92,10 @@ class PopPolling:
     def __len__(self) -> int:
         return self._count
 
+    def has_group(self, group: str) -> bool:
+        """Whether anybody waits for messages of a group."""
+        return any(key[0] == group for key in self._waiting)
+
     def count(self, group: str, topic: str, queue_id: int) -> int:
         """How many wait for exactly this queue id, −1 for any."""
         waiting = self._waiting.get((group, topic), {})

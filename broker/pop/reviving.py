@@ -71,6 +71,8 @@ class Reviving:
         self._offsets = offsets
         self._stats = stats
         self._now_ms = now_ms
+        self.pulling_groups: set[str] = set()
+        """Groups that pull and do not pop: what they fail goes where they pull it."""
         self.has_separate_queues: Callable[[], bool] = lambda: False
         """Whether a retry topic has as many queues as its topic, and copies stay in theirs."""
         self.on_settled: Callable[[Lane], None] = _ignore
@@ -227,15 +229,20 @@ class Reviving:
         """Stage the copy; False when no file can hold it. Raises StoreError: not now."""
         entry = lane.entries[offset]
         is_pulled = lane.topic == retry_topic(lane.group)
+        is_given_back = lane.group in self.pulling_groups and not entry.invisible_ms
         if is_pulled and PROPERTY_RETRY_TOPIC not in message.properties:
             return self.bury(lane, message)
-        if entry.is_suspended or is_pulled:
+        if entry.is_suspended or is_pulled or is_given_back:
             message.reconsume_times -= 1
         elif 0 <= group.retry_max_times <= message.reconsume_times:
             return self.bury(lane, message)
         properties = _properties_of_copy(message)
         properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
-        topic = self._retry_topic(lane, message)
+        if lane.group in self.pulling_groups and not is_pulled:
+            properties.setdefault(PROPERTY_RETRY_TOPIC, origin_topic(lane.group, lane.topic))
+            topic = self._topics.ensure_retry_topic(lane.group, group.retry_queue_nums)
+        else:
+            topic = self._retry_topic(lane, message)
         stays = self.has_separate_queues() and lane.queue_id < topic.write_queue_nums
         queue_id = lane.queue_id if stays else 0
         if not self._store_copy(topic.name, message, properties, queue_id):

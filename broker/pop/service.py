@@ -36,7 +36,7 @@ from rockhopper.broker.pop.polling import PopPolling, Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
-from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
@@ -48,7 +48,7 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message_ids import decode_offset_message_id
-from rockhopper.protocol.names import is_retry_topic, retry_topic
+from rockhopper.protocol.names import group_of_retry_topic, is_retry_topic, retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -98,6 +98,8 @@ class PopService(Part):
         self._revive_queue = -1
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
         """Told the newest time in the journal, which the clock must not begin before."""
+        # By group, those of single topics; None after a change of topics.
+        self._retry_topics: dict[str, list[TopicConfig]] | None = None
         self.is_pulled: Callable[[str], bool] = lambda group: False
         """Whether members of a group pull what failed themselves, from its retry topic."""
         self.polling = PopPolling(store)
@@ -195,6 +197,7 @@ class PopService(Part):
         self.polling.ring((group, topic))
 
     def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        self._retry_topics = None
         if topic is None and name:
             for lane in self.lanes:
                 if lane.topic == name:
@@ -232,6 +235,7 @@ class PopService(Part):
             Refusal: the topic is gone.
             OSError, StoreError: not now; nothing was handed out.
         """
+        self.reviving.pulling_groups.discard(wanted.group)
         self._fetch_pulled(wanted)
         if wanted.order and self._has_retries(wanted):
             # What failed before the group was orderly, or while it pulled, is in no order.
@@ -258,6 +262,28 @@ class PopService(Part):
         topic = self._topics.get(name)
         if topic is None or self.is_pulled(wanted.group):
             return
+        self._move_all(wanted, topic)
+
+    def give_to_pulling(self, group: str) -> None:
+        """Have what a group popped and failed moved to where its members pull it; nobody pops."""
+        if not self.is_pulled(group) or self.polling.has_group(group):
+            return
+        self.reviving.pulling_groups.add(group)
+        for topic in self._retry_topics_of(group):
+            self._move_all(Wanted(group, topic.name, ANY_QUEUE, 1, 0, False), topic)
+
+    def _retry_topics_of(self, group: str) -> list[TopicConfig]:
+        if self._retry_topics is None:
+            self._retry_topics = {}
+            for each in self._topics.configs.values():
+                if is_retry_topic(each.name) and "+" in each.name:
+                    owner = group_of_retry_topic(each.name)
+                    self._retry_topics.setdefault(owner, []).append(each)
+        return self._retry_topics.get(group, [])
+
+    def _move_all(self, wanted: Wanted, topic: TopicConfig) -> None:
+        """Pop what waits in a retry topic, for no time: its copies go where the group reads."""
+        name = topic.name
         for queue_id in range(topic.read_queue_nums):
             high = self._store.queue_range(name, queue_id)[1]
             if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
@@ -275,6 +301,7 @@ class PopService(Part):
             if offsets or result.next_offset != lane.cursor:
                 self.lanes.popped(lane, result.next_offset, now_ms, 0, offsets)
                 self._after_change(lane)
+                self.reviving.turn()
 
     def _pop(
         self, wanted: Wanted, queues: Iterable[tuple[str, int, bool]]

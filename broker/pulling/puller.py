@@ -36,7 +36,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.names import group_error
+from rockhopper.protocol.names import group_error, retry_topic
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import Subscription
@@ -135,6 +135,8 @@ class Puller:
         self.positions: ReaderPositions | None = None
         """Without it offsets are taken as they are: those of another broker's log."""
         self.filters = PullFilters(config)
+        self.on_retries_read: list[Callable[[str], None]] = []
+        """Called with a group that has read its retry topic to the end; may put more there."""
         topics.listeners.append(self._topic_changed)
 
     def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
@@ -150,6 +152,10 @@ class Puller:
         if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
             self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
         outcome, result = self._read(pull, chosen)
+        if outcome is Outcome.NOT_YET and pull.topic == retry_topic(pull.group):
+            for listener in self.on_retries_read:
+                listener(pull.group)
+            outcome, result = self._read(pull, chosen)
         if outcome is Outcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
             return self._park(pull, chosen, outcome, result)
         return outcome, result

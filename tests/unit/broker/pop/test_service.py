@@ -430,8 +430,6 @@ def test_what_a_group_failed_while_it_pulled_comes_when_it_pops(
     world.pop_service.is_pulled = lambda group: True
     assert world.pop(order=order) == []
     world.pop_service.is_pulled = lambda group: False
-    assert world.pop(order=order) == []
-    world.pop_service.reviving.turn()
     found = world.pop(order=order)
     assert [(each.body, each.message.reconsume_times) for each in found] == [(b"failed", 3)] * 2
     world.flush()
@@ -448,4 +446,21 @@ def test_a_group_that_became_orderly_gets_what_it_popped_and_failed(tmp_path: Pa
     world.pass_time(1000)
     (again,) = world.pop(order=True)
     assert (again.body, again.topic) == (b"failed", RETRY)
+    world.abandon()
+
+
+def test_what_a_group_popped_and_failed_comes_when_it_pulls(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path)
+    world.send(b"failed")
+    world.pop()
+    world.pass_time(1000)
+    assert world.store.queue_range(RETRY, 0) == (0, 1)
+    world.pop_service.give_to_pulling(GROUP)
+    assert world.store.queue_range(f"%RETRY%{GROUP}", 0) == (0, 0)
+    world.pop_service.is_pulled = lambda group: True
+    world.pop_service.give_to_pulling(GROUP)
+    result = world.store.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
+    (message,) = decode_messages(result.body)
+    assert (message.body, message.reconsume_times) == (b"failed", 1)
+    assert message.properties["RETRY_TOPIC"] == TOPIC
     world.abandon()

@@ -308,6 +308,17 @@ async def test_the_end_of_a_topic_answers_the_pulls_that_wait_for_it(
     other.cancel()
 
 
+async def test_the_end_of_a_retry_topic_is_told(broker: ServedBroker) -> None:
+    told: list[str] = []
+    broker.puller.on_retries_read[:] = [told.append]
+    broker.create_topic("%RETRY%tests", queues=1)
+    broker.put("%RETRY%tests")
+    assert (await pull(broker, topic="%RETRY%tests")).code == ResponseCode.SUCCESS
+    assert told == []
+    await pull(broker, 1, topic="%RETRY%tests")
+    assert told == ["tests"]
+
+
 async def test_a_peer_that_hangs_up_is_forgotten(broker: ServedBroker) -> None:
     peer = Peer()
     task = await waiting(broker, peer)
