@@ -53,7 +53,7 @@ def test_an_archive_one_of_whose_processes_is_killed(tmp_path: Path, victim: str
     process = subprocess.Popen(
         [sys.executable, "-m", "rockhopper.pipeline", *arguments], stderr=subprocess.PIPE, text=True
     )
-    while process.poll() is None and count_files(staged, ".parquet") == 0:
+    while process.poll() is None and count_files(staged, ".staged") == 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.005)
     command = b"SparkSubmit" if victim == "java" else b"pyspark.daemon"
@@ -87,8 +87,8 @@ def test_an_archive(tmp_path: Path) -> None:
     store, root = tmp_path / "store", tmp_path / "history"
     record_bytes = write_store(store, MESSAGES) // MESSAGES
     moments: list[Callable[[], bool]] = [
-        lambda: count_files(root / "_rockhopper" / "staging", ".parquet") > 0,
-        lambda: count_files(root / "_rockhopper" / "staging", ".parquet") > 4,
+        lambda: count_files(root / "_rockhopper" / "staging", ".staged") > 0,
+        lambda: count_files(root / "_rockhopper" / "staging", ".staged") > 4,
         lambda: (root / "_rockhopper" / "intent.json").exists(),
     ]
 

@@ -37,6 +37,9 @@ INTENT_FILE = f"{OWN_DIRECTORY}/intent.json"
 LOCK_FILE = f"{OWN_DIRECTORY}/lock"
 STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staging"
 REPLACED_DIRECTORY = f"{OWN_DIRECTORY}/replaced"
+REPLACED_SUFFIX = ".replaced"
+"""Behind the names of files there, which ``**/*.parquet`` would find: not all readers leave out
+directories that begin with an underscore."""
 
 _MANIFEST_NAME = re.compile(r"manifest-\d{8,}\.json")
 _REPLACED_RUN = re.compile(r"run-(\d{8,})")
@@ -174,7 +177,7 @@ class Catalog:
     def _check_places(self, manifest: Manifest, staged: list[str]) -> None:
         """See that links lead nothing of a run out of the archive. Raises PipelineError."""
         below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
-        aside = [f"{below}/{path}" for path in manifest.removed]
+        aside = [f"{below}/{path}{REPLACED_SUFFIX}" for path in manifest.removed]
         added = [file.path for file in manifest.files]
         for name in (manifest_file(manifest.run), *staged, *added, *manifest.removed, *aside):
             self.files.path(name)
@@ -202,7 +205,11 @@ class Catalog:
     def _set_aside(self, manifest: Manifest) -> None:
         """Take what a run removes from where readers of Parquet look."""
         below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
-        moves = [(path, f"{below}/{path}") for path in manifest.removed if self.files.exists(path)]
+        moves = [
+            (path, f"{below}/{path}{REPLACED_SUFFIX}")
+            for path in manifest.removed
+            if self.files.exists(path)
+        ]
         for directory in sorted({target.rpartition("/")[0] for _, target in moves}):
             self.files.create_directory(directory)
         self.files.move(moves)
@@ -230,10 +237,10 @@ def kept_path(path: str) -> str:
     if len(found.parents) < 3:
         return path
     root = found.parents[2]
-    for aside in sorted(
-        (root / REPLACED_DIRECTORY).glob(f"run-*/{glob.escape(str(found.relative_to(root)))}")
-    ):
-        return str(aside)
+    name = glob.escape(str(found.relative_to(root)))
+    for suffix in (REPLACED_SUFFIX, ""):  # earlier releases kept their names
+        for aside in sorted((root / REPLACED_DIRECTORY).glob(f"run-*/{name}{suffix}")):
+            return str(aside)
     if (root / CURRENT_FILE).exists():
         raise PipelineError(
             f"{path} is not in the archive any more, since it was merged with others or expired: "

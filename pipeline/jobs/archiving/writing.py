@@ -193,7 +193,7 @@ class SplitWriter:
             self._close(is_open[0])
         if not self.written.staged and not is_open:
             self._files.create_leaf(self._directory)
-        part.staged = f"{self._directory}/{uuid4().hex[:12]}.parquet"
+        part.staged = f"{self._directory}/{uuid4().hex[:12]}.staged"
         part.output = HashedOutput(self._files.open_output(part.staged))
         codecs = dict.fromkeys(self._leaves, _CODEC)
         if not _compresses(max((each.column("body") for each in part.batches), key=_bytes_of)):
