@@ -58,6 +58,23 @@ def json_type(text: str) -> pa.DataType:
     )
 
 
+def check_names(kind: pa.DataType) -> None:
+    """Refuse fields of a struct that differ in case only: Spark takes them for one, and reads none.
+
+    Raises:
+        PipelineError: names two of them.
+    """
+    known: dict[str, str] = {}
+    for field in (kind.field(number) for number in range(kind.num_fields)):
+        other = known.setdefault(field.name.casefold(), field.name)
+        if other != field.name and pa.types.is_struct(kind):
+            raise PipelineError(
+                f"the schema has the fields {other!r} and {field.name!r}, which differ in case "
+                "only, and Spark would not read such an archive: leave one of them out"
+            )
+        check_names(field.type)
+
+
 def avro_type(text: str) -> pa.DataType:
     """The struct that an Avro record becomes. Raises PipelineError."""
     schema = _parsed(text)

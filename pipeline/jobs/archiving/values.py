@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.registry import registry_at, split
-from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, json_type
+from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, check_names, json_type
 from rockhopper.pipeline.options import nearest
 
 FROM_REGISTRY = "confluent-avro"
@@ -70,7 +70,7 @@ def value_format(
             raise PipelineError(f"bodies in {format_name} need a schema to be decoded: give one")
         schema = registry_at(registry).newest(subject)
     chosen = ValueFormat(format_name, schema, registry)
-    chosen.arrow_type()
+    check_names(chosen.arrow_type())
     return chosen
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, json_type
+from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, check_names, json_type
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -152,3 +152,23 @@ def test_schemas_of_json_that_cannot_be_used(schema: str, says: str) -> None:
 def test_schemas_of_avro_that_cannot_be_used(schema: str, says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         avro_type(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"userId": {"type": "integer"}, "userid": {"type": "integer"}}},
+        {
+            "properties": {
+                "rows": {
+                    "type": "array",
+                    "items": {"properties": {"a": {"type": "string"}, "A": {"type": "string"}}},
+                }
+            }
+        },
+    ],
+)
+def test_fields_that_differ_in_case_only_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(PipelineError, match="which differ in case only"):
+        check_names(json_type(json.dumps(schema)))
+    check_names(json_type(json.dumps({"properties": {"a": {"type": "string"}}})))
