@@ -56,12 +56,25 @@ def write_tables(directory: Path, tables: Mapping[str, pa.Table], formats: Seque
 
     writers: dict[str, Callable[[pa.Table, Any], None]] = {
         PARQUET: pq.write_table,
-        CSV: pyarrow.csv.write_csv,
+        CSV: lambda table, file: pyarrow.csv.write_csv(_without_formulas(table), file),
     }
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         for kind in formats:
             replace(directory / f"{name}.{kind}", partial(writers[kind], table))
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """*table* for spreadsheets: an apostrophe before what they would take for a formula.
+
+    A topic, a tag or a host may come from anybody: ``=HYPERLINK(...)``.
+    """
+    for at, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            texts = pc.replace_substring_regex(table[field.name], r"^([\s]*[=+\-@])", r"'\1")
+            texts = pc.replace_substring_regex(texts, r"^([\t\r\n])", r"'\1")
+            table = table.set_column(at, field.name, texts)
+    return table
 
 
 def replace(path: Path, write: Callable[[Any], None]) -> None:

@@ -104,3 +104,16 @@ def test_a_writer_that_fails_leaves_the_former_file(tmp_path: Path) -> None:
         replace(path, fail)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@a", " =1", "\t=1", "\rx", "plain", "a=b", None]
+    table = pa.table({"topic": pa.array(texts), "n": [-1] * len(texts)})
+    write_tables(tmp_path, {"t": table}, (CSV, PARQUET))
+    options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    found = pyarrow.csv.read_csv(tmp_path / "t.csv", parse_options=options)
+    assert found["topic"].to_pylist() == [
+        *("'=1+1", "'+1", "'-1", "'@a", "' =1", "'\t=1", "'\rx", "plain", "a=b", ""),
+    ]
+    assert found["n"].to_pylist() == [-1] * len(texts)
+    assert pq.read_table(tmp_path / "t.parquet")["topic"].to_pylist() == texts
