@@ -283,10 +283,13 @@ def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
     column = columns[name]
     if name == "properties":
         keys, values, counts = map_entries(column)
-        keep = pc.and_(
-            pc.and_(pc.fill_null(pc.not_equal(values, ""), False), pc.not_equal(keys, "")),
-            pc.invert(pc.is_in(keys, value_set=pa.array(dropped, pa.string()))),
-        )
+        if pc.any(valueless(keys, values)).as_py():
+            raise PipelineError(
+                "the column 'properties' holds a name or a value that is empty or null, which no "
+                "message carries: leave them out with map_filter(properties, (k, v) -> k != '' "
+                "and v != '')"
+            )
+        keep = pc.invert(pc.is_in(keys, value_set=pa.array(dropped, pa.string())))
         texts = pc.binary_join_element_wise(
             _checked(keys, name), _checked(values, name), "\x01", null_handling="skip"
         )
@@ -305,6 +308,11 @@ def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
     ends = np.cumsum(np.bincount(rows[kept], minlength=count))
     offsets = np.concatenate((np.zeros(1, np.int64), ends)).astype(np.int32)
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), "")
+
+
+def valueless(keys: Any, values: Any) -> Any:
+    """Which entries of maps have no name or no value."""
+    return pc.or_(pc.equal(keys, ""), pc.fill_null(pc.equal(values, ""), True))
 
 
 def map_entries(column: Any) -> tuple[Any, Any, Any]:

@@ -19,6 +19,7 @@ from rockhopper.pipeline.sink.encoding import (
     Messages,
     map_entries,
     milliseconds,
+    valueless,
 )
 from rockhopper.pipeline.sink.rules import SinkRules, sendable_error
 from rockhopper.protocol.compression import compress_zlib
@@ -65,6 +66,8 @@ def unreadable(batch: pa.RecordBatch, topic: str) -> list[Fault]:
         rows = np.repeat(np.arange(batch.num_rows), counts)
         mask = np.bincount(rows[wrong], minlength=batch.num_rows) > 0
         found.append(_fault("properties", mask, "a name or a value " + _SEPARATED[3:]))
+        mask = np.bincount(rows[_mask(valueless(keys, values))], minlength=batch.num_rows) > 0
+        found.append(_fault("properties", mask, "a name or a value is empty or null"))
     return [each for each in found if each.rows.any()]
 
 

@@ -143,3 +143,11 @@ def test_exactly_once_refuses_more() -> None:
     assert told(unsendable(rows, encoded, rules)) == [
         ("delayTimeLevel", [0], "the column 'delayTimeLevel' is -1, and levels count from 1 on")
     ]
+
+
+def test_properties_without_a_name_or_a_value_are_said_of_each_row() -> None:
+    maps = [[("a", "1")], [("a", "1"), ("", "x")], None, [("b", "")], [("b", None)], []]
+    rows = batch(body=["b"] * len(maps), properties=pa.array(maps, MAP))
+    (fault,) = unreadable(rows, "T")
+    assert fault.rows.nonzero()[0].tolist() == [1, 3, 4]
+    assert fault.sentence(1).endswith("a name or a value is empty or null")
