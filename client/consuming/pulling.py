@@ -182,10 +182,10 @@ class Puller:
     async def _valid(self, queue: MessageQueue, offset: int, address: str) -> int:
         """Where to read instead of `offset`, if the log has ended earlier since; else that."""
         histories = self._histories
-        # Replicas other than the master have no history of their own.
-        is_slave = bool(self._preferred_broker_ids.get(queue))
-        if histories is None or is_slave or histories.is_compared(queue, address):
+        if histories is None or histories.is_compared(queue, address):
             return offset
+        if not self._session.routes.has_master(address):
+            return offset  # a slave has its master's log, and no history of its own
         return await histories.compare(queue, offset, address)
 
     async def _continued(
