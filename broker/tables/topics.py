@@ -27,6 +27,7 @@ from rockhopper.broker.tables.topic_attributes import (
     QUEUE_TYPE_BATCH,
 )
 from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import route
 from rockhopper.protocol.bodies import topics as bodies
 from rockhopper.protocol.names import (
     AUTO_CREATE_TOPIC,
@@ -58,7 +59,7 @@ SYS_FLAG_UNIT_SUBSCRIPTION = 2
 
 SCHEDULE_LEVEL_COUNT = 18
 
-QUEUE_COUNT_MAX = 65_536
+QUEUE_COUNT_MAX = route.QUEUE_COUNT_MAX
 # Topics made for clients that may still grow as another master says.
 CREATED_REMEMBERED_MAX = 10_000
 MADE_ON_USE_MAX = 50_000

@@ -78,6 +78,7 @@ class Assignment:
         self._releasing: dict[MessageQueue, asyncio.Task[None]] = {}
         self._commits: set[asyncio.Task[None]] = set()
         self._idle_commit: asyncio.TimerHandle | None = None
+        self._committing: dict[MessageQueue, asyncio.Lock] = {}
 
     @property
     def to_lock(self) -> set[MessageQueue]:
@@ -179,7 +180,9 @@ class Assignment:
 
     def commit_soon(self, held: ProcessQueue) -> None:
         """Commit one queue in the background."""
-        self._spawn(self._commit(held))
+        lock = self._committing.get(held.queue)
+        if lock is None or not lock.locked():  # else the next round commits it
+            self._spawn(self._commit(held))
 
     def commit_all_soon(self) -> None:
         """Commit every queue in the background: a member comes or goes."""
@@ -352,10 +355,14 @@ class Assignment:
             self._progress.remember(held.queue, held.position)
 
     async def _commit(self, held: ProcessQueue) -> None:
-        offset = held.position
-        if offset != held.committed:
-            await self._progress.store(held.queue, offset)
-            held.committed = offset
+        if held.position == held.committed:
+            return
+        # While a slow broker has not answered, the same offset is not sent again.
+        async with self._committing.setdefault(held.queue, asyncio.Lock()):
+            offset = held.position
+            if offset != held.committed:
+                await self._progress.store(held.queue, offset)
+                held.committed = offset
 
     def _commit_idle(self) -> None:
         self._idle_commit = None

@@ -118,6 +118,8 @@ class LocalProgress:
         self._lock: IO[bytes] | None = None
         self._is_closed = False
         self._writing = asyncio.Lock()
+        self._store_count = 0
+        self._written_count = 0
         self.path: Path | None = None
         """The file, once it is open."""
 
@@ -136,10 +138,17 @@ class LocalProgress:
     async def store(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""
         self._offsets[queue] = offset
+        self._store_count += 1
+        ours = self._store_count
         async with self._writing:
+            if self._written_count >= ours:
+                return  # the file that another store has written since holds it
+            await asyncio.sleep(0)  # the others of this round come first, and share the file
+            count = self._store_count
             text = _text(self._offsets, self._histories)
             assert self.path is not None
             await asyncio.to_thread(_replace, self.path, text)
+            self._written_count = count
 
     def remember(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""

@@ -125,9 +125,10 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
             queues = write_queues if has_master else masterless
             queues += [MessageQueue(topic, name, number) for number in range(writes)]
     if data.order_topic_conf:
-        ordered = _ordered_queues(topic, data.order_topic_conf)
-        write_queues = [each for each in ordered if MASTER_ID in brokers.get(each.broker_name, {})]
-        masterless = [each for each in ordered if each not in write_queues]
+        write_queues, masterless = [], []
+        for name, count in data.ordered_counts():  # does not change when a broker goes away
+            queues = write_queues if MASTER_ID in brokers.get(name, {}) else masterless
+            queues += [MessageQueue(topic, name, number) for number in range(count)]
     return TopicRoute(
         topic,
         tuple(write_queues),
@@ -136,16 +137,6 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
         is_guess=bool(guess_queue_count),
         masterless_queues=tuple(masterless),
     )
-
-
-def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
-    """Expand "broker-a:4;broker-b:4", which does not change when a broker goes away."""
-    queues: list[MessageQueue] = []
-    for part in order_topic_conf.split(";"):
-        name, _, count = part.partition(":")
-        if count.isdigit():
-            queues += [MessageQueue(topic, name, number) for number in range(int(count))]
-    return queues
 
 
 def leave_out(brokers: Iterable[BrokerData], addresses: frozenset[str]) -> None:
@@ -287,7 +278,9 @@ class NameServices:
         if answer.code != ResponseCode.SUCCESS:
             raise self._pool.refusal(address, code, answer)
         try:
-            return TopicRouteData.decode(answer.body)
+            data = TopicRouteData.decode(answer.body)
+            data.check_counts()
+            return data
         except ProtocolError as error:
             raise MalformedAnswerError(
                 f"{address} sent a route of {topic!r} that cannot be read ({error})",

@@ -6,6 +6,12 @@ from msgspec import field
 
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.body import Body
+from rockhopper.protocol.errors import ProtocolError
+
+QUEUE_COUNT_MAX = 65_536
+"""The queues that a topic may have on one broker."""
+ROUTE_QUEUE_COUNT_MAX = 4 * QUEUE_COUNT_MAX
+"""The queues of one topic on all brokers: a client makes an object of each."""
 
 
 class QueueData(Body, rename="camel"):
@@ -36,6 +42,37 @@ class TopicRouteData(Body, rename="camel"):
     order_topic_conf: str | None = None
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
     topic_queue_mapping_by_broker: dict[str, Any] | None = None
+
+    def check_counts(self) -> None:
+        """Raise ProtocolError for counts of queues that no topic can have."""
+        total = 0
+        for each in self.queue_datas:
+            count = max(each.read_queue_nums, each.write_queue_nums)
+            if count > QUEUE_COUNT_MAX:
+                raise ProtocolError(
+                    f"{count} queues on {each.broker_name[:60]!r}: {QUEUE_COUNT_MAX} is the most"
+                )
+            total += max(count, 0)
+        total += sum(count for _, count in self.ordered_counts())
+        if total > 2 * ROUTE_QUEUE_COUNT_MAX:
+            raise ProtocolError(f"{total} queues of one topic: that is no route")
+
+    def ordered_counts(self) -> list[tuple[str, int]]:
+        """What orderTopicConf says, "broker-a:4;broker-b:4": broker names and counts of queues.
+
+        Raises ProtocolError for a count that no topic can have.
+        """
+        found: dict[str, int] = {}
+        for part in (self.order_topic_conf or "").split(";"):
+            name, _, text = part.partition(":")
+            if not (text.isascii() and text.isdigit()):
+                continue
+            if len(text) > len(str(QUEUE_COUNT_MAX)) or int(text) > QUEUE_COUNT_MAX:
+                raise ProtocolError(
+                    f"orderTopicConf gives {text[:20]} queues: {QUEUE_COUNT_MAX} is the most"
+                )
+            found.setdefault(name, int(text))
+        return list(found.items())
 
     def encode(self, *, raw_keys: bool = False, with_acting_master: bool = False) -> bytes:
         """The JSON of a route; strict with quoted keys unless *raw_keys*.

@@ -31,6 +31,9 @@ class Parts:
         self.offered: list[MessageQueue] = []
         self.failure: Exception | None = None
         self.released_count = 0
+        self.stored_count = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.failures: list[BaseException] = []
         self.pauses = Pauses(None)
         given = {"hand_over_s": 0.0} | settings
@@ -57,6 +60,8 @@ class Parts:
         return self.committed.get(queue)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
+        self.stored_count += 1
+        await self.answers.wait()
         if self.failure is not None:
             raise self.failure
         self.committed[queue] = offset
@@ -204,6 +209,24 @@ async def test_commits_name_what_failed_and_go_on() -> None:
     parts.failure = None
     assert await parts.assignment.commit() == []
     assert parts.committed == {A: 3}
+    await parts.assignment.close()
+
+
+async def test_a_commit_that_is_not_answered_yet_is_not_sent_again() -> None:
+    parts = Parts()
+    held = await parts.take_over()
+    fill(held, 1)
+    held.finish(held.take())
+    parts.answers.clear()
+    parts.stored_count = 0
+    first = asyncio.create_task(parts.assignment.commit())
+    await until(lambda: parts.stored_count == 1)
+    second = asyncio.create_task(parts.assignment.commit())
+    parts.assignment.commit_soon(held)
+    await asyncio.sleep(0)
+    parts.answers.set()
+    assert await first == await second == []
+    assert parts.stored_count == 1
     await parts.assignment.close()
 
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 import pytest
 
 from rockhopper.client import BrokerUnreachableError
+from rockhopper.client.consuming import progress
 from rockhopper.client.consuming.progress import BrokerProgress, LocalProgress
 from rockhopper.client.queues import MessageQueue
 from tests.support.hang import HANG_S
@@ -167,3 +168,26 @@ async def test_a_home_that_cannot_be_used_is_a_sentence_that_names_the_option(
     elsewhere = LocalProgress("billing", tmp_path / "elsewhere")
     await elsewhere.open()
     await elsewhere.close()
+
+
+async def test_the_file_is_written_once_for_all_queues_of_a_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, written = vars(progress)["_replace"], []
+
+    def counted(path: Path, text: bytes) -> None:
+        written.append(text)
+        replace(path, text)
+
+    monkeypatch.setattr(progress, "_replace", counted)
+    ours = LocalProgress("billing", tmp_path)
+    await ours.open()
+    queues = [MessageQueue("orders", "a", number) for number in range(1000)]
+    for offset in (1, 2):
+        await asyncio.gather(*(ours.store(queue, offset) for queue in queues))
+    await ours.close()
+    assert len(written) == 2
+    again = LocalProgress("billing", tmp_path)
+    await again.open()
+    assert {await again.load(queue) for queue in queues} == {2}
+    await again.close()

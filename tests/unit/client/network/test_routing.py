@@ -16,7 +16,7 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute, route_from_data
 from rockhopper.client.queues import MessageQueue
-from rockhopper.protocol.bodies import TopicRouteData
+from rockhopper.protocol.bodies import QueueData, TopicRouteData
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route
 from tests.support.held_clock import HeldClock
@@ -354,3 +354,29 @@ async def test_the_name_of_a_name_service_that_moves_is_followed(
     await services.follow_names()
     assert pool.existing(services.addresses[0]) is None
     assert name_service.connections  # the old one still answers
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TopicRouteData([QueueData("a", 20_000_000, 4)]),
+        TopicRouteData([QueueData("a", 4, 65_537)]),
+        TopicRouteData([QueueData("a", 65_536, 65_536)] * 9),
+        TopicRouteData(order_topic_conf="a:65537"),
+        TopicRouteData(order_topic_conf="a:" + "9" * 5000),
+        TopicRouteData(order_topic_conf=";".join(f"b{number}:65536" for number in range(9))),
+    ],
+)
+async def test_counts_that_no_topic_can_have_are_refused(
+    pool: ConnectionPool, name_service: FakeServer, data: TopicRouteData
+) -> None:
+    name_service.on(105, lambda _request: Command(0, body=data.encode()))
+    with pytest.raises(MalformedAnswerError, match="cannot be read"):
+        await table(pool, name_service.address).route("orders")
+
+
+def test_an_order_of_many_queues_is_expanded_once_each_broker() -> None:
+    data = TopicRouteData.from_json(route({"a": "a:1"}))
+    data.order_topic_conf = "a:65536;a:65536;gone:65536;a:x"
+    found = route_from_data("orders", data)
+    assert (len(found.write_queues), len(found.masterless_queues)) == (65_536, 65_536)
