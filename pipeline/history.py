@@ -163,7 +163,7 @@ def _of_table(spark: "SparkSession", name: TableName, topics: Sequence[str]) -> 
     if table is None or position is None or table.head is None:
         raise PipelineError(f"there is no archive in {name}: make one with the job archive")
     reached = decode(position, str(name)).reached
-    rows = spark.read.option("snapshot-id", str(table.head)).table(name.sql)
+    rows = spark.read.option("versionAsOf", str(table.head)).table(name.sql)
     return History(
         _with_day(rows.where(rows.topic.isin(*topics))), frozenset(reached.positions), reached
     )

@@ -16,6 +16,7 @@ from tests.support.iceberg_session import (
     IcebergMissingError,
     IcebergSession,
 )
+from tests.support.network_queries import numbered
 from tests.support.pipeline_broker import PipelineBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -67,6 +68,15 @@ class Archived:
 
     def archive(self, **options: Any) -> Any:
         return self.iceberg.archive(self._name, **self._options, **options)
+
+    def view(self, name: str, **options: Any) -> None:
+        self.iceberg.view(
+            name,
+            self._name,
+            nameserver=self.broker.nameserver,
+            topics=[self.topic],
+            **options,
+        )
 
     def twice(self) -> list[Any]:
         return self.iceberg.twice(self._name, **self._options)
@@ -280,3 +290,15 @@ def test_a_driver_is_killed_around_the_commit(archived: Archived) -> None:
 
     assert archived.bodies() == [str(number) for number in range(8)]
     assert archived.archive() == 0
+
+
+def test_history_and_what_is_live_are_one_view(archived: Archived) -> None:
+    archived.send(*numbered(0, 6))
+    assert archived.archive() == 6
+    archived.send(*numbered(6, 10))
+    archived.view("both")
+    found = archived.iceberg.rows("SELECT CAST(body AS STRING), date FROM both ORDER BY 1")
+    assert [body for body, _ in found] == numbered(0, 10)
+    assert all(date for _, date in found)
+    archived.view("some", where="queueId = 1", columns="body,queueId")
+    assert archived.iceberg.rows("SELECT count(*), max(queueId) FROM some") == [[5, 1]]

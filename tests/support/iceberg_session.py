@@ -96,6 +96,10 @@ class IcebergSession:
         assert isinstance(found, list)
         return found
 
+    def view(self, name: str, table: str, **options: Any) -> None:
+        """Make a view of a table's history and of what is live."""
+        self._ask(view={"name": name, "archive": f"iceberg:{table}", **options})
+
     def rows(self, sql: str) -> list[list[Any]]:
         """What a query finds."""
         found = self._ask(sql=sql)
@@ -161,9 +165,22 @@ def _rows(sql: str) -> list[list[Any]]:
     return [list(row) for row in session.sql(sql).collect()]
 
 
+def _view(name: str, **options: Any) -> None:
+    from pyspark.sql import SparkSession
+
+    from rockhopper import pipeline
+
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    pipeline.register(session)
+    pipeline.history_view(session, name, **options)
+
+
 def _do(command: dict[str, Any]) -> Any:
     if "sql" in command:
         return _rows(command["sql"])
+    if "view" in command:
+        return _view(**command["view"])
     if command.get("twice"):
         return _archive_twice(command["archive"])
     if command["meanwhile"]:
