@@ -517,7 +517,9 @@ class Broker(ServingParts):
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
         dispatcher = Dispatcher(table, self.access, self.request_times, self._lease_gate)
         hot_pass = HotPass(self, dispatcher, store_host)
-        self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
+        self.server = Server(
+            "broker", hot_pass.handle, connections_max=connections_max, access=self.access
+        )
         self.store.on_failure = self._store_failed
 
     @property

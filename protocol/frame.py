@@ -83,6 +83,19 @@ class FrameDecoder:
             self._begin(data[start:] if start else data)
         return frames
 
+    def pending_header(self) -> bytes:
+        """The header of the frame that is not complete yet, as far as it is there."""
+        data = b""
+        for piece in (*self._joined, *self._pieces):
+            data += piece
+            if len(data) >= 8 and len(data) >= (end := 8 + (_HEAD.unpack_from(data)[1] & 0xFFFFFF)):
+                return data[8:end]
+        return data[8:]
+
+    def forget_pending(self) -> None:
+        """Drop what is kept of a frame that is not complete yet; its connection is closed."""
+        self._take()
+
     def _begin(self, data: bytes) -> None:
         """Keep the start of a frame whose end has not come yet, unless it can have none."""
         size = len(data)

@@ -10,6 +10,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from rockhopper.protocol.message import StoredMessage
 
+USERS = "users"
+"""The attribute of a connection that holds the users whose requests came by it."""
+
 
 class ConsumersChanged(NamedTuple):
     """The members of a group are others now: the queues have to be shared out again."""

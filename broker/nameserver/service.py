@@ -52,6 +52,7 @@ class NameService:
             "nameserver",
             frame_handler(self.dispatcher.dispatch),
             connections_max=connections_max,
+            access=access,
         )
         self._scan: asyncio.TimerHandle | None = None
 

@@ -198,4 +198,4 @@ def following_server(processors: ReplicaProcessors, access: Access, connections_
     """What listens while another replica leads."""
     table = processors.following_rows()
     handler = frame_handler(Dispatcher(table, access).dispatch)
-    return Server("broker", handler, connections_max=connections_max)
+    return Server("broker", handler, connections_max=connections_max, access=access)

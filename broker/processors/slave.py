@@ -159,4 +159,6 @@ def slave_server(
 ) -> Server:
     """What listens while *follower* copies."""
     dispatcher = Dispatcher(build_slave_table(follower, takeover), access)
-    return Server("broker", frame_handler(dispatcher.dispatch), connections_max=connections_max)
+    return Server(
+        "broker", frame_handler(dispatcher.dispatch), connections_max=connections_max, access=access
+    )

@@ -16,7 +16,7 @@ from rockhopper.broker.access.access import Access, Action, Kind
 from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.access.peer import USERS, Principal
 from rockhopper.broker.remoting.needs import ADMINISTRATION, Asked, Need, check_access
 from rockhopper.broker.remoting.server import Server
 from rockhopper.protocol.addresses import is_loopback
@@ -29,9 +29,7 @@ from rockhopper.protocol.signing import (
     signed_content,
 )
 
-USERS = "users"
 ENDING_USERS = "ending users"
-"""The attribute of a connection that holds whose requests came by it."""
 USERS_MAX = 64
 FAILURES = "failures"
 """The attribute that holds which names have failed to prove themselves on a connection."""

@@ -7,6 +7,7 @@ one pass, and guards the process against its peer:
     no frame within 10 s of connecting   closed
     a frame begun and not ended in 30 s  closed (a peer that trickles bytes)
     nothing sent or received for 120 s   closed, as RocketMQ does
+    frames begun and not ended           closed beyond a budget, see half_frames
     answers not read                     reading stops; closed at 64 MiB or after 30 s of
                                          standstill, and the slowest at 512 MiB of all together
     more frames than fit into a pass     reading stops until they are served, see broker.rounds
@@ -22,6 +23,7 @@ from typing import cast
 
 import structlog
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.listening.caller import DIRECT, Caller
 from rockhopper.broker.listening.connections import Connections
@@ -33,6 +35,7 @@ from rockhopper.broker.loop.rounds import (
     SMALL_READ_BYTES,
     Rounds,
 )
+from rockhopper.broker.remoting.half_frames import HalfFrames
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.sweeping import sweep_connections
 from rockhopper.protocol.addresses import host_bytes, join_address
@@ -174,6 +177,8 @@ class Connection(asyncio.Protocol):
             self._take(frames, len(data))
         elif self.decoder.error is not None and not self.backlog:
             self.fail(self.decoder.error)
+        if pending_bytes and not self.closed:
+            self.server.count_half_frame(self, len(data))
 
     def _take(self, frames: list[Frame], size_bytes: int) -> None:
         if self.backlog:
@@ -403,9 +408,19 @@ class _Door:
 class Server(Connections[Connection]):
     """One or more listening ports and their connections."""
 
-    def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        handler: FrameHandler,
+        *,
+        connections_max: int,
+        access: Access | None = None,
+    ) -> None:
+        """*access* says whether users are required; None: they are not."""
         super().__init__(name, connections_max)
         self.handler = handler
+        self.access = access
+        self._half_frames = HalfFrames(access)
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
         self._doors: list[_Door] = []
         self._heir: Server | None = None
@@ -501,6 +516,15 @@ class Server(Connections[Connection]):
         # It was made a moment ago, and may have been for what the server did before.
         connection.server, connection.handler = server, server.handler
         return not server._is_closing and server.admit(connection)
+
+    def count_half_frame(self, connection: Connection, size_bytes: int) -> None:
+        """Note what came of an unfinished frame; close its connection, or others, if need be."""
+        problem = self._half_frames.find_problem(connection)
+        if problem is None:
+            self._half_frames.count(size_bytes, self.connections)
+        else:
+            connection.decoder.forget_pending()
+            connection.fail(problem)
 
     def count_unread(self, connection: Connection, size_bytes: int) -> None:
         """Note what was written to a peer that does not read; close it, or others, if need be.

@@ -1,5 +1,8 @@
 """A broker with users, and our client as each of them."""
 
+import asyncio
+import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from rockhopper.broker.broker import Broker
 from rockhopper.client import Admin, Credentials, Producer
 from rockhopper.client.errors import ClientError
 from tests.support.free_ports import free_port
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 SECRET = "the secret of root"
@@ -42,6 +46,21 @@ async def test_users_are_served_and_nobody_else(
                 with pytest.raises(ClientError, match=rf"sign.*{who}"):
                     await admin.topics()
     assert SECRET not in capsys.readouterr().out
+
+
+async def test_a_large_frame_is_for_who_names_a_user() -> None:
+    async with Broker.temporary(SETTINGS | {"brokerIP1": "127.0.0.1"}) as broker:
+        async with Producer(broker.nameserver, credentials=Credentials("root", SECRET)) as producer:
+            await producer.send("orders", bytes(2 << 20))
+        for address in (broker.address, broker.nameserver):
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            header = b'{"code":310}'
+            writer.write(struct.pack(">II", 16_000_000, len(header)) + header + bytes(1 << 20))
+            async with asyncio.timeout(HANG_S):
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+            writer.close()
 
 
 async def test_a_follower_asks_its_master_as_a_user(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,9 @@ class Handover:
         Whoever connects is held as well, until ``let_in_by`` or ``come_home``.
         """
         left = self._server
-        self._server = Server("splicing", self._hold, connections_max=left.connections_max)
+        self._server = Server(
+            "splicing", self._hold, connections_max=left.connections_max, access=left.access
+        )
         self._take_from(left)
 
     def let_in_by(self, server: Server) -> None:

@@ -132,3 +132,13 @@ def test_empty_feed_changes_nothing() -> None:
     decoder.feed(b"\0")
     assert decoder.feed(b"") == []
     assert decoder.pending_bytes == 1
+
+
+def test_the_header_of_an_unfinished_frame_is_seen_as_far_as_it_is_there() -> None:
+    decoder = FrameDecoder()
+    frame = encode_frame(0, b"header", b"body")
+    for end, header in ((4, b""), (10, b"he"), (17, b"header")):
+        decoder.feed(frame[decoder.pending_bytes : end])
+        assert decoder.pending_header() == header
+    decoder.forget_pending()
+    assert (decoder.pending_bytes, decoder.pending_header()) == (0, b"")

@@ -23,8 +23,8 @@ from rockhopper.broker.access.access import Access, Action
 from rockhopper.broker.access.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
-from rockhopper.broker.remoting.gate import USERS, USERS_MAX, admit
+from rockhopper.broker.access.peer import USERS, Principal
+from rockhopper.broker.remoting.gate import USERS_MAX, admit
 from rockhopper.broker.remoting.needs import ADMINISTRATION, on_cluster, on_topic
 from rockhopper.protocol.signing import Credentials, VisitorCredentials, sign_fields
 
