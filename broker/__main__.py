@@ -151,6 +151,9 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
     shell_complete=_complete_setting,
     help="Any setting; may be repeated.",
 )
+@click.option(
+    "--leave-set", is_flag=True, help="Serve the store of a replica alone: set haLeaveSet."
+)
 @click.option("--parent", type=int, hidden=True)
 @click.option(
     "--strict", is_flag=True, help="Refuse settings that nobody knows, or that come twice."
@@ -163,6 +166,7 @@ def main(
     /,
     config_path: Path | None,
     settings: tuple[str, ...],
+    leave_set: bool,
     parent: int | None,
     strict: bool,
     print_config: bool,
@@ -183,7 +187,8 @@ def main(
         return
     if not print_config:
         logging.use_stream()
-    loaded = _load(config_path, _flags(settings, named), strict=strict)
+    flags = _flags(settings, named) | ({"haLeaveSet": "true"} if leave_set else {})
+    loaded = _load(config_path, flags, strict=strict)
     logging.configure(log_level, node="" if parent is None else loaded.config.broker_name)
     if print_config:
         for warning in loaded.warnings:

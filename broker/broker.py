@@ -35,7 +35,12 @@ from rockhopper.broker.assembly.lag_metrics import LagAges
 from rockhopper.broker.assembly.metrics import build_info, families, readiness
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
-from rockhopper.broker.assembly.replicating.joining import JoinError, member_of, membership_of
+from rockhopper.broker.assembly.replicating.joining import (
+    JoinError,
+    member_of,
+    membership_of,
+    see_alone,
+)
 from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.assembly.tls_metrics import tls_families
 from rockhopper.broker.console.door import Console
@@ -299,6 +304,7 @@ class Broker(ServingParts):
             await self._join_set(host)
             return
         with store_errors_explained(config.store.root):
+            see_alone(config)
             self.load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)

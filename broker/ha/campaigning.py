@@ -134,7 +134,9 @@ class Campaigning:
             return False
         if view.state is None:
             waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
-            return waited and self.standing.may_lead and not self._better(view)
+            mine = self.standing
+            may_lead = mine.may_lead or (mine.has_left and not mine.is_failing)
+            return waited and may_lead and not self._better(view)
         if view.is_behind(self.standing.sight) or not self.is_electable(view.state):
             return False
         if view.leader is None:

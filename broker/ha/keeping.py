@@ -6,6 +6,7 @@
     unclean.json    {"log_end": n, "why": ...}: something that was acknowledged may be missing
     cutting.json    {"end": n}: the log is being cut there; a start that finds it does it again
     confirmed.json  {"confirmed": n}: as of some moment, for comparison
+    left.json       {"left": n}: it was served alone since, and its set has not what it took
     sight.json      {"changes": n, "mark": n}: the newest state of the set that was seen
 
 Each is a line of JSON and a line with its CRC-32 (checked_line.py), and has a second copy,
@@ -57,6 +58,7 @@ class Keeping:
         self.promise: int = self._value("promise.json", "promise", 0)
         self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
         self.cutting: int | None = self._value("cutting.json", "end", None)
+        self.left: int | None = self._value("left.json", "left", None)
         self.epochs = tuple(Epoch(*entry) for entry in self._value("epochs.json", "epochs", []))
         self.sight = Sight(*(self._value("sight.json", name, 0) for name in Sight._fields))
         unclean = self._read("unclean.json") or {}
@@ -99,6 +101,17 @@ class Keeping:
         """Take part again."""
         self._remove("unclean.json")
         self.unclean_because = ""
+
+    def note_left(self, offset: int) -> None:
+        """Be served alone: up to *offset* it had what its set has."""
+        self._write("left.json", {"left": offset})
+        self.left = offset
+
+    def note_joined(self) -> None:
+        """Be of a set again."""
+        if self.left is not None:
+            self._remove("left.json")
+            self.left = None
 
     def note_cutting(self, end_offset: int) -> None:
         """Be about to cut the log there."""

@@ -380,6 +380,7 @@ class Machine:
         self.following.leave()
         self.following.is_noting_clean = False
         mine.epochs, mine.is_fenced, mine.is_clean = (), False, False
+        mine.has_left = False
         mine.sight = NOTHING_SEEN
         self.actions.append(GiveUp())
 
@@ -492,7 +493,7 @@ class Machine:
         elif self.role is Role.CANDIDATE:
             if self._request and not self._is_asked and now_ms >= self._try_at_ms:
                 self._ask(self._request, now_ms)
-        elif not self.standing.is_fenced:
+        elif not self.standing.is_fenced or self.standing.has_left:
             self._tick_as_follower(now_ms)
 
     def _read_interval_ms(self) -> int:

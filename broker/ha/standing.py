@@ -31,6 +31,8 @@ class Standing:
     """Whether a master's bytes cannot be appended for now: the store is being opened anew."""
     is_fenced: bool = False
     """Whether its log contradicts what was confirmed: it takes no part until a person looks."""
+    has_left: bool = False
+    """Whether it was served alone since it was in a set: it is fenced, but may begin a new set."""
     is_failing: bool = False
     """Whether its disk does not take what it must remember: it is not elected meanwhile."""
     sight: Sight = NOTHING_SEEN

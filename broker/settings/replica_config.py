@@ -115,6 +115,13 @@ class ReplicaConfig:
     changes masters when the network or the engine hesitates.
     """
 
+    leave_set: bool = setting("haLeaveSet", False)
+    """Ours. ``--leave-set``: serve the store of a replica without haEngine. Its log begins a
+    history of its own, and its set does not take back what it is sent alone.
+
+    Cost: back in the set its store has to be replaced, or the others'.
+    """
+
     priority: int = setting("haPriority", 0, least=-1000, most=1000)
     """Ours. Of two replicas whose logs are equally long, the larger is elected."""
 

@@ -7,6 +7,7 @@ from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating.set_member import Doors, OpenAs, SetMember
 from rockhopper.broker.ha.engine import EngineError
 from rockhopper.broker.ha.engines import engine_for
+from rockhopper.broker.ha.leaving import serve_alone
 from rockhopper.broker.ha.running.links import SetFacts
 from rockhopper.broker.ha.running.replica import Membership, now_ms
 from rockhopper.broker.listening.listener import OPEN, Gate
@@ -16,6 +17,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.settings.replica_config import read_secret
 from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.addresses import join_address
 
 _SHARED = (
@@ -45,6 +47,12 @@ def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
     except (SettingError, EngineError) as error:
         raise JoinError(str(error)) from error
     return SetMember(parts, doors, engine, open_as)
+
+
+def see_alone(config: BrokerConfig) -> None:
+    """See that a broker without haEngine may serve its store; raises as ``serve_alone``."""
+    own = StoreLayout.of(config.store).own
+    serve_alone(own / "ha", may_leave=config.replication.leave_set)
 
 
 def membership_of(

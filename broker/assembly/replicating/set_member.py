@@ -292,8 +292,8 @@ class SetMember:
 
     def why_not_ready(self) -> str | None:
         """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
-        if self._fence or self._stopped:
-            return self._fence or self._stopped
+        if why := self._diverged or self._stopped:
+            return why
         if self._leads_in:
             refusal = self.parts.store.refusal
             if refusal is None and not self.is_serving:
@@ -455,6 +455,20 @@ class SetMember:
     def _alarm(self, text: str) -> None:
         self._fence = text
 
+    @property
+    def _diverged(self) -> str:
+        machine = self.replica.machine if self.has_started else None
+        if machine is None or not machine.standing.has_left or machine.view is None:
+            return self._fence
+        if machine.view.state is None:
+            return ""
+        return (
+            "this replica's store was served alone (--leave-set) since it was in the set, which "
+            "has not what it took: nothing is cut. Have it seeded by the set (rockhopper ha "
+            "reseed), or, to keep this log, let it lead (rockhopper ha elect --unclean) and seed "
+            "the others"
+        )
+
     def _stop(self, text: str) -> None:
         self._stopped = text
 
@@ -464,7 +478,7 @@ class SetMember:
             f"what this replica must remember cannot be written ({problem}): it is tried again, "
             "and goes on by itself when the disk has room, and works"
         )
-        found = {DIVERGED: self._fence, STOPPED: self._stopped, DISK: disk if problem else ""}
+        found = {DIVERGED: self._diverged, STOPPED: self._stopped, DISK: disk if problem else ""}
         return {reason: text for reason, text in found.items() if text}
 
     # From role to role.

@@ -193,6 +193,8 @@ class RunningReplica:
                 epochs=keeping.epochs,
                 sight=keeping.sight,
                 is_clean=keeping.is_clean,
+                is_fenced=keeping.left is not None,
+                has_left=keeping.left is not None,
                 log_start=self._log.start_offset,
                 log_end=self._log.end_offset,
                 held_offset=self._log.held_offset,
@@ -585,6 +587,8 @@ class RunningReplica:
                 await self._in_thread(keeping.note_sight, action.sight)
             case actions.EnterEpoch():
                 await self._in_thread(keeping.note_epochs, action.epochs)
+                await self._in_thread(keeping.note_joined)
+                machine.standing.is_fenced = machine.standing.has_left = False
                 machine.entered(self._now_ms())
             case actions.Cut(seed=True):
                 await self._begin_at(action.end_offset, action.epochs)
@@ -600,6 +604,7 @@ class RunningReplica:
                 await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
                 await self._in_thread(keeping.note_epochs, ())
                 await self._in_thread(keeping.note_sight, NOTHING_SEEN)
+                await self._in_thread(keeping.note_joined)
             case actions.NoteClean():
                 await self._in_thread(keeping.note_clean)
                 machine.noted_clean()
