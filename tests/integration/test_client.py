@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -185,7 +185,7 @@ async def test_a_consumer_can_start_at_a_time(broker: Broker, producer: Producer
     (before,) = await read(broker, "orders", 1)
     # The broker's clock counts milliseconds: the next message must come in another one.
     await until(lambda: broker.now_ms() > before.store_time_ms + 1)
-    moment = datetime.fromtimestamp((before.store_time_ms + 1) / 1000)
+    moment = datetime.fromtimestamp((before.store_time_ms + 1) / 1000, UTC)
     await producer.send("orders", b"after", queue=0)
     (found,) = await read(broker, "orders", 1, start_from=moment)
     assert found.body == b"after"
