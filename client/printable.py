@@ -5,12 +5,18 @@ _NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 # What turns the direction of what follows: the rest of the line would read as another one.
 _TURNING = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _NOT_FOR_TERMINALS.update({code: f"\\u{code:04x}" for code in _TURNING})
+_NOT_FOR_TERMINALS_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(127, 160), *_TURNING)}
 _BINARY_PREVIEW_BYTES = 24
 
 
 def printable(text: str) -> str:
     """Return `text` with controls escaped: it cannot command the terminal, nor turn a line."""
     return text.translate(_NOT_FOR_TERMINALS)
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON text with the controls in its strings escaped: it means the same."""
+    return document.translate(_NOT_FOR_TERMINALS_IN_JSON)
 
 
 def age_text(age_ms: int) -> str:

@@ -136,6 +136,11 @@ def group_error(name: str) -> str | None:
     return _name_error("group", name, GROUP_SIZE_MAX)
 
 
+def is_producer_group(name: str) -> bool:
+    """Whether *name* can be a producer group: short enough, and without control characters."""
+    return len(name) <= PRODUCER_GROUP_LENGTH_MAX and name.isprintable()
+
+
 def _name_error(kind: str, name: str, size_max: int) -> str | None:
     if not name or name.isspace():
         return f"the {kind} is blank: give it a name"

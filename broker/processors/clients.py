@@ -29,7 +29,7 @@ from rockhopper.protocol.bodies import (
     SubscriptionData,
 )
 from rockhopper.protocol.errors import SubscriptionError
-from rockhopper.protocol.names import PRODUCER_GROUP_LENGTH_MAX
+from rockhopper.protocol.names import is_producer_group
 from rockhopper.protocol.requests import (
     GetConsumerListByGroupRequest,
     HeartbeatResponse,
@@ -107,7 +107,7 @@ class ClientProcessors:
             stats.consumer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
             begun_s = time.perf_counter()
         for producer in beat.producer_data_set:
-            if len(producer.group_name) <= PRODUCER_GROUP_LENGTH_MAX:
+            if is_producer_group(producer.group_name):
                 client = _client(request, beat.client_id)
                 self._producers.register(producer.group_name, client)
         if beat.producer_data_set:

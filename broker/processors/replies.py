@@ -33,6 +33,7 @@ from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.names import is_producer_group
 from rockhopper.protocol.properties import (
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
@@ -78,7 +79,8 @@ class ReplyProcessor:
                 command.version,
                 request.principal.user,
             )
-            producers.register(send.group, client)
+            if is_producer_group(send.group):
+                producers.register(send.group, client)
 
     async def process(self, request: Request) -> Response:
         """324, 325: store the reply and hand it to the requester."""

@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
+import re
 import ssl
 import stat
 from collections.abc import Mapping
@@ -10,14 +11,16 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from rockhopper.broker.settings.auth_config import HIDDEN
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.protocol.addresses import split_address
 
 REPLICA_ID_MAX = 1000
 _ENGINES = (
     "etcd://host:2379,host:2379 (etcds:// with TLS), kubernetes://namespace/lease or "
-    "static:///directory is allowed"
+    "static:///directory is allowed; name etcd's user by haEngineUser and haEnginePasswordFile"
 )
+_PASSWORD = re.compile(r"^([^:]*:/*).*@", re.DOTALL)
 
 
 class HaMode(Enum):
@@ -331,7 +334,7 @@ def parse_engine(text: str) -> EngineAddress:
     scheme, separator, place = text.partition("://")
     address = EngineAddress(scheme.lower(), place)
     if not separator or not _CHECKS.get(address.scheme, _is_unknown)(address):
-        raise SettingError("haEngine", text, _ENGINES)
+        raise SettingError("haEngine", _PASSWORD.sub(rf"\1{HIDDEN}@", text), _ENGINES)
     return address
 
 
@@ -342,7 +345,8 @@ def _is_unknown(_address: EngineAddress) -> bool:
 def _are_endpoints(address: EngineAddress) -> bool:
     places = [split_address(endpoint) for endpoint in address.endpoints]
     return bool(places) and all(
-        host and "/" not in host and (port is None or 0 < port < 65536) for host, port in places
+        host and "/" not in host and "@" not in host and (port is None or 0 < port < 65536)
+        for host, port in places
     )
 
 

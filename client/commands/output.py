@@ -10,16 +10,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rockhopper.client.commands.screen.fitting import table_lines
-from rockhopper.client.printable import body_preview, body_text, printable
+from rockhopper.client.printable import body_preview, body_text, printable, printable_json
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
 
 
 def write_json(value: dict[str, Any]) -> None:
-    """Write one object as one line, in UTF-8 whatever the locale says."""
+    """Write one object as one line, in UTF-8 whatever the locale says, safe for a terminal."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    sys.stdout.buffer.write(line.encode() + b"\n")
+    sys.stdout.buffer.write(printable_json(line).encode() + b"\n")
 
 
 def write_line(text: str) -> None:

@@ -1,8 +1,10 @@
 """What is shown on a terminal cannot command it."""
 
+import json
+
 import pytest
 
-from rockhopper.client.printable import age_text, body_preview, printable
+from rockhopper.client.printable import age_text, body_preview, printable, printable_json
 
 
 def test_control_characters_cannot_reach_a_terminal() -> None:
@@ -36,3 +38,11 @@ def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
 )
 def test_an_age_is_told_in_its_largest_unit(age_ms: int, text: str) -> None:
     assert age_text(age_ms) == text
+
+
+def test_json_cannot_command_the_terminal_and_means_the_same() -> None:
+    value = {"topic": "a\x9bb\u202ec\u2066d\x7fe", "körper": "ü\x1b"}
+    shown = printable_json(json.dumps(value, ensure_ascii=False))
+    assert shown.isprintable()
+    assert "körper" in shown
+    assert json.loads(shown) == value

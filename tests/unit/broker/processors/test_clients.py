@@ -143,6 +143,15 @@ async def test_producer_groups_of_any_name_are_online(broker: ServedBroker, grou
     assert producer["remoteIP"] == "/127.0.0.1:40000"
 
 
+@pytest.mark.parametrize("group", ["a\nb", "a\x1b[31m", "a\x9bb", "a\u202eb"])
+async def test_producer_groups_with_control_characters_are_passed_over(
+    broker: ServedBroker, group: str
+) -> None:
+    body = beat(producerDataSet=[{"groupName": group}, {"groupName": "good"}])
+    assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
+    assert list(broker.producers.groups()) == ["good"]
+
+
 async def test_a_unit_makes_its_retry_topic_one_of_units(broker: ServedBroker) -> None:
     await send(broker, JAVA_BEAT.replace(b'"unitMode":false', b'"unitMode":true'), Peer())
     topic = broker.topics.get("%RETRY%billing")

@@ -76,6 +76,21 @@ def test_another_engine_is_refused_with_those_that_there_are(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "etcd://root:s3cret@h1:2379",
+        "etcd://root:s3cret@h1",
+        "etcd:/root:s3cret@h1:2379",
+        "etcd://h1:2379,root:s3c/s3cret@h2:2379",
+    ],
+)
+def test_a_password_in_the_engines_address_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(SettingError, match="haEnginePasswordFile") as caught:
+        replica(haEngine=text)
+    assert "s3c" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("texts", "key", "remedy"),
     [
         ({"haReplicaId": "0"}, "haReplicaId", "a number of its own"),
