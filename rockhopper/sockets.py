@@ -137,13 +137,14 @@ def _close_inherited() -> None:
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         for owner in list(_not_for_children):
-            if isinstance(owner, socket.socket):
-                descriptor = owner.fileno()
-            else:
-                descriptor = owner.get_extra_info("socket").fileno()
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):
-                    os.dup2(nothing, descriptor, inheritable=False)
+            # One that was closed long ago must not keep the others open.
+            with contextlib.suppress(OSError, AttributeError, RuntimeError, ValueError):
+                if isinstance(owner, socket.socket):
+                    bound = owner
+                else:
+                    bound = owner.get_extra_info("socket")
+                if bound.fileno() >= 0:
+                    os.dup2(nothing, bound.fileno(), inheritable=False)
     finally:
         os.close(nothing)
     _not_for_children.clear()
