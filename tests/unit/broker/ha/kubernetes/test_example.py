@@ -42,3 +42,13 @@ def test_a_recovery_has_half_an_hour_before_the_pod_is_restarted() -> None:
     probe = EXAMPLE[EXAMPLE.index("startupProbe:") : EXAMPLE.index("readinessProbe:")]
     periods = [int(number) for number in re.findall(r"(?:Seconds|Threshold): (\d+)", probe)]
     assert periods[0] * periods[1] >= 1800
+
+
+def test_it_passes_pod_security_restricted() -> None:
+    for needed in (
+        "runAsNonRoot: true",
+        "seccompProfile: {type: RuntimeDefault}",
+        "allowPrivilegeEscalation: false",
+        "capabilities: {drop: [ALL]}",
+    ):
+        assert EXAMPLE.count(needed) == 1
