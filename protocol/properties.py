@@ -5,6 +5,8 @@ escapes the two separators. Some clients leave the last \x02 out. Readers drop w
 and a value, so a property with an empty value vanishes on the way.
 """
 
+from collections.abc import Mapping
+
 PROPERTY_KEYS = "KEYS"
 PROPERTY_TAGS = "TAGS"
 PROPERTY_WAIT = "WAIT"
@@ -130,3 +132,12 @@ def whole_number(text: str | None) -> int:
         return -1
     # Python refuses to read thousands of digits.
     return int(text) if len(text) <= _DIGITS_MAX else _INT64_MAX
+
+
+def is_popped_copy(properties: Mapping[str, str]) -> bool:
+    """Whether a message of a retry topic without ``+`` is there because a pop failed.
+
+    It is not the pulling group's by whose name the topic goes: copies for that one say which topic
+    they are of.
+    """
+    return PROPERTY_FIRST_POP_TIME in properties and PROPERTY_RETRY_TOPIC not in properties

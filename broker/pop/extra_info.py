@@ -7,6 +7,7 @@ Extra info (property POP_CK), separated by blanks:
 RocketMQ: ExtraInfoUtil, KeyBuilder.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.protocol.errors import FieldError
@@ -79,6 +80,17 @@ def older_pop_retry_topic(group: str, topic: str) -> str:
 def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
     """Both, the one that is written first."""
     return pop_retry_topic(group, topic), older_pop_retry_topic(group, topic)
+
+
+def pop_owners(name: str) -> Iterator[tuple[str, str]]:
+    """The groups and topics whose failed pops may be in a retry topic; several without ``+``."""
+    joined = name.removeprefix(RETRY_PREFIX)
+    if joined == name:
+        return
+    joint = "+" if "+" in joined else "_"
+    for at, letter in enumerate(joined):
+        if letter == joint and 0 < at < len(joined) - 1:
+            yield joined[:at], joined[at + 1 :]
 
 
 def retry_flag(group: str, topic: str, popped_from: str) -> str:

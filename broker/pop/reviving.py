@@ -9,7 +9,7 @@ the store refuses, everything waits.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -27,7 +27,8 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, Subs
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.names import retry_topic
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.names import is_retry_topic, retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_FIRST_POP_TIME,
@@ -73,6 +74,8 @@ class Reviving:
         self._now_ms = now_ms
         self.pulling_groups: set[str] = set()
         """Groups that pull and do not pop: what they fail goes where they pull it."""
+        self.popped_topics: dict[str, str] = {}
+        """What each group popped last."""
         self.has_separate_queues: Callable[[], bool] = lambda: False
         """Whether a retry topic has as many queues as its topic, and copies stay in theirs."""
         self.on_settled: Callable[[Lane], None] = _ignore
@@ -230,8 +233,9 @@ class Reviving:
         entry = lane.entries[offset]
         is_pulled = lane.topic == retry_topic(lane.group)
         is_given_back = lane.group in self.pulling_groups and not entry.invisible_ms
-        if is_pulled and PROPERTY_RETRY_TOPIC not in message.properties:
-            return self.bury(lane, message)
+        origin_name = self._origin(lane, message.properties)
+        if origin_name is None:
+            return False
         if entry.is_suspended or is_pulled or is_given_back:
             message.reconsume_times -= 1
         elif 0 <= group.retry_max_times <= message.reconsume_times:
@@ -239,10 +243,10 @@ class Reviving:
         properties = _properties_of_copy(message)
         properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
         if lane.group in self.pulling_groups and not is_pulled:
-            properties.setdefault(PROPERTY_RETRY_TOPIC, origin_topic(lane.group, lane.topic))
+            properties.setdefault(PROPERTY_RETRY_TOPIC, origin_name)
             topic = self._topics.ensure_retry_topic(lane.group, group.retry_queue_nums)
         else:
-            topic = self._retry_topic(lane, message)
+            topic = self._retry_topic(lane, origin_name)
         stays = self.has_separate_queues() and lane.queue_id < topic.write_queue_nums
         queue_id = lane.queue_id if stays else 0
         if not self._store_copy(topic.name, message, properties, queue_id):
@@ -268,10 +272,29 @@ class Reviving:
         self._stats.dead(origin, lane.group).add(1, message.size_bytes)
         return True
 
-    def _retry_topic(self, lane: Lane, message: StoredMessage) -> TopicConfig:
-        origin_name = origin_topic(lane.group, lane.topic)
-        if lane.topic == retry_topic(lane.group):
-            origin_name = message.properties[PROPERTY_RETRY_TOPIC]
+    def _origin(self, lane: Lane, properties: Mapping[str, str]) -> str | None:
+        """The topic as one of which the group gets a message again; None: not known now.
+
+        One that waits where the group pulled and says nothing of its topic comes with the one that
+        the group pops.
+        """
+        if lane.topic != retry_topic(lane.group):
+            return origin_topic(lane.group, lane.topic)
+        named = properties.get(PROPERTY_RETRY_TOPIC) or self.sent_topic(properties)
+        return named or self.popped_topics.get(lane.group)
+
+    def sent_topic(self, properties: Mapping[str, str]) -> str | None:
+        """The topic that the message was sent to of which this one is a copy, if it is known."""
+        origin_id = properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
+        try:
+            _, _, log_offset = decode_offset_message_id(origin_id)
+            record = self._store.message_at(log_offset)
+            sent = decode_message(record) if record else None
+        except (ProtocolError, StoreError, ValueError, LookupError):
+            return None
+        return None if sent is None or is_retry_topic(sent.topic) else sent.topic
+
+    def _retry_topic(self, lane: Lane, origin_name: str) -> TopicConfig:
         name = pop_retry_topic(lane.group, origin_name)
         known = self._topics.get(name)
         origin = self._topics.get(origin_name)

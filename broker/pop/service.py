@@ -28,6 +28,7 @@ from rockhopper.broker.pop.extra_info import (
     ExtraInfo,
     older_pop_retry_topic,
     origin_topic,
+    pop_owners,
     retry_flag,
 )
 from rockhopper.broker.pop.in_order import InOrder, read
@@ -46,14 +47,8 @@ from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.message_ids import decode_offset_message_id
-from rockhopper.protocol.names import group_of_retry_topic, is_retry_topic, retry_topic
-from rockhopper.protocol.properties import (
-    PROPERTY_FIRST_POP_TIME,
-    PROPERTY_ORIGIN_MESSAGE_ID,
-    PROPERTY_RETRY_TOPIC,
-)
+from rockhopper.protocol.names import RETRY_PREFIX, retry_topic
+from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy
 from rockhopper.protocol.store.message_codec import decode_message
 
 log = structlog.get_logger("broker.pop")
@@ -98,8 +93,8 @@ class PopService(Part):
         self._revive_queue = -1
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
         """Told the newest time in the journal, which the clock must not begin before."""
-        # By group, those of single topics; None after a change of topics.
-        self._retry_topics: dict[str, list[TopicConfig]] | None = None
+        # By group, those of single topics, and of which; None after a change of topics.
+        self._retry_topics: dict[str, list[tuple[TopicConfig, str]]] | None = None
         self.is_pulled: Callable[[str], bool] = lambda group: False
         """Whether members of a group pull what failed themselves, from its retry topic."""
         self.polling = PopPolling(store)
@@ -236,6 +231,7 @@ class PopService(Part):
             OSError, StoreError: not now; nothing was handed out.
         """
         self.reviving.pulling_groups.discard(wanted.group)
+        self.reviving.popped_topics[wanted.group] = wanted.topic
         self._fetch_pulled(wanted)
         if wanted.order and self._has_retries(wanted):
             # What failed before the group was orderly, or while it pulled, is in no order.
@@ -269,16 +265,16 @@ class PopService(Part):
         if not self.is_pulled(group) or self.polling.has_group(group):
             return
         self.reviving.pulling_groups.add(group)
-        for topic in self._retry_topics_of(group):
-            self._move_all(Wanted(group, topic.name, ANY_QUEUE, 1, 0, False), topic)
+        for topic, origin in self._retry_topics_of(group):
+            self._move_all(Wanted(group, origin, ANY_QUEUE, 1, 0, False), topic)
 
-    def _retry_topics_of(self, group: str) -> list[TopicConfig]:
+    def _retry_topics_of(self, group: str) -> list[tuple[TopicConfig, str]]:
         if self._retry_topics is None:
             self._retry_topics = {}
             for each in self._topics.configs.values():
-                if is_retry_topic(each.name) and "+" in each.name:
-                    owner = group_of_retry_topic(each.name)
-                    self._retry_topics.setdefault(owner, []).append(each)
+                for owner, origin in pop_owners(each.name):
+                    if "+" in each.name or origin in self._topics:
+                        self._retry_topics.setdefault(owner, []).append((each, origin))
         return self._retry_topics.get(group, [])
 
     def _move_all(self, wanted: Wanted, topic: TopicConfig) -> None:
@@ -296,8 +292,8 @@ class PopService(Part):
             unseen = PopAnswer(name, now_ms, 0, 0)
             count = min(room, FETCHED_MAX)
             _, result = read(self._store, lane, lane.cursor, count, None, unseen)
-            found = result.status is GetStatus.FOUND
-            offsets = [each for each, _ in split_records(result.body)] if found else []
+            found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
+            offsets = [offset for offset, record in found if self._is_for(wanted, name, record)]
             if offsets or result.next_offset != lane.cursor:
                 self.lanes.popped(lane, result.next_offset, now_ms, 0, offsets)
                 self._after_change(lane)
@@ -432,8 +428,8 @@ class PopService(Part):
         subscription = None if retry else wanted.subscription
         start, result = read(self._store, lane, lane.cursor, count_max, subscription, answer)
         found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
-        if lane.topic == older_pop_retry_topic(wanted.group, wanted.topic):
-            found = [each for each in found if self._failed_here(wanted, each[1])]
+        if retry:
+            found = [each for each in found if self._is_for(wanted, lane.topic, each[1])]
         if found or result.next_offset != lane.cursor:
             offsets = [offset for offset, _ in found]
             self.lanes.popped(lane, result.next_offset, answer.pop_ms, wanted.invisible_ms, offsets)
@@ -441,23 +437,21 @@ class PopService(Part):
             flag = retry_flag(wanted.group, wanted.topic, lane.topic)
             answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
 
-    def _failed_here(self, wanted: Wanted, record: bytes) -> bool:
-        """Whether a message of an older retry topic, which others may share, failed in this pop's.
+    def _is_for(self, wanted: Wanted, topic: str, record: bytes) -> bool:
+        """Whether a message of a retry topic, which others may share, is *wanted*'s group's.
 
         Copies for pulling groups name their topic, others the message that was sent.
         """
-        properties = decode_message(record).properties
-        if PROPERTY_FIRST_POP_TIME not in properties:
-            return properties.get(PROPERTY_RETRY_TOPIC, wanted.topic) == wanted.topic
-        try:
-            _, _, log_offset = decode_offset_message_id(
-                properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
-            )
-            record = self._store.message_at(log_offset)
-            sent = decode_message(record) if record else None
-        except (ProtocolError, StoreError, ValueError, LookupError):
+        if topic == retry_topic(wanted.group):
+            return "_" not in topic or not is_popped_copy(decode_message(record).properties)
+        if topic != older_pop_retry_topic(wanted.group, wanted.topic):
             return True
-        return sent is None or is_retry_topic(sent.topic) or sent.topic == wanted.topic
+        properties = decode_message(record).properties
+        if not is_popped_copy(properties):
+            is_others = topic.removeprefix(RETRY_PREFIX) in self._groups
+            return not is_others and properties.get(PROPERTY_RETRY_TOPIC, "") in ("", wanted.topic)
+        sent = self.reviving.sent_topic(properties)
+        return sent is None or sent == wanted.topic
 
     def ack(
         self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo
@@ -557,7 +551,7 @@ class PopService(Part):
     def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
         """What a pop would hand out; nothing moves. As ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
-        for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted)):
+        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 if answer.count:
                     break
@@ -571,6 +565,9 @@ class PopService(Part):
                 if result.status is GetStatus.FOUND:
                     found = list(split_records(result.body))
                     start = result.next_offset
+                if retry:
+                    found = [each for each in found if self._is_for(wanted, topic, each[1])]
+                if found:
                     answer.add(
                         queue_id,
                         found[0][0],

@@ -15,7 +15,7 @@ from rockhopper.broker.access.errors import InvalidParameter, Refusal, TopicNotF
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.extra_info import older_pop_retry_topic
+from rockhopper.broker.pop.extra_info import older_pop_retry_topic, pop_owners
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
 from rockhopper.broker.remoting.dispatcher import Request, Response
@@ -44,6 +44,7 @@ from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
 from rockhopper.protocol.names import RETRY_PREFIX, is_retry_topic, topic_error
+from rockhopper.protocol.properties import is_popped_copy
 from rockhopper.protocol.requests import (
     CreateTopicRequest,
     GetAllTopicConfigRequest,
@@ -53,12 +54,15 @@ from rockhopper.protocol.requests import (
     encode_fields,
 )
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
+from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.sys_flags import PERM_MASK
 
 log = structlog.get_logger("broker.admin")
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 LIST_LENGTH_MAX = 4096
+# More that waits in a retry topic is taken for another group's, too.
+EXAMINED_MAX = 1024
 # Queues described between two looks at other requests.
 QUEUES_PER_TURN = 32
 # Topics checked, or put into the table.
@@ -204,7 +208,9 @@ class TopicAdminProcessors:
         """
         name = request.fields(TopicRequest).topic
         self.check_name(name)
-        gone = [name, *self._retry_topics_of(name)]
+        gone = self._retry_topics_of(name)
+        if not self._is_left_to_others(name):
+            gone.insert(0, name)
         self._keep_ends(gone)
         await self._topic_ends.saved()
         # What was sent meanwhile counts as well; that is saved with the rest.
@@ -243,11 +249,43 @@ class TopicAdminProcessors:
         """The groups and topics whose messages may be in a retry topic with ``_``."""
         joined = older.removeprefix(RETRY_PREFIX)
         owners = {(joined, "")} if joined in self._groups else set()
-        for at, letter in enumerate(joined):
-            group, topic = joined[:at], joined[at + 1 :]
-            if letter == "_" and topic in self._topics and group in self._offsets.groups_of(topic):
+        for group, topic in pop_owners(older):
+            if topic in self._topics and group in self._offsets.groups_of(topic):
                 owners.add((group, topic))
         return owners
+
+    def _is_left_to_others(self, name: str) -> bool:
+        """Whether in a group's retry topic waits what others popped: it stays for them.
+
+        The group goes on at its end, as if it had all that waits.
+        """
+        group = name.removeprefix(RETRY_PREFIX)
+        topic = self._topics.get(name)
+        others = [owner for owner, _ in self._owners_of(name) - {(group, "")}]
+        if topic is None or group == name or "+" in name or not others:
+            return False
+        queue_ids = range(topic.read_queue_nums)
+        if not any(self._holds_pops(name, each, others) for each in queue_ids):
+            return False
+        for queue_id in queue_ids:
+            end = self._store.queue_range(name, queue_id)[1]
+            self._offsets.commit(name, group, queue_id, end)
+        self._offsets.save_soon()
+        log.warning("a retry topic stays: what other groups popped waits there", topic=name)
+        return True
+
+    def _holds_pops(self, name: str, queue_id: int, groups: Iterable[str]) -> bool:
+        low, high = self._store.queue_range(name, queue_id)
+        passed = (self._offsets.get(name, group, queue_id) or 0 for group in groups)
+        at = max(low, min(passed))
+        if high - at > EXAMINED_MAX:
+            return True
+        while at < high:
+            result = self._store.get_message(name, queue_id, at, 32)
+            if any(is_popped_copy(each.properties) for each in decode_messages(result.body)):
+                return True
+            at = max(result.next_offset, at + 1)
+        return False
 
     async def purge_topic(self, request: Request) -> Response:
         """70006, ours: all messages of a topic go; the topic, its settings and groups stay.
@@ -258,7 +296,9 @@ class TopicAdminProcessors:
         name = request.fields(TopicRequest).topic
         self.check_name(name)
         self._known(name)
-        names = [name, *self._retry_topics_of(name)]
+        names = self._retry_topics_of(name)
+        if not self._is_left_to_others(name):
+            names.insert(0, name)
         self._keep_ends(names)
         self._store.purge_topics(names)
         for purged in names:

@@ -24,8 +24,8 @@ from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
-from rockhopper.protocol.names import is_retry_topic
-from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
+from rockhopper.protocol.names import is_retry_topic, retry_topic
+from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
@@ -144,16 +144,19 @@ class PullFilters:
     def on_retry_topic(
         self,
         chosen: Subscription | None,
+        group: str,
         topic: str,
         find: Callable[[str], Subscription | None],
     ) -> MessageFilter | None:
-        """*chosen*, and with filterSupportRetry also what the group wants of the original topic.
+        """*chosen*, without what another group has popped and left in a topic of this name.
 
-        *find* gives the group's subscription to a topic.
+        With filterSupportRetry also what the group wants of the original topic; *find* gives its
+        subscription to a topic.
         """
-        if not self._live.filter_support_retry or not is_retry_topic(topic):
-            return chosen
-        return RetryFilter(chosen, find)
+        is_shared = "_" in group and topic == retry_topic(group)
+        if self._live.filter_support_retry and is_retry_topic(topic):
+            return RetryFilter(chosen, find, is_shared=is_shared)
+        return RetryFilter(chosen, None, is_shared=True) if is_shared else chosen
 
     def warn(self, group: str, subscription: Subscription) -> None:
         """Log, once, what a consumer's owner should know of an SQL92 expression."""
@@ -187,13 +190,22 @@ class PullFilters:
 
 
 class RetryFilter:
-    """A filter for a retry topic that also asks what the group wants of the original topic."""
+    """A filter for a retry topic that also asks what the group wants of the original topic.
+
+    Where the topic *is_shared* it leaves out what was popped: by group ``a`` of topic ``b_c``, or
+    ``a_b`` of ``c``, in the retry topic of group ``a_b_c``.
+    """
 
     def __init__(
-        self, chosen: Subscription | None, find: Callable[[str], Subscription | None]
+        self,
+        chosen: Subscription | None,
+        find: Callable[[str], Subscription | None] | None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._chosen = chosen
         self._find = find
+        self._is_shared = is_shared
         self.tag_hashes: frozenset[int] = frozenset()
         # Another subscription has its say.
         self.sql: SqlFilter | None = None
@@ -208,7 +220,11 @@ class RetryFilter:
         own = None if self._chosen is None else self._chosen.matches_properties
 
         def matches(properties: Mapping[str, str]) -> bool:
-            original = self._find(properties.get(PROPERTY_RETRY_TOPIC, ""))
+            if self._is_shared and is_popped_copy(properties):
+                return False
+            original = None
+            if self._find is not None:
+                original = self._find(properties.get(PROPERTY_RETRY_TOPIC, ""))
             if original is not None and original.is_sql:
                 try:
                     test = original.matches_properties

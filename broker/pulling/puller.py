@@ -36,7 +36,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.names import group_error, retry_topic
+from rockhopper.protocol.names import group_error, is_retry_topic, retry_topic
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import Subscription
@@ -342,7 +342,7 @@ class Puller:
             )
         else:
             chosen = self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
-        if live.filter_support_retry:
+        if is_retry_topic(pull.topic):
             return self._on_retry_topic(pull, chosen)
         return chosen
 
@@ -369,7 +369,7 @@ class Puller:
         def find(topic: str) -> Subscription | None:
             return self._consumers.subscription(pull.group, topic, pull.connection)
 
-        return self.filters.on_retry_topic(chosen, pull.topic, find)
+        return self.filters.on_retry_topic(chosen, pull.group, pull.topic, find)
 
     def _registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
         online = self._consumers.get(pull.group)

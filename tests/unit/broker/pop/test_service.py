@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.pop.compaction import Compaction
+from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.put import MessageToStore
@@ -411,8 +413,13 @@ def test_a_retry_topic_that_two_groups_may_mean_hands_out_what_failed_there(
 
     # Of a pulling group with this name, of another group and topic, and of this.
     world.store.put(MessageToStore(older, 0, b"pulled", "RETRY_TOPIC\x01others\x02"))
+    world.groups.find_or_create(f"{GROUP}_{TOPIC}")
+    pulled = f"1ST_POP_TIME\x015\x02RETRY_TOPIC\x01{TOPIC}\x02"
+    world.store.put(MessageToStore(older, 0, b"pulled", pulled))
     world.store.put(MessageToStore(older, 0, b"popped", copied_from("others")))
     world.store.put(MessageToStore(older, 0, b"failed", copied_from(TOPIC)))
+    peeked = at_once(world.pop_service.peek_steps(Wanted(GROUP, TOPIC, -1, 32, 0, False)))
+    assert sorted(each.body for each in decode_messages(peeked.body())) == [b"failed", b"mine"]
     assert sorted(each.body for each in world.pop()) == [b"failed", b"mine"]
     world.abandon()
 
@@ -425,7 +432,8 @@ def test_what_a_group_failed_while_it_pulled_comes_when_it_pops(
     pulled = f"%RETRY%{GROUP}"
     world.topics.configs[pulled] = TopicConfig(pulled, read_queue_nums=1, write_queue_nums=1)
     failed = MessageToStore(pulled, 0, b"failed", f"RETRY_TOPIC\x01{TOPIC}\x02", reconsume_times=3)
-    for message in (failed, failed._replace(properties="RETRY_TOPIC\x01others\x02"), failed):
+    unnamed = failed._replace(properties="")
+    for message in (failed, failed._replace(properties="RETRY_TOPIC\x01others\x02"), unnamed):
         world.store.put(message)
     world.pop_service.is_pulled = lambda group: True
     assert world.pop(order=order) == []
@@ -463,4 +471,36 @@ def test_what_a_group_popped_and_failed_comes_when_it_pulls(tmp_path: Path) -> N
     (message,) = decode_messages(result.body)
     assert (message.body, message.reconsume_times) == (b"failed", 1)
     assert message.properties["RETRY_TOPIC"] == TOPIC
+    world.abandon()
+
+
+def test_what_waits_for_a_pulling_group_is_of_the_topic_that_was_sent(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path)
+    pulled = f"%RETRY%{GROUP}"
+    world.topics.configs[pulled] = TopicConfig(pulled, read_queue_nums=1, write_queue_nums=1)
+    world.store.put(MessageToStore("others", 0, b"failed", ""))
+    (sent,) = decode_messages(world.store.get_message("others", 0, 0, 1).body)
+    properties = f"ORIGIN_MESSAGE_ID\x01{sent.offset_message_id}\x02"
+    world.store.put(MessageToStore(pulled, 0, b"failed", properties))
+    assert world.pop() == []
+    assert world.store.queue_range(f"%RETRY%{GROUP}+others", 0) == (0, 1)
+    assert world.dead() == []
+    world.abandon()
+
+
+def test_a_pulling_group_gets_its_own_of_an_older_retry_topic(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path)
+    world.send(b"sent")
+    older = f"%RETRY%{GROUP}_{TOPIC}"
+    world.topics.put(TopicConfig(older, read_queue_nums=1, write_queue_nums=1))
+    (sent,) = decode_messages(world.store.get_message(TOPIC, 0, 0, 1).body)
+    failed = f"1ST_POP_TIME\x015\x02ORIGIN_MESSAGE_ID\x01{sent.offset_message_id}\x02"
+    world.groups.find_or_create(f"{GROUP}_{TOPIC}")
+    for body, properties in ((b"failed", failed), (b"others", f"RETRY_TOPIC\x01{TOPIC}\x02")):
+        world.store.put(MessageToStore(older, 0, body, properties))
+    world.pop_service.is_pulled = lambda group: True
+    world.pop_service.give_to_pulling(GROUP)
+    result = world.store.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
+    (message,) = decode_messages(result.body)
+    assert (message.body, message.properties["RETRY_TOPIC"]) == (b"failed", TOPIC)
     world.abandon()

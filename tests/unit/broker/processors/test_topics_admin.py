@@ -282,6 +282,24 @@ async def test_deletion_of_a_groups_retry_topic_takes_what_it_popped_along(
     ]
 
 
+@pytest.mark.parametrize("code", [Code.DELETE_TOPIC_IN_BROKER, Code.PURGE_TOPIC])
+@pytest.mark.parametrize("is_popped", [True, False])
+async def test_a_retry_topic_is_left_to_those_whose_pops_wait_there(
+    broker: ServedBroker, code: Code, is_popped: bool
+) -> None:
+    name = "%RETRY%orders_paid"
+    broker.create_topic("paid")
+    broker.offsets.commit("paid", "orders", 0, 0)
+    broker.groups.find_or_create("orders_paid")
+    broker.create_topic(name, queues=1)
+    broker.put(name, b"pulled", properties="RETRY_TOPIC\x01others\x02")
+    broker.put(name, b"popped", properties="1ST_POP_TIME\x015\x02" if is_popped else "")
+    await broker.ask(code, {"topic": name})
+    assert (broker.store.queue_range(name, 0) == (0, 2)) is is_popped
+    if is_popped:
+        assert broker.offsets.get(name, "orders_paid", 0) == 2
+
+
 async def test_deletion_of_what_does_not_exist_is_fine(broker: ServedBroker) -> None:
     assert (await delete(broker, "nothing")).code == ResponseCode.SUCCESS
 

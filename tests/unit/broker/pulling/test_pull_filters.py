@@ -64,6 +64,22 @@ def test_only_where_it_is_wanted_do_retries_go_by_the_filter_of_their_topic(
 ) -> None:
     filters = PullFilters(build_config({"filterSupportRetry": is_wanted}))
     chosen = Subscription(topic, "a")
-    found = filters.on_retry_topic(chosen, topic, lambda _: None)
+    found = filters.on_retry_topic(chosen, "g", topic, lambda _: None)
     assert isinstance(found, RetryFilter) is is_both
     assert (found is chosen) is not is_both
+
+
+@pytest.mark.parametrize("is_wanted", ["true", "false"])
+@pytest.mark.parametrize(
+    ("topic", "lets_popped"), [("%RETRY%g_orders", False), ("%RETRY%other_group", True)]
+)
+def test_a_group_does_not_pull_what_another_popped(
+    is_wanted: str, topic: str, lets_popped: bool
+) -> None:
+    filters = PullFilters(build_config({"filterSupportRetry": is_wanted}))
+    found = filters.on_retry_topic(None, "g_orders", topic, lambda _: None)
+    matches = (lambda _: True) if found is None else found.matches_properties
+    assert matches is not None
+    assert matches({"1ST_POP_TIME": "5"}) is lets_popped
+    assert matches({"1ST_POP_TIME": "5", "RETRY_TOPIC": "orders"})
+    assert matches({})
