@@ -332,10 +332,6 @@ class ReplicaConfig:
 def parse_engine(text: str) -> EngineAddress:
     """What haEngine names. Raises SettingError."""
     scheme, separator, place = text.partition("://")
-    if "@" in place and scheme.lower() in ("etcd", "etcds"):
-        shown = f"{scheme}://…@{place.rpartition('@')[2]}"
-        reason = "a user or password does not belong into it: set haEngineUser and "
-        raise SettingError("haEngine", shown, f"{reason}haEnginePasswordFile")
     address = EngineAddress(scheme.lower(), place)
     if not separator or not _CHECKS.get(address.scheme, _is_unknown)(address):
         raise SettingError("haEngine", _PASSWORD.sub(rf"\1{HIDDEN}@", text), _ENGINES)

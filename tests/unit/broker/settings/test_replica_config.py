@@ -217,9 +217,3 @@ def test_tls_is_spoken_where_it_is_asked_for(tmp_path: Path) -> None:
                 replica(**texts).engine_tls()
             assert caught.value.key == key
         file.unlink()
-
-
-def test_a_password_in_the_engines_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(SettingError, match="set haEngineUser and haEnginePasswordFile") as caught:
-        parse_engine("etcd://broker:hunter2@h1:2379,h2:2379")
-    assert "hunter2" not in str(caught.value)
