@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying.parquet_files import read_rows
 from rockhopper.pipeline.jobs.replaying.plan import Request, Slice
-from rockhopper.pipeline.sink.encoding import milliseconds
+from rockhopper.pipeline.sink.encoding import milliseconds, valueless
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.sending import Sender
 from rockhopper.pipeline.sink.staging import PartWriter, StagedPart
@@ -143,8 +143,12 @@ def _with_origins(given: Mapping[str, Any], count: int) -> Any:
     names = [pa.repeat(pa.scalar(name, pa.string()), count) for name, _ in values]
     all_keys = pa.concat_arrays([keys, *names]).take(pa.array(order))
     all_items = pa.concat_arrays([items, *(value for _, value in values)]).take(pa.array(order))
-    offsets = pa.array(new_ends.astype(np.int32))
-    return pa.MapArray.from_arrays(offsets, all_keys, all_items)
+    # The sink refuses what has no value: a store's broker without a name, say.
+    keep = pc.invert(valueless(all_keys, all_items))
+    row_of = np.repeat(np.arange(count), np.diff(new_ends))
+    kept = np.bincount(row_of[keep.to_numpy(zero_copy_only=False)], minlength=count)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(kept))).astype(np.int32))
+    return pa.MapArray.from_arrays(offsets, all_keys.filter(keep), all_items.filter(keep))
 
 
 def _kept(properties: Any, count: int) -> tuple[Any, Any, Any]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rockhopper.pipeline.jobs.replaying.plan import Request
-from rockhopper.pipeline.jobs.replaying.work import as_messages
+from rockhopper.pipeline.jobs.replaying.work import ORIGINS, _with_origins, as_messages
 from rockhopper.pipeline.schema import arrow_schema
 from rockhopper.pipeline.sink.encoding import encode_messages
 
@@ -127,3 +127,16 @@ def test_frames_without_properties_bring_tags_and_keys() -> None:
 
 def test_births_are_left_to_properties_where_messages_go_in_batches() -> None:
     assert "bornTimestamp" not in messages([row(1)], keeps_birth=False).schema.names
+
+
+def test_what_has_no_value_is_not_handed_to_the_sink() -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "body": pa.array([b"a", b"b", b"c"]),
+            "brokerName": pa.array([None, "b", None], pa.string()),
+            "properties": pa.array([[("k", ""), ("l", "1")], None, [("m", None)]], kind),
+        }
+    )
+    maps = _with_origins({name: batch.column(name) for name in batch.schema.names}, 3).to_pylist()
+    assert [dict(each) for each in maps] == [{"l": "1"}, {ORIGINS["brokerName"]: "b"}, {}]
