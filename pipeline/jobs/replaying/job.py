@@ -236,8 +236,15 @@ def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
             rows.write.parquet(place)
     except Exception as error:
         raise spark_problem(error) from error
+    hide_rows(Path(place))
     table = pq.read_table(place, columns=["path"])
     return {each["values"]: each["counts"] for each in pc.value_counts(table["path"]).to_pylist()}
+
+
+def hide_rows(selection: Path) -> None:
+    """Name the files of a selection so that no ``**/*.parquet`` over the archive finds them."""
+    for path in selection.glob("*.parquet"):
+        path.rename(path.with_suffix(".rows"))
 
 
 def _targets(files: Sequence[PlannedFile], request: Request) -> list[str]:

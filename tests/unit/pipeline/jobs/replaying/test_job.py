@@ -13,7 +13,7 @@ import pytest
 from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying import job
-from rockhopper.pipeline.jobs.replaying.plan import Slice
+from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, Slice
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork, selected_rows
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.sink.choice import SinkState
@@ -267,3 +267,13 @@ def test_a_plan_names_files_of_its_source_only(world: World, tmp_path: Path) -> 
 
     with pytest.raises(PipelineError, match=r"plan.json names .*, which is not in"):
         world.replay(job_id="again")
+
+
+def test_a_selection_is_read_although_no_pattern_for_parquet_finds_it(tmp_path: Path) -> None:
+    rows = pa.table({"path": ["a", "b", "a"], "row": pa.array([2, 0, 1], pa.int64())})
+    pq.write_table(rows, tmp_path / "part-0.snappy.parquet")
+    job.hide_rows(tmp_path)
+
+    assert not list(tmp_path.rglob("*.parquet"))
+    chosen = PlannedFile("/x/a", "orders", 2, "a")
+    assert selected_rows(str(tmp_path), Slice(chosen, 0, 2)).tolist() == [1, 2]
