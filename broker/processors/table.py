@@ -144,16 +144,17 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             logical(following.update_consumer_offset, static.commit_offset), *needs.COMMITTED
         ),
         Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
-            logical(following.search_by_time, static.search), on_topic(Action.GET)
+            logical(following.search_by_time, static.search), on_topic(Action.SUB, Action.GET)
         ),
         Code.GET_MAX_OFFSET: serves(
-            logical(following.max_offset, static.max_offset), on_topic(Action.GET)
+            logical(following.max_offset, static.max_offset), on_topic(Action.SUB, Action.GET)
         ),
         Code.GET_MIN_OFFSET: serves(
-            logical(following.min_offset, static.search), on_topic(Action.GET)
+            logical(following.min_offset, static.search), on_topic(Action.SUB, Action.GET)
         ),
         Code.GET_EARLIEST_MSG_STORETIME: serves(
-            logical(following.earliest_store_time, static.earliest_time), on_topic(Action.GET)
+            logical(following.earliest_store_time, static.earliest_time),
+            on_topic(Action.SUB, Action.GET),
         ),
         Code.LOCK_BATCH_MQ: serves(locks.lock, *needs.LOCKED),
         Code.UNLOCK_BATCH_MQ: serves(locks.unlock, *needs.LOCKED),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.client import Admin, Credentials, Producer
+from rockhopper.client import Admin, Consumer, Credentials, Producer
 from rockhopper.client.errors import ClientError
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
@@ -119,6 +119,25 @@ async def test_the_answer_to_a_change_of_ones_own_user_comes_before_the_connecti
         new = Credentials("root", "a secret that is new")
         async with Admin(broker.nameserver, credentials=new) as admin:
             assert [user["username"] for _, user in await admin.accounts.users()] == ["root"]
+
+
+async def test_the_right_to_pull_covers_what_a_consumer_asks_around_it() -> None:
+    """The example of security.md: Sub for the topic and for the group, and nothing else."""
+    root, billing = Credentials("root", SECRET), Credentials("billing", "the secret of billing")
+    async with (
+        Broker.temporary(SETTINGS) as broker,
+        Admin(broker.nameserver, credentials=root) as admin,
+        Producer(broker.nameserver, credentials=root) as producer,
+    ):
+        await producer.send("orders", b"first")
+        await admin.accounts.add_user("billing", "the secret of billing")
+        for resource in ("Topic:orders", "Group:billing*"):
+            await admin.accounts.add_rule("billing", resource, ["Sub"], is_allowed=True)
+        consumer = Consumer("billing", "orders", nameserver=broker.nameserver, credentials=billing)
+        async with asyncio.timeout(HANG_S), consumer:
+            async for message in consumer:
+                assert message.body == b"first"
+                break
 
 
 async def test_a_client_reads_its_file_again_when_its_signature_is_refused(tmp_path: Path) -> None:
