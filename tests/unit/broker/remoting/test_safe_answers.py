@@ -208,6 +208,7 @@ STORE_NOTHING = {
     Code.SINK_PREPARE,
     Code.SINK_DECIDE,
     Code.TOPIC_IDS,
+    Code.LOG_HISTORY,
     Code.SINK_ABORT,
     Code.SINK_HOME,
 }
