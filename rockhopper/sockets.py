@@ -25,6 +25,8 @@ from weakref import WeakSet
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 NEXT_ADDRESS_DELAY_S = 0.25
+# A resolver that hangs must not hold up who only wants to know whether a name has moved.
+_LOOK_UP_TIMEOUT_S = 1.0
 _IPV6 = 6
 _LINK_LOCAL = IPv6Address("fe80::").packed[:2]
 # Addresses for documentation: connecting a datagram socket sends nothing to them.
@@ -93,6 +95,23 @@ def _address(family: socket.AddressFamily, where: tuple[Any, ...]) -> AddrInfoTy
 def _name_tried(host: str, tried: Sequence[str]) -> str:
     found = sorted(set(tried) - {host, host.partition("%")[0]})
     return f" ({host} is {', '.join(found)})" if found else ""
+
+
+async def leads_elsewhere(host: str, port: int, peer: str) -> bool:
+    """Whether the name *host* does not lead to *peer* any more.
+
+    False if *host* is an address, or cannot be looked up now.
+    """
+    if is_address(host):
+        return False
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_LOOK_UP_TIMEOUT_S):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:  # TimeoutError is one
+        return False
+    hosts = {str(where[0]).partition("%")[0] for *_, where in found}
+    return peer.partition("%")[0] not in hosts
 
 
 def is_address(host: str) -> bool:

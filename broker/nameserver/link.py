@@ -1,12 +1,15 @@
 """A connection from this broker to a name service elsewhere: requests out, answers back.
 
 Opened when the first request needs it, and again after it broke. The owner learns at once when
-the other side closes: the name service has forgotten this broker then.
+the other side closes: the name service has forgotten this broker then. A name that leads elsewhere
+is followed, though the old address still answers: the owner is told as if that had closed.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import cast
+
+import structlog
 
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.listening.socket_names import socket_address
@@ -23,12 +26,15 @@ from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, PROBE_FIELD
 from rockhopper.protocol.signing import Credentials, sign_fields
-from rockhopper.sockets import connect
+from rockhopper.sockets import connect, leads_elsewhere
 
 LOOK_INTERVAL_S = 0.01
 _PROBE = {"topic": AUTO_CREATE_TOPIC, "queueId": "0", PROBE_FIELD: "true"}
 
 CONNECT_TIMEOUT_S = 5.0
+NAME_CHECK_INTERVAL_S = 10.0
+
+log = structlog.get_logger("broker.link")
 
 
 class RefusedError(Exception):
@@ -61,6 +67,7 @@ class NameServiceLink:
         self._credentials = credentials
         self._protocol: _LinkProtocol | None = None
         self._connecting = asyncio.Lock()
+        self._name_checked_s = 0.0
 
     @property
     def keeps_secrets(self) -> bool:
@@ -76,8 +83,11 @@ class NameServiceLink:
     async def connect(self) -> tuple[str, str]:
         """Connect unless that is done; return the hosts of both ends, theirs first. OSError."""
         async with self._connecting:
+            if self.is_connected:
+                await self._follow_name()
             if self._protocol is None or self._protocol.is_lost:
                 loop = asyncio.get_running_loop()
+                self._name_checked_s = loop.time()
                 options = self._outgoing.options(self._host)
                 _, self._protocol = await loop.create_connection(
                     lambda: _LinkProtocol(self._on_lost, self._on_request),
@@ -85,6 +95,17 @@ class NameServiceLink:
                     **options,
                 )
         return self._protocol.hosts
+
+    async def _follow_name(self) -> None:
+        protocol, now_s = self._protocol, asyncio.get_running_loop().time()
+        if protocol is None or now_s - self._name_checked_s < NAME_CHECK_INTERVAL_S:
+            return
+        self._name_checked_s = now_s
+        if await leads_elsewhere(self._host, self._port, protocol.hosts[0]):
+            log.warning("a name leads elsewhere now: connecting anew", address=self.address)
+            self._protocol = None
+            protocol.close()
+            self._on_lost()
 
     async def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
         """Send a request and return its answer, whatever its code.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -126,8 +126,10 @@ class Admin(ClosedAtEnd):
 
     async def topics(self) -> list[str]:
         """Return the names of all topics that the name service knows, the system's own included."""
-        answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(_decoded(TopicList, answer, self._name_service).topic_list)
+        found = await self._ask_who_knows(
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList, lambda said: said.topic_list
+        )
+        return sorted(found.topic_list)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the brokers and queues of a topic, fresh. Raises RouteNotFoundError."""
@@ -306,8 +308,9 @@ class Admin(ClosedAtEnd):
         return away_brokers(await self._cluster_info())
 
     async def _cluster_info(self, *, with_left_out: bool = False) -> ClusterInfo:
-        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        info = _decoded(ClusterInfo, answer, self._name_service)
+        info = await self._ask_who_knows(
+            RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo, lambda said: said.broker_addr_table
+        )
         if not with_left_out:
             leave_out(info.broker_addr_table.values(), self.session.routes.left_out)
         return info
@@ -399,6 +402,25 @@ class Admin(ClosedAtEnd):
         return await self.session.request(
             address, code, dict(ext or {}), body, timeout_s=timeout_s, accept=accept
         )
+
+    async def _ask_who_knows(
+        self, code: RequestCode, kind: type[_Body], contents: Callable[[_Body], Sized]
+    ) -> _Body:
+        """Return what the first name service that knows anything says.
+
+        One that was started anew, or is cut off from the brokers, answers with nothing.
+        """
+
+        def decode(answer: Command) -> _Body:
+            return _decoded(kind, answer, self._name_service)
+
+        said = decode(await self._ask(code))
+        if contents(said):
+            return said
+        others = await self.session.name_services.ask_others(
+            code, knows=lambda answer: bool(contents(decode(answer)))
+        )
+        return said if others is None else decode(others[1])
 
     async def _ask(self, code: RequestCode) -> Command:
         self.session.check_open()

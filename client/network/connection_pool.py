@@ -33,7 +33,7 @@ from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
-from rockhopper.sockets import connect, is_address
+from rockhopper.sockets import connect, leads_elsewhere
 from rockhopper.tasks import start_task
 
 log = logging.getLogger(__name__)
@@ -214,13 +214,9 @@ class ConnectionPool:
         connection = self.existing(address)
         peer = None if connection is None else connection.peer_host
         host, port = split_address(address)
-        if peer is None or is_address(host):
+        if peer is None or not await leads_elsewhere(host, port, peer):
             return
-        try:
-            found = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError:
-            return  # it cannot be looked up now
-        if peer not in [where[0] for *_, where in found] and self._open.get(address) is connection:
+        if self._open.get(address) is connection:
             log.warning("the name in %s leads elsewhere now: connecting anew", address)
             self.retire(address)
 

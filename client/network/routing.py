@@ -217,12 +217,17 @@ class NameServices:
                     return answer
         return None
 
-    async def _ask_others(
-        self, code: RequestCode, ext: dict[str, str]
+    async def ask_others(
+        self,
+        code: RequestCode,
+        ext: dict[str, str] | None = None,
+        *,
+        knows: Callable[[Command], bool] = lambda _answer: True,
     ) -> tuple[str, Command] | None:
         """Return the address and answer of another that knows what the current one does not.
 
-        One that was started anew, or is cut off from the brokers, knows nothing.
+        One that was started anew, or is cut off from the brokers, knows nothing. `knows` says of a
+        successful answer whether it holds anything; it may raise ClientError.
         """
 
         async def ask_one(index: int) -> tuple[int, Command]:
@@ -235,7 +240,7 @@ class NameServices:
                 for first in asyncio.as_completed(asked):
                     with contextlib.suppress(ClientError):
                         index, answer = await first
-                        if answer.code == ResponseCode.SUCCESS:
+                        if answer.code == ResponseCode.SUCCESS and knows(answer):
                             self._current = index
                             return self.addresses[index], answer
         except TimeoutError:
@@ -271,7 +276,7 @@ class NameServices:
         answer = await self.ask(code, fields)
         address = self.addresses[self._current]
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            others = await self._ask_others(code, fields)
+            others = await self.ask_others(code, fields)
             if others is None:
                 return None
             address, answer = others

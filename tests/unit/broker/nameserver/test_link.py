@@ -1,10 +1,12 @@
 """A link to a name service: opened when it is needed, told at once when the other side goes."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
+from rockhopper.broker.nameserver import link as module
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer
@@ -119,6 +121,32 @@ async def test_who_is_no_name_service_is_hung_up_on(
 async def test_nobody_there_is_an_os_error() -> None:
     with pytest.raises(OSError, match="onnect"):
         await NameServiceLink("127.0.0.1:1", lambda: None).connect()
+
+
+async def test_a_name_that_leads_elsewhere_is_followed_though_the_old_address_answers(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(server.address.rpartition(":")[2])
+    leads_to = ["127.0.0.1"]
+
+    async def look_up(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in leads_to]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    linked = Linked(f"localhost:{port}")
+    await linked.link.call(1, {}, b"a")
+    leads_to[:] = ["127.0.0.2"]
+    await linked.link.call(1, {}, b"b")
+    assert linked.losses == 0  # it is looked up now and then only
+    monkeypatch.setattr(module, "NAME_CHECK_INTERVAL_S", 0.0)
+    with pytest.raises(OSError, match=r"127\.0\.0\.2"):
+        await linked.link.call(1, {}, b"c")
+    assert linked.losses == 1
+    leads_to[:] = ["127.0.0.1"]
+    await linked.link.call(1, {}, b"d")
+    await linked.link.call(1, {}, b"e")
+    assert linked.losses == 1
+    linked.link.close()
 
 
 def _frame(command: Command) -> bytes:

@@ -59,6 +59,22 @@ async def test_topics_are_listed_in_order(admin: Admin) -> None:
     assert await admin.topics() == ["C", "gone", "orders"]
 
 
+async def test_a_name_service_that_knows_nothing_is_not_believed_while_another_knows(
+    name_service: FakeServer, broker: FakeServer
+) -> None:
+    async with FakeServer() as empty:
+        nothing = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+        empty.on(106, lambda request: Command(0, body=nothing))
+        empty.on(206, lambda request: Command(0, body=b'{"topicList":[]}'))
+        for _ in range(4):  # whichever is asked first
+            async with Admin(f"{empty.address};{name_service.address}") as admin:
+                assert await admin.topics() == ["C", "gone", "orders"]
+            async with Admin(f"{empty.address};{name_service.address}") as admin:
+                assert [each.address for each in await admin.masters()] == [broker.address]
+        async with Admin(empty.address) as admin:
+            assert await admin.topics() == []
+
+
 async def test_creating_a_topic_says_everything_that_java_says(
     admin: Admin, broker: FakeServer
 ) -> None:
