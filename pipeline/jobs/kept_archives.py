@@ -75,6 +75,7 @@ def brought_up(catalog: Catalog, progress: Progress, now_ms: int) -> Manifest:
     if finished is not None:
         progress.say(f"finished run {finished.run}, which had been killed")
     catalog.delete_replaced(now_ms)
+    catalog.fold()
     current = catalog.current()
     assert current is not None
     return current

@@ -3,6 +3,7 @@
     topic=orders/date=2026-11-20/part-00003-00000-0.parquet
     _rockhopper/current.json              {"manifest": "manifest-00000003.json"}
     _rockhopper/manifest-00000003.json    what run 3 added (manifest.py)
+    _rockhopper/base-00000002.json        what runs 1 to 2 added and removed, in their place
     _rockhopper/intent.json               a run that is being committed
     _rockhopper/staging/run-00000004/…    what the tasks of the run under way write
     _rockhopper/replaced/run-00000003/…   files that run 3 removed, kept for a while
@@ -13,6 +14,9 @@ write below staging; the *intent*, the manifest with the names to move, is writt
 moved to their places; the manifest; the pointer in current.json; files that the run removes go
 below replaced; the intent and staging go away. What was replaced is deleted by the first run that
 comes when the time to keep it (``keepOldMs`` in the manifest's source) is over.
+
+Manifests do not pile up for ever: ``fold`` puts one, the *base*, in the place of those whose
+removed files are deleted. The pointer names it ("base"), and then the others are deleted.
 A run that was killed before its intent is gone: the next one clears staging. One that was killed
 later is finished by the next, which finds the intent. So a reader that lists the directory sees
 files of runs that are committed or about to be, and one that goes by the manifests sees whole runs.
@@ -22,14 +26,13 @@ import glob
 import json
 import os
 import re
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rockhopper.paths import check_relative
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files, naming_damage
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest, left_of
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest, folded, left_of
 
 OWN_DIRECTORY = "_rockhopper"
 CURRENT_FILE = f"{OWN_DIRECTORY}/current.json"
@@ -42,6 +45,7 @@ REPLACED_SUFFIX = ".replaced"
 directories that begin with an underscore."""
 
 _MANIFEST_NAME = re.compile(r"manifest-\d{8,}\.json")
+_FOLDED_NAME = re.compile(r"(?:manifest|base)-(\d{8,})\.json")
 _REPLACED_RUN = re.compile(r"run-(\d{8,})")
 
 
@@ -62,16 +66,21 @@ class Catalog:
 
     def current(self) -> Manifest | None:
         """The newest manifest; None for a place without an archive. Raises PipelineError."""
+        return self._state()[0]
+
+    def _state(self) -> tuple[Manifest | None, int]:
+        """The newest manifest, and the last run that the base stands for, 0 without one."""
         data = self.files.read(CURRENT_FILE)
         if data is None:
             self._refuse_headless()
-            return None
+            return None, 0
         remedy = 'write {"manifest": "…"} with the name of the newest manifest beside it'
         with naming_damage(f"{self.files.location}/{CURRENT_FILE}", remedy):
-            name = str(json.loads(data)["manifest"])
+            pointer = json.loads(data)
+            name, base = str(pointer["manifest"]), int(pointer.get("base", 0))
             if not _MANIFEST_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a manifest")
-        return self._manifest(f"{OWN_DIRECTORY}/{name}")
+        return self._manifest(f"{OWN_DIRECTORY}/{name}"), base
 
     def _refuse_headless(self) -> None:
         """See that there are no manifests without the file that says which is the newest."""
@@ -87,23 +96,79 @@ class Catalog:
 
     def check_whole(self) -> None:
         """See that the manifests of all runs are there. Raises PipelineError."""
-        current = self.current()
         there = set(self.files.names(OWN_DIRECTORY))
-        for run in range(1, current.run if current is not None else 0):
-            name = manifest_file(run)
+        for name in self._former()[1]:
             if name.rpartition("/")[2] not in there:
                 raise PipelineError(
                     f"{self.files.location}/{name} is missing: restore it from a copy of the "
                     "archive; until then nothing is added to it"
                 )
 
-    def manifests(self) -> Iterator[Manifest]:
-        """All that are committed, from the first on."""
-        current = self.current()
-        for run in range(1, current.run if current is not None else 0):
-            yield self._manifest(manifest_file(run))
-        if current is not None:
-            yield current
+    def manifests(self) -> list[Manifest]:
+        """All that are committed, from the first on, or from the one in the place of the first.
+
+        Raises:
+            PipelineError: one is missing, or damaged.
+        """
+        while True:
+            current, former = self._former()
+            try:
+                found = [self._manifest(name) for name in former]
+            except PipelineError:
+                if self._former()[1] == former:
+                    raise
+                continue  # they were folded meanwhile
+            return found if current is None else [*found, current]
+
+    def _former(self) -> tuple[Manifest | None, list[str]]:
+        """The newest manifest, and the names of those before it.
+
+        None if it is the base that says all of it.
+        """
+        current, base = self._state()
+        names = [base_file(base)] if base else []
+        end = current.run if current is not None else 0
+        names += [manifest_file(run) for run in range(base + 1, end)]
+        return None if base >= end else current, names
+
+    def fold(self) -> None:
+        """Put one manifest in the place of the old ones. Only under the lock.
+
+        Those stay whose removed files are kept still.
+        """
+        current, base = self._state()
+        if current is None:
+            return
+        self._remove_folded(current.run, base)
+        names = self.files.names(REPLACED_DIRECTORY)
+        kept = [int(run[1]) for name in names if (run := _REPLACED_RUN.fullmatch(name))]
+        old = [each for each in self.manifests() if each.run < min(kept, default=current.run + 1)]
+        if not any(each.removed for each in old):
+            return
+        last = old[-1].run
+        self.files.write(base_file(last), folded(old).to_json())
+        self._point_to(manifest_file(current.run), last)
+        self._remove_folded(current.run, last)
+
+    def _base(self) -> int:
+        data = self.files.read(CURRENT_FILE)
+        return 0 if data is None else int(json.loads(data).get("base", 0))
+
+    def _remove_folded(self, newest: int, base: int) -> None:
+        """Delete what the base stands for; the newest manifest says where the next run begins."""
+        wanted = {manifest_file(newest), base_file(base)}
+        for name in self.files.names(OWN_DIRECTORY):
+            old = _FOLDED_NAME.fullmatch(name)
+            path = f"{OWN_DIRECTORY}/{name}"
+            if old is not None and int(old[1]) <= base and path not in wanted:
+                self.files.remove(path)
+
+    def _point_to(self, name: str, base: int) -> None:
+        """Make a manifest the newest: from now on readers go by it."""
+        pointer: dict[str, object] = {"manifest": name.rpartition("/")[2]}
+        if base:
+            pointer["base"] = base
+        self.files.write(CURRENT_FILE, json.dumps(pointer).encode() + b"\n")
 
     def archived_files(self) -> list[ArchivedFile]:
         """All files of the archive, in the order in which they came."""
@@ -197,8 +262,7 @@ class Catalog:
         self.files.move(moves)
         name = manifest_file(manifest.run)
         self.files.write(name, manifest.to_json())
-        pointer = {"manifest": name.rpartition("/")[2]}
-        self.files.write(CURRENT_FILE, json.dumps(pointer).encode() + b"\n")
+        self._point_to(name, self._base())
         self._set_aside(manifest)
         self.files.remove(INTENT_FILE)
 
@@ -247,6 +311,11 @@ def kept_path(path: str) -> str:
             "begin anew with another --id, and with --from behind what was replayed"
         )
     return path
+
+
+def base_file(run: int) -> str:
+    """The name of the manifest in the place of those up to a run's."""
+    return f"{OWN_DIRECTORY}/base-{run:08d}.json"
 
 
 def manifest_file(run: int) -> str:

@@ -113,6 +113,7 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
         asked.progress.say(f"finished run {finished.run}, which had been killed")
     catalog.check_whole()
     catalog.delete_replaced(time.time_ns() // 1_000_000)
+    catalog.fold()
     current = catalog.current()
     value = _value(asked, current)
     plan = plan_run(asked, current)

@@ -31,6 +31,7 @@ FORMAT = 5
 FORMATS = (1, 2, 3, 4, FORMAT)
 COMPACTED = "compact"
 EXPIRED = "expire"
+FOLDED = "folded"
 
 _CRC_BITS_OF_FORMAT_1 = 32
 _CAPITAL = re.compile(r"[A-Z]")
@@ -136,10 +137,15 @@ class Manifest:
     reached: Reached = field(default_factory=Reached)
     removed: tuple[str, ...] = ()
     """Paths of files of former runs that do not count any more."""
+    expired: tuple[QueueSummary, ...] = ()
+    """Of a manifest in the place of several: what had expired from the archive by then."""
 
     @property
     def kind(self) -> str:
-        """COMPACTED or EXPIRED for a run that removed files, else what was read."""
+        """COMPACTED or EXPIRED for a run that removed files, else what was read.
+
+        FOLDED for a manifest in the place of those of several runs.
+        """
         return str(self.source.get("kind", ""))
 
     @property
@@ -155,7 +161,8 @@ class Manifest:
     def to_json(self) -> bytes:
         """The document."""
         document = {"format": FORMAT, **as_document(self)}
-        for queue in chain(document["queues"], *(file["queues"] for file in document["files"])):
+        files = (file["queues"] for file in document["files"])
+        for queue in chain(document["queues"], document["expired"], *files):
             for name in _HASHES:
                 queue[name] = None if queue[name] is None else f"{queue[name]:016x}"
         reached = document.pop("reached")
@@ -229,6 +236,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
             positions.get("logs", {}),
         ),
         removed=tuple(map(_check_path, document.get("removed", ()))),
+        expired=tuple(map(_queue, document.get("expired", ()))),
     )
 
 
@@ -247,10 +255,42 @@ def expired_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
     known: dict[str, ArchivedFile] = {}
     expired: list[ArchivedFile] = []
     for manifest in manifests:
+        expired += _as_files(manifest.expired)
         if manifest.kind == EXPIRED:
             expired += [known[path] for path in manifest.removed if path in known]
         known.update((file.path, file) for file in manifest.files)
     return expired
+
+
+def _as_files(queues: Sequence[QueueSummary]) -> list[ArchivedFile]:
+    """Stand-ins for files of which only that is known."""
+    return [
+        ArchivedFile(
+            "", each.topic, "", each.rows, 0, each.min_store_ms, each.max_store_ms, (each,)
+        )
+        for each in queues
+    ]
+
+
+def folded(manifests: Sequence[Manifest]) -> Manifest:
+    """One manifest that says the same as all up to the last of *manifests*.
+
+    Of files that do not count any more only their queues are kept, and of the others everything.
+    """
+    last = manifests[-1]
+    expired: dict[int, list[QueueSummary]] = {}
+    for file in expired_of(manifests):
+        for queue in file.queues:
+            expired.setdefault(queue.crc_bits, []).append(replace(queue, columns_hash=None))
+    return replace(
+        last,
+        source={**last.source, "kind": FOLDED},
+        files=tuple(left_of(manifests)),
+        queues=merged([queue for manifest in manifests for queue in manifest.queues]),
+        undecoded=sum(manifest.undecoded for manifest in manifests),
+        removed=(),
+        expired=tuple(chain(*map(merged, expired.values()))),
+    )
 
 
 def removing(

@@ -41,6 +41,7 @@ def expire(asked: ExpireOptions) -> ExpireResult:
             manifest = removing(current, EXPIRED, found, asked.keep_old_ms, asked.now_ms())
             catalog.commit(manifest, [])
             catalog.delete_replaced(asked.now_ms())
+            catalog.fold()
             result.run = manifest.run
     return result
 

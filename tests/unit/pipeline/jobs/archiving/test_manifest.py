@@ -88,7 +88,7 @@ def test_the_document_has_the_names_that_readers_know() -> None:
 
     assert list(document) == [
         *("format", "run", "createdMs", "source", "columns", "value", "files", "queues"),
-        *("undecoded", "removed", "positions"),
+        *("undecoded", "removed", "expired", "positions"),
     ]
     assert document["positions"]["log"] == {
         "broker-a": {"offsets": {"*": 7}, "lastOffset": 5, "lastHead": "00ff"}

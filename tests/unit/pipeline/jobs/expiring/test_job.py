@@ -97,3 +97,79 @@ def test_a_run_that_is_killed_at_any_step_is_completed_or_cleared_by_the_next(
     else:
         pytest.fail("the run had more steps than were tried")
     assert number > 6
+
+
+def own_files(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "_rockhopper").glob("*.json"))
+
+
+def test_manifests_of_what_has_expired_do_not_pile_up(tmp_path: Path) -> None:
+    log, root = WrittenLog(tmp_path / "store"), tmp_path / "archive"
+    sizes = []
+    for day in range(12):
+        log.add(6, store_time_ms=T0_MS + day * DAY_MS)
+        jobs.archive(root, path=log.root)
+        now_ms = T0_MS + (day + 2) * DAY_MS
+        jobs.expire(root, older_than_ms=DAY_MS, now_ms=lambda now_ms=now_ms: now_ms, keep_old_ms=0)
+        sizes.append(sum(path.stat().st_size for path in (root / "_rockhopper").glob("*.json")))
+
+    assert committed_offsets(root) == []
+    assert own_files(root) == ["base-00000024.json", "current.json", "manifest-00000024.json"]
+    assert max(sizes[4:]) < 1.2 * min(sizes[4:])
+    Catalog(LocalFiles(root)).check_whole()
+    assert jobs.archive(root, path=log.root).rows == 0
+    assert jobs.audit(str(log.root), archive=str(root), checks=["archive"]).findings == []
+
+
+def test_an_audit_compares_with_what_was_folded(tmp_path: Path) -> None:
+    """The sums of what has expired are kept, and tell whether the log still has that."""
+    log, root = archived(tmp_path)
+    jobs.expire(root, **OLD, keep_old_ms=0)
+    jobs.expire(root, **OLD)
+    assert any(name.startswith("base-") for name in own_files(root))
+
+    audit = jobs.audit(str(log.root), archive=str(root), checks=["archive"])
+    assert (audit.findings, audit.archived_and_in_log_count) == ([], 6)
+
+
+def test_folding_may_be_killed_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):  # more steps than it has
+        log, root = archived(tmp_path, f"fold-{number}")
+        jobs.expire(root, **OLD, keep_old_ms=0)
+        mortal = Mortal(LocalFiles(root), number)
+        catalog = Catalog(mortal)
+        catalog.delete_replaced(T0_MS + 9 * DAY_MS)
+        try:
+            catalog.fold()
+            break
+        except Killed:
+            pass
+        assert committed_offsets(root) == log.offsets[6:]
+        whole = Catalog(LocalFiles(root))
+        whole.check_whole()
+        whole.fold()
+        assert own_files(root) == ["base-00000003.json", "current.json", "manifest-00000003.json"]
+        assert committed_offsets(root) == log.offsets[6:]
+    else:
+        raise AssertionError("folding has more steps than were tried")
+
+
+def test_a_reader_that_began_before_folding_reads_on(tmp_path: Path) -> None:
+    _, root = archived(tmp_path)
+    jobs.expire(root, **OLD, keep_old_ms=0)
+
+    class Folding(LocalFiles):
+        """Folds once the pointer was read."""
+
+        is_done = False
+
+        def read(self, name: str) -> bytes | None:
+            data = super().read(name)
+            if not self.is_done and name.endswith("00000003.json"):
+                self.is_done = True
+                keeper = Catalog(LocalFiles(root))
+                keeper.delete_replaced(T0_MS + 9 * DAY_MS)
+                keeper.fold()
+            return data
+
+    assert [each.run for each in Catalog(Folding(root)).manifests()] == [3]
