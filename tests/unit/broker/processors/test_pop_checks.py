@@ -1,12 +1,16 @@
 """What the pop family checks before it does anything, with RocketMQ's codes."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
+from tests.support.peers import Clock
 from tests.support.popping import pop_fields
+from tests.support.rules import Rules
 from tests.support.served_broker import ServedBroker
 from tests.support.turns import until
 
@@ -68,6 +72,24 @@ async def test_one_that_waited_is_checked_again(broker: ServedBroker, code: Requ
     group.consume_enable = False
     broker.put("orders", queue_id=1)
     answer = await task
+    assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
+
+
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION])
+async def test_a_user_who_lost_the_permission_meanwhile_gets_nothing(
+    tmp_path: Path, code: RequestCode
+) -> None:
+    of_group = Action.SUB, Resource(Kind.GROUP, "billing")
+    rules = Rules((Action.SUB, Resource(Kind.TOPIC, "orders")), of_group)
+    broker = ServedBroker(tmp_path / "guarded", Clock(), {}, rules)
+    broker.create_topic("orders")
+    fields = pop_fields(topic="orders", consumerGroup="billing", queueId="1", pollTime=60_000)
+    task = asyncio.create_task(broker.ask(code, fields))
+    await until(lambda: len(broker.pop.polling) == 1)
+    rules.allowed.remove(of_group)
+    broker.put("orders", queue_id=1)
+    answer = await task
+    await broker.close()
     assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
 
 
