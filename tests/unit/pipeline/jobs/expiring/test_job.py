@@ -10,6 +10,7 @@ from rockhopper.pipeline.jobs.archiving.catalog import INTENT_FILE, Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.results import UsageProblem
 from tests.support.mortal_files import Killed, Mortal, committed_offsets, plain_offsets
+from tests.support.peers import Clock
 from tests.support.written_logs import T0_MS, WrittenLog
 
 DAY_MS = 86_400_000
@@ -109,8 +110,8 @@ def test_manifests_of_what_has_expired_do_not_pile_up(tmp_path: Path) -> None:
     for day in range(12):
         log.add(6, store_time_ms=T0_MS + day * DAY_MS)
         jobs.archive(root, path=log.root)
-        now_ms = T0_MS + (day + 2) * DAY_MS
-        jobs.expire(root, older_than_ms=DAY_MS, now_ms=lambda now_ms=now_ms: now_ms, keep_old_ms=0)
+        clock = Clock(T0_MS + (day + 2) * DAY_MS)
+        jobs.expire(root, older_than_ms=DAY_MS, now_ms=clock, keep_old_ms=0)
         sizes.append(sum(path.stat().st_size for path in (root / "_rockhopper").glob("*.json")))
 
     assert committed_offsets(root) == []
@@ -136,7 +137,7 @@ def test_folding_may_be_killed_at_any_step(tmp_path: Path, monkeypatch: pytest.M
     for number in range(20):  # more steps than it has
         log, root = archived(tmp_path, f"fold-{number}")
         jobs.expire(root, **OLD, keep_old_ms=0)
-        mortal = Mortal(LocalFiles(root), number)
+        mortal: Any = Mortal(LocalFiles(root), number)
         catalog = Catalog(mortal)
         catalog.delete_replaced(T0_MS + 9 * DAY_MS)
         try:
