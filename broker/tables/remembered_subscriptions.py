@@ -47,7 +47,12 @@ class RememberedSubscriptions(JsonTable):
         self._now = dict(self._before)
 
     def put(self, group: str, subscriptions: Mapping[str, Subscription], fingerprint: int) -> None:
-        """Keep what a group subscribes to; the next save writes it."""
+        """Keep what a group subscribes to; the next save writes it, if it is new.
+
+        Members put the same subscriptions in turn, each with the version of its own start and with
+        a fingerprint of all its groups. The newest version stays, with its fingerprint: a group at
+        rest writes nothing.
+        """
         entry: JsonObject = {
             "fingerprint": fingerprint,
             "subscriptions": [
@@ -55,6 +60,9 @@ class RememberedSubscriptions(JsonTable):
                 for s in subscriptions.values()
             ],
         }
+        known = self._now.get(group)
+        if known is not None:
+            entry = _newest(known, entry)
         is_other = self._now.pop(group, None) != entry
         # The newest last: when there are too many, the oldest goes.
         self._now[group] = entry
@@ -126,6 +134,27 @@ class RememberedSubscriptions(JsonTable):
         if found is None:
             found = self._parsed[group] = _parse(entry)
         return found
+
+
+def _newest(known: JsonObject, entry: JsonObject) -> JsonObject:
+    """*entry*, or *known* where that says the same and is not older."""
+    versions, known_versions = _versions(entry), _versions(known)
+    if versions.keys() != known_versions.keys():
+        return entry
+    newest = {key: max(version, known_versions[key]) for key, version in versions.items()}
+    if newest == known_versions and (known.get("fingerprint") or not entry["fingerprint"]):
+        return known
+    return {
+        "fingerprint": entry["fingerprint"] or known.get("fingerprint"),
+        "subscriptions": [[*key, version] for key, version in newest.items()],
+    }
+
+
+def _versions(entry: JsonObject) -> dict[tuple[str, str, str], int]:
+    return {
+        (topic, expression_type, expression): int(version)
+        for topic, expression_type, expression, version in entry.get("subscriptions", ())
+    }
 
 
 def _parse(entry: JsonObject) -> dict[str, Subscription]:

@@ -68,8 +68,30 @@ def test_the_same_again_is_not_saved_again(path: Path) -> None:
     table = restarted(path)
     table.put("billing", RED, 5)
     assert table.is_saved
-    table.put("billing", RED, 6)
+    table.put("billing", {"orders": Subscription("orders", "blue", version=7)}, 5)
     assert not table.is_saved
+
+
+def test_members_that_started_at_different_times_write_nothing_in_turn(path: Path) -> None:
+    table = restarted(path)
+    newer = {"orders": Subscription("orders", "red", version=8)}
+    table.put("billing", newer, 6)
+    assert not table.is_saved
+    table.save()
+    for subscriptions, fingerprint in ((RED, 5), (newer, 6), (newer, 5), (newer, 0), (RED, 6)):
+        table.put("billing", subscriptions, fingerprint)
+        assert table.is_saved
+    assert restarted(path).find_all("billing", 6) == newer
+
+
+def test_the_first_fingerprint_of_the_same_subscriptions_is_kept(path: Path) -> None:
+    table = restarted(path)
+    table.put("bills", RED, 0)
+    table.save()
+    table.put("bills", RED, 5)
+    assert not table.is_saved
+    table.save()
+    assert restarted(path).find_all("bills", 5) == RED
 
 
 def test_the_oldest_of_too_many_goes(tmp_path: Path) -> None:
