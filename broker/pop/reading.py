@@ -35,6 +35,18 @@ class Wanted(NamedTuple):
     order: bool = False
     attempt_id: str | None = None
 
+    @property
+    def filter_key(self) -> tuple[object, ...]:
+        """What decides whether there is something for it: pops of one key find the same.
+
+        An attempt id opens a queue that it blocks itself, which only an orderly pop does, and
+        versions of one expression let the same messages through.
+        """
+        attempt_id = self.attempt_id if self.order else None
+        wanted = self.subscription
+        expression = None if wanted is None else (wanted.expression_type, wanted.expression)
+        return self.queue_id, self.order, attempt_id, expression
+
 
 class Found(NamedTuple):
     """Messages that stand one after the other in :attr:`PopAnswer.records`, all of one queue."""

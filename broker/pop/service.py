@@ -365,9 +365,8 @@ class PopService(Part):
                 self.polling.ring(key)
             return False
 
-        filter_key = wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription
         waiter = Waiter(
-            peer, key, wanted.queue_id, self.sources.waited_for(wanted), filter_key, attempt
+            peer, key, wanted.queue_id, self.sources.waited_for(wanted), wanted.filter_key, attempt
         )
         return self.polling.park(waiter, wait_s)
 

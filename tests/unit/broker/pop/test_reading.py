@@ -1,8 +1,9 @@
 """What a pop answers: its records, and the texts that say where they come from."""
 
 from rockhopper.broker.pop.extra_info import NORMAL, RETRY_V1
-from rockhopper.broker.pop.reading import PopAnswer, split_records
+from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.subscription import Subscription
 from tests.support.records import encode_message
 
 
@@ -70,3 +71,21 @@ def test_counts_of_an_orderly_pop_are_told_twice() -> None:
     answer.add_order_counts(1, [5, 6], {5: 2})
     answer.add_order_counts(2, [7], {})
     assert answer.ext()["orderCountInfo"] == "0 qo0%3 2;0 qo0%4 1;0 0 1;0 qo1%5 2;0 1 0;0 2 0"
+
+
+def test_only_orderly_pops_are_told_apart_by_their_attempt_ids() -> None:
+    wanted = Wanted("pickers", "parcels", -1, 1, 1000, from_newest=False, attempt_id="a")
+    assert wanted._replace(attempt_id="b").filter_key == wanted.filter_key
+    orderly = wanted._replace(order=True)
+    assert orderly._replace(attempt_id="b").filter_key != orderly.filter_key
+    assert wanted._replace(queue_id=1).filter_key != wanted.filter_key
+
+
+def test_pops_are_told_apart_by_expressions_not_by_their_versions() -> None:
+    red = Subscription("parcels", "red", version=1)
+    wanted = Wanted("pickers", "parcels", -1, 1, 1000, False, red)
+    newer = Subscription("parcels", "red", version=2)
+    assert wanted._replace(subscription=newer).filter_key == wanted.filter_key
+    blue = Subscription("parcels", "blue", version=1)
+    assert wanted._replace(subscription=blue).filter_key != wanted.filter_key
+    assert wanted._replace(subscription=None).filter_key != wanted.filter_key
