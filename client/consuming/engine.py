@@ -73,12 +73,14 @@ class Engine:
             may_hand_out=self._may_hand_out,
             on_idle=self._queue_idle,
         )
+        self._has_asked_why = False
         self._puller = Puller(self.session, group, subscriptions=subscriptions, histories=histories)
+        self._fetcher = Fetcher(self._puller, settings, room, self, self.session.outages)
         self.assignment = Assignment(
             settings,
             self.progress,
             offsets,
-            Fetcher(self._puller, settings, room, self, self.session.outages),
+            self._fetcher,
             self.handout,
             room,
             locks,
@@ -96,7 +98,6 @@ class Engine:
             self.rebalancer.soon,
         )
         self.session.on_connect.append(self.rebalancer.connected)
-        self._has_asked_why = False
         self.is_closed = False
         self.committing: asyncio.Task[None] | None = None
         self.finding: asyncio.Task[None] | None = None
@@ -198,7 +199,7 @@ class Engine:
         if topic == self.settings.retry_topic:
             return
         if topic in self._named:
-            self.handout.fail(error)
+            self.forbidden(error)
         elif topic not in self._refused:
             self._refused.add(topic)
             log.warning("the topic %s, which a pattern has found, is not read: %s", topic, error)
@@ -209,7 +210,20 @@ class Engine:
         self.rebalancer.soon()
 
     def forbidden(self, error: ClientError) -> None:
-        """See rebalancing.Whole."""
+        """See rebalancing.Whole.
+
+        A signature that is not accepted any more ends nothing while another one may come.
+        """
+        is_unproven = isinstance(error, RequestRefusedError) and error.is_unproven
+        if is_unproven and self._fetcher.has_read and self.session.pool.credentials_may_change:
+            self.session.outages.warn(
+                log,
+                f"unproven {error.address}",
+                "the consumer of group %r waits for its credentials file to change: %s",
+                self.settings.group,
+                error,
+            )
+            return
         self.handout.fail(error)
 
     async def ask_why(self, route: TopicRoute) -> None:
@@ -220,7 +234,7 @@ class Engine:
             await self._puller.pull(route.read_queues[0], 0, 1)
         except RequestRefusedError as error:
             self._has_asked_why = True
-            self.handout.fail(error)
+            self.forbidden(error)
         except ClientError as error:
             log.debug("a pull that asks why failed: %s", error)
 

@@ -89,6 +89,8 @@ class Fetcher:
         self._outages = outages
         self._pause = pause
         self._now_s = now_s
+        self.has_read = False
+        """Whether a broker has ever answered a pull of this consumer."""
         self._interrupted: dict[str, set[MessageQueue]] = {}
         # Since when a broker has refused a queue by a code that lasts.
         self._refused_since_s: dict[MessageQueue, float] = {}
@@ -126,6 +128,7 @@ class Fetcher:
             self._forget(held.queue)
 
     def _accept(self, held: ProcessQueue, offset: int, result: PullResult) -> None:
+        self.has_read = True
         if held.is_dropped or held.fetch_offset != offset:
             return
         held.last_fetch_ms = time.time_ns() // 1_000_000

@@ -28,7 +28,7 @@ from rockhopper.client.network.connection import (
     RequestHandler,
     fork_count,
 )
-from rockhopper.client.network.credentials import NOBODYS, CredentialsSource
+from rockhopper.client.network.credentials import NOBODYS, CredentialsFile, CredentialsSource
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -347,6 +347,11 @@ class ConnectionPool:
             user, origin = credentials.access_key, self._credentials.origin
             self._asked_as = f"{user!r} with the secret of {origin}"
         return credentials
+
+    @property
+    def credentials_may_change(self) -> bool:
+        """Whether they are those of a file, which is read again after a refusal."""
+        return isinstance(self._credentials, CredentialsFile)
 
     def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
         """What an answer that is no success is raised as; says in whose name was asked.

@@ -4,8 +4,9 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +17,14 @@ from rockhopper.client import (
     Consumer,
     RequestRefusedError,
 )
-from rockhopper.client.consuming import rebalancing
+from rockhopper.client.consuming import fetching, rebalancing
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.command import Command
-from tests.support.fake_server import route
+from tests.support.fake_server import Answer, route
 from tests.support.group_broker import GroupBroker
+from tests.support.hang import HANG_S
 from tests.support.held_clock import HeldClock
 from tests.support.records import encode_message
 from tests.support.turns import until
@@ -376,6 +378,45 @@ async def test_a_refusal_that_no_waiting_mends_is_raised(broker: GroupBroker) ->
         with pytest.raises(RequestRefusedError, match="forbidden") as caught:
             await anext(aiter(consumer))
         assert caught.value.code == 16
+
+
+async def test_a_signature_that_is_refused_later_is_waited_for_where_a_file_may_change(
+    broker: GroupBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(fetching, "REFUSED_FOR_GOOD_S", 0.0)
+    monkeypatch.setattr(fetching, "_REFUSED_PAUSE_S", 0.001)
+    accepted = "old"
+    pull = broker.handlers[11]
+
+    def take(request: Command) -> Answer | Awaitable[Answer]:
+        if request.ext is None or request.ext.get("AccessKey") != accepted:
+            return Command(16, remark="the signature does not match")
+        return pull(request)
+
+    broker.on(11, take)
+    file = tmp_path / "credentials"
+    file.write_text("accessKey: old\nsecretKey: s\n")
+    file.chmod(0o600)
+    await broker.append(0, b"1")
+    async with billing(broker, credentials=file) as consumer:
+        messages = aiter(consumer)
+        assert (await anext(messages)).body == b"1"
+        accepted = "new"
+        broker.drop_connections()
+        said = "the consumer of group 'billing' waits for its credentials file to change"
+        async with asyncio.timeout(HANG_S):
+            await until(lambda: said in caplog.text)
+            file.write_text("accessKey: new\nsecretKey: s\n")
+            await broker.append(0, b"2")
+            assert (await anext(messages)).body == b"2"
+        assert caplog.text.count(said) == 1
+    file.write_text("accessKey: old\nsecretKey: s\n")
+    async with billing(broker, credentials=file) as wrong:
+        with pytest.raises(RequestRefusedError, match="signature"):
+            await anext(aiter(wrong))
 
 
 async def test_an_outage_is_logged_once_and_waited_for(
