@@ -83,11 +83,10 @@ class GroupSender:
         allowed_s: float,
     ) -> list[SendReceipt]:
         self.session.check_open()
-        started_s = self.session.pool.loop.time()
         assert outgoing.sharding_key is not None
         lane = (outgoing.topic, outgoing.sharding_key)
-        async with self.lanes.turn(lane, started_s + allowed_s):
-            return await self._send(outgoing, messages, choice, allowed_s, started_s)
+        async with self.lanes.turn(lane):
+            return await self._send(outgoing, messages, choice, allowed_s)
 
     async def send_oneway(
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
@@ -98,9 +97,14 @@ class GroupSender:
         if key is None:
             await self._send_oneway(outgoing, choice)
             return
-        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
-        async with self.lanes.turn((outgoing.topic, key), deadline_s):
-            await self._send_oneway(outgoing, choice)
+        async with self.lanes.turn((outgoing.topic, key)):
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await self._send_oneway(outgoing, choice)
+            except TimeoutError:
+                raise RequestTimeoutError(
+                    RequestCode.SEND_MESSAGE_V2, f"a broker of {outgoing.topic!r}", self._timeout_s
+                ) from None
 
     async def route(self, topic: str) -> TopicRoute:
         """Return a route with queues to write to. Raises RouteNotFoundError."""
@@ -157,7 +161,7 @@ class GroupSender:
                 target = fixed or self._choice.next(route, failed_on)
                 has_others = fixed is None and _has_others(route, target, failed_on)
                 left_s = deadline_s - now_s()
-                if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
+                if left_s <= 0:  # finding the route took it all
                     raise (tries and tries.outcome()) or RequestTimeoutError(
                         send_code(outgoing), self._master(route, target), allowed_s
                     )

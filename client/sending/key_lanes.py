@@ -2,7 +2,8 @@
 
 When a send fails for good, those of its key that wait behind it fail too: none of them may
 overtake it, and the application sends them again in the order it wants. A send that is cancelled
-gives its turn to the next.
+gives its turn to the next. How long a turn may take is bounded by its send, whose time begins with
+the turn.
 """
 
 import asyncio
@@ -29,10 +30,10 @@ class KeyLanes:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def turn(self, lane: Lane, deadline_s: float) -> AsyncGenerator[None]:
+    async def turn(self, lane: Lane) -> AsyncGenerator[None]:
         """Hold the turn of a lane. Raises EarlierSendFailedError."""
         if lane in self._waiting:
-            await self._wait(lane, deadline_s)
+            await self._wait(lane)
         else:
             self._waiting[lane] = deque()
         try:
@@ -43,38 +44,17 @@ class KeyLanes:
         finally:
             self._pass_on(lane)
 
-    async def _wait(self, lane: Lane, deadline_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        waiting = self._waiting[lane]
-        turn: _Turn = loop.create_future()
-        waiting.append(turn)
-        # The timer ends the wait by a result, so that a turn is never both given and timed out.
-        timer = loop.call_at(deadline_s, self._time_out, lane, turn)
+    async def _wait(self, lane: Lane) -> None:
+        turn: _Turn = asyncio.get_running_loop().create_future()
+        self._waiting[lane].append(turn)
         try:
             refusal = await turn
         except asyncio.CancelledError:
             if not turn.cancelled() and turn.result() is None:
                 self._pass_on(lane)  # the turn had come just before
             raise
-        finally:
-            timer.cancel()
         if refusal is not None:
             raise refusal
-
-    def _time_out(self, lane: Lane, turn: _Turn) -> None:
-        if turn.done():
-            return
-        waiting = self._waiting[lane]
-        error = EarlierSendFailedError(
-            f"earlier messages of the sharding key {lane[1]!r} for {lane[0]!r} were still being "
-            "sent when the time of this one was up"
-        )
-        behind: deque[_Turn] = deque()
-        while waiting[-1] is not turn:
-            behind.appendleft(waiting.pop())
-        waiting.pop()
-        turn.set_result(error)
-        _refuse(lane, behind, error)
 
     def _pass_on(self, lane: Lane) -> None:
         waiting = self._waiting[lane]

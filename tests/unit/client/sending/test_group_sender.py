@@ -108,21 +108,35 @@ async def test_those_that_waited_behind_a_failed_message_fail_and_may_be_sent_ag
     assert bodies(server) == [b"0", b"0", b"1", b"2"]
 
 
-async def test_waiting_for_earlier_messages_counts_as_sending(
+async def test_the_time_of_a_message_runs_from_its_turn_behind_the_earlier_ones_of_its_key(
     producer: Producer, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = HeldClock(monkeypatch)
-    server.on(310, lambda request: None)
-    first = asyncio.create_task(producer.send(numbered(0), timeout_s=2))
+    answers = asyncio.Event()
+
+    async def answer_later(request: Command) -> Command:
+        await answers.wait()
+        return stored()(request)
+
+    server.on(310, answer_later)
+    first = asyncio.create_task(producer.send(numbered(0), timeout_s=4))
     second = asyncio.create_task(producer.send(numbered(1), timeout_s=1))
     await server.wait_for(310)
-    clock.advance(1)
-    with pytest.raises(EarlierSendFailedError, match="time of this one was up"):
-        await second
-    clock.advance(1)
+    clock.advance(3)
+    assert not second.done()
+    answers.set()
+    await asyncio.gather(first, second)
+    assert bodies(server) == [b"0", b"1"]
+    server.on(310, lambda request: None)
+    third = asyncio.create_task(producer.send(numbered(2), timeout_s=2))
+    fourth = asyncio.create_task(producer.send(numbered(3), timeout_s=1))
+    await server.wait_for(310, 3)
+    clock.advance(2)
     with pytest.raises(RequestTimeoutError):
-        await first
-    assert bodies(server) == [b"0"]
+        await third
+    with pytest.raises(EarlierSendFailedError, match="must not overtake it"):
+        await fourth
+    assert bodies(server) == [b"0", b"1", b"2"]
 
 
 async def test_a_broker_that_is_away_is_waited_for_until_the_time_is_up(

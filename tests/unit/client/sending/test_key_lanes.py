@@ -6,12 +6,11 @@ import pytest
 
 from rockhopper.client.errors import BrokerUnreachableError, EarlierSendFailedError
 from rockhopper.client.sending.key_lanes import KeyLanes
-from tests.support.stepped_loop import SETTLING_TURNS, SteppedLoop
+from tests.support.stepped_loop import SETTLING_TURNS
 from tests.support.turns import until
 
 ALICE = ("orders", "alice")
 BOB = ("orders", "bob")
-NEVER_S = 1e9
 
 
 class Sends:
@@ -22,10 +21,8 @@ class Sends:
         self.order: list[str] = []
         self._endings: dict[str, asyncio.Future[None]] = {}
 
-    async def send(
-        self, name: str, lane: tuple[str, str] = ALICE, deadline_s: float = NEVER_S
-    ) -> None:
-        async with self.lanes.turn(lane, deadline_s):
+    async def send(self, name: str, lane: tuple[str, str] = ALICE) -> None:
+        async with self.lanes.turn(lane):
             self.order.append(name)
             self._endings[name] = asyncio.get_running_loop().create_future()
             await self._endings[name]
@@ -128,31 +125,3 @@ async def test_a_refusal_that_a_cancelled_send_never_sees_is_no_loose_end() -> N
     assert isinstance(results[1], asyncio.CancelledError | EarlierSendFailedError)
     assert len(sends.lanes) == 0
     assert problems == []
-
-
-def test_whoever_waits_too_long_fails_and_so_do_those_behind() -> None:
-    loop = SteppedLoop()
-    try:
-        sends = Sends()
-
-        async def begin() -> list[asyncio.Task[None]]:
-            soon_s = loop.time() + 3.0
-            return [
-                sends.begin("1"),
-                sends.begin("2"),
-                sends.begin("3", deadline_s=soon_s),
-                sends.begin("4"),
-            ]
-
-        tasks = loop.run(begin())
-        loop.advance(3.0)
-        assert not tasks[1].done()
-        assert isinstance(tasks[2].exception(), EarlierSendFailedError)
-        assert "time of this one was up" in str(tasks[2].exception())
-        assert isinstance(tasks[3].exception(), EarlierSendFailedError)
-        loop.run(sends.end("1"))
-        loop.run(sends.end("2"))
-        assert sends.order == ["1", "2"]
-        assert len(sends.lanes) == 0
-    finally:
-        loop.close()
