@@ -65,6 +65,11 @@ class Delay:
     """Counts instead of a level."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.level, int) and self.level > len(_LEVELS_S):
+            raise ValueError(
+                f"delay_level is {self.level}: brokers have {len(_LEVELS_S)} levels, the last of "
+                "2 h; delay_s takes any delay"
+            )
         check_delay_level(self.level, least=-1)
         if self.after_s is None:
             return
@@ -93,8 +98,8 @@ DEAD_LETTER = Delay(level=-1)
 class RetryLater(Exception):
     """Raised by a handler to get its message again, after so many seconds or at a delay level.
 
-    Levels are the broker's messageDelayLevel, 1 to 18 (1s 5s 10s 30s 1m … 2h) by default; of one
-    above its last the broker makes the last. Level 0 leaves it to
+    Levels are the broker's messageDelayLevel, 1 to 18 (1s 5s 10s 30s 1m … 2h) by default; one
+    above 18 is refused, for a broker would make its last of it: give seconds. Level 0 leaves it to
     the broker, which waits longer each time; -1 sends the message to the dead letters. Seconds need
     Rockhopper or RocketMQ 5, and reach as far as timerMaxDelaySec there.
     """

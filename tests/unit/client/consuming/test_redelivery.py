@@ -33,6 +33,7 @@ async def test_where_a_time_is_refused_the_next_level_is_asked_for(
     [
         ({"delay_s": 5, "delay_level": 3}, "exclude each other"),
         ({"delay_level": -2}, "delay_level is -2"),
+        ({"delay_level": 19}, "delay_level is 19.*delay_s takes any delay"),
         ({"delay_s": -1}, "0 or above"),
         ({"delay_s": float("nan")}, "0 or above"),
         ({"delay_s": float("inf")}, "0 or above"),
