@@ -24,6 +24,7 @@ new one, under another store id, and in nobody's in-sync set.
 import secrets
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import structlog
 
@@ -55,6 +56,8 @@ class Keeping:
         self.store = self._field("replica.json", identity, "store", str)
         self.starts: int = self._field("replica.json", identity, "starts", int)
         self._boot = str(identity.get("boot", ""))
+        self.place = ""
+        """Another of each copy of this directory and each start of the machine; see count_start."""
         self.promise: int = self._value("promise.json", "promise", 0)
         self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
         self.cutting: int | None = self._value("cutting.json", "end", None)
@@ -78,6 +81,8 @@ class Keeping:
         if may_have_lost and self._boot and boot != self._boot:
             self.note_unclean(log_end, POWER_CUT)
         self.starts, self._boot = self.starts + 1, boot
+        found = self._directory.stat()
+        self.place = f"{crc32(f'{boot} {found.st_dev} {found.st_ino}'.encode()):08x}"
         identity = {"store": self.store, "starts": self.starts, "boot": boot}
         self._write("replica.json", identity)
         return self.starts

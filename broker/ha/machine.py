@@ -329,6 +329,15 @@ class Machine:
         if self.term:
             self._resign(why, now_ms)
 
+    def yield_to_other(self, now_ms: int) -> None:
+        """Know nothing of the set any more: another process is this replica."""
+        if term := self.term:
+            self._resign("another process is announced as this replica", now_ms)
+            self.actions.append(Release(term.epoch))
+        self.following.forget_master()
+        self.role, self.view, self._request = Role.JOINING, None, None
+        self._answer_early(now_ms)
+
     def lead_by_operator(self, now_ms: int) -> None:
         """Ask for the mastership though acknowledged messages may be missing here.
 

@@ -102,7 +102,7 @@ class Member:
         self.min_in_sync = 1
         self._root = root
         self._memory = memory
-        self._clock = clock
+        self.clock = clock
         self.replica: RunningReplica | None = None
         # Of the running replica. A second Keeping would repair the files that this one is writing.
         self.keeping: Keeping | None = None
@@ -116,7 +116,7 @@ class Member:
             ),
             self.log,
             keeping,
-            MemoryEngine(self._memory, self._clock),
+            MemoryEngine(self._memory, self.clock),
             Listeners(
                 self.told.append,
                 self.told.append,
@@ -125,7 +125,7 @@ class Member:
                 self.told.append,
             ),
             QUICK,
-            self._clock,
+            self.clock,
         )
         await self.replica.start()
 

@@ -17,6 +17,7 @@ LAG_BYTES_MIN = 64 << 20
 PUT_BACK_PATIENCE_MS = 5000
 (
     DIVERGED,
+    SECOND,
     STOPPED,
     DISK,
     PUT_BACK,
@@ -29,6 +30,7 @@ PUT_BACK_PATIENCE_MS = 5000
     SETTINGS,
 ) = REASONS = (
     "diverged",
+    "second-process",
     "stopped",
     "disk-fails",
     "engine-put-back",

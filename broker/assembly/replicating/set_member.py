@@ -26,7 +26,7 @@ import structlog
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
-from rockhopper.broker.assembly.replicating.alarms import DISK, DIVERGED, STOPPED
+from rockhopper.broker.assembly.replicating.alarms import DISK, DIVERGED, SECOND, STOPPED
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
 from rockhopper.broker.assembly.replicating.set_watch import SetWatch
 from rockhopper.broker.assembly.state.state_applier import StateApplier
@@ -292,7 +292,7 @@ class SetMember:
 
     def why_not_ready(self) -> str | None:
         """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
-        if why := self._diverged or self._stopped:
+        if why := self._why_out:
             return why
         if self._leads_in:
             refusal = self.parts.store.refusal
@@ -469,6 +469,11 @@ class SetMember:
             "the others"
         )
 
+    @property
+    def _why_out(self) -> str:
+        second = self._replica.second_because if self._replica else ""
+        return self._diverged or self._stopped or second
+
     def _stop(self, text: str) -> None:
         self._stopped = text
 
@@ -478,7 +483,12 @@ class SetMember:
             f"what this replica must remember cannot be written ({problem}): it is tried again, "
             "and goes on by itself when the disk has room, and works"
         )
-        found = {DIVERGED: self._diverged, STOPPED: self._stopped, DISK: disk if problem else ""}
+        found = {
+            DIVERGED: self._diverged,
+            SECOND: self.replica.second_because,
+            STOPPED: self._stopped,
+            DISK: disk if problem else "",
+        }
         return {reason: text for reason, text in found.items() if text}
 
     # From role to role.

@@ -6,6 +6,7 @@ goes on is written in a thread of its own, one after the other; requests to the 
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,16 @@ from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused
-from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Announcement, Leader, Outcome, Replica
+from rockhopper.broker.ha.replica_set import (
+    NOTHING_SEEN,
+    Announcement,
+    Leader,
+    Outcome,
+    Replica,
+    View,
+)
 from rockhopper.broker.ha.running.engine_health import EngineHealth
+from rockhopper.broker.ha.running.incarnation import Incarnation
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
 from rockhopper.broker.ha.running.replica_log import AwayError, ReplicaLog
@@ -95,6 +104,12 @@ class Membership:
     outgoing: Outgoing = PLAIN
 
 
+def _is_replaced(hello: Hello, view: View) -> bool:
+    """Whether another process is announced under the id of the one that greeted."""
+    member = view.members.get(hello.replica.id)
+    return member is not None and member.incarnation != hello.incarnation
+
+
 class RunningReplica:
     """One replica of a set, from ``start`` to ``close``."""
 
@@ -127,12 +142,20 @@ class RunningReplica:
         self._failing_count = 0
         self._disk_error = ""
         self._me = Replica(membership.id, keeping.store)
-        self._incarnation = f"{membership.id}-{keeping.store[:8]}-{keeping.starts}"
+        self._identity = Incarnation(
+            membership.id, keeping.store[:8], keeping.starts, keeping.place, secrets.token_hex(4)
+        )
+        self._incarnation = str(self._identity)
+        self._greeted_as: dict[int, Hello] = {}
+        """Of each open connection that a follower made, how it greeted."""
+        self.second_because = ""
+        """Why this replica stays out: another process is of the same id. Blank if it does not."""
         self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
         self._complaints = Complaints()
         self._is_closing = False
         self._machine: Machine | None = None
+        self._replaced = asyncio.Event()
 
     @property
     def machine(self) -> Machine:
@@ -265,9 +288,65 @@ class RunningReplica:
     # Taking part.
 
     async def _take_part(self) -> None:
-        await self._tell_of_start()
-        for each in (self._watch(), self._announce(), self._tick()):
-            self._spawn(each)
+        while True:
+            await self._wait_for_own_id()
+            await self._tell_of_start()
+            self._replaced.clear()
+            work = (self._watch(), self._announce(), self._tick())
+            tasks = [self._spawn(each) for each in work]
+            await self._replaced.wait()
+            for task in tasks:
+                task.cancel()
+            self._leave_to_other()
+
+    async def _wait_for_own_id(self) -> None:
+        """Stay out while another process is announced under this replica's id, or leads by it.
+
+        A copy of a disk is the same member to everybody: what either acknowledges would count as
+        what the other has.
+        """
+        while True:
+            try:
+                other = self._other_in(await self._engine.read())
+                self.engine_health.answered()
+            except EngineError as error:
+                self.engine_health.announced(error)
+                self._complaints.tell("read", error)
+            else:
+                if not other:
+                    self.second_because = ""
+                    return
+                self._stay_out(other)
+            await asyncio.sleep(ENGINE_PAUSE_S)
+
+    def _other_in(self, view: View) -> str:
+        """Which process has this replica's id now, besides this one and those it follows."""
+        member, leader = view.members.get(self._me.id), view.leader
+        held = [member.incarnation] if member else []
+        if leader and leader.id == self._me.id:
+            held.append(leader.incarnation)
+        return next((each for each in held if not self._identity.comes_after(each)), "")
+
+    def _stay_out(self, other: str) -> None:
+        if not self.second_because:
+            log.error(
+                "another process has this replica's id: this one stays out",
+                id=self._me.id,
+                incarnation=self._incarnation,
+                other=other,
+                remedy="stop one of them; a copy of a store is to be another replica's, made empty",
+            )
+        self.second_because = (
+            f"another process is replica {self._me.id} ({other}): was its disk copied? This one "
+            "takes no part until that one has been gone for 15 s"
+        )
+
+    def _leave_to_other(self) -> None:
+        """Take nothing, and acknowledge nothing, under an id that another process has."""
+        self.machine.yield_to_other(self._now_ms())
+        self._perform()
+        for link in list(self._open.values()):
+            link.close()
 
     async def _tell_of_start(self) -> None:
         keeping = self._keeping
@@ -294,9 +373,22 @@ class RunningReplica:
     async def _watch(self) -> None:
         async for view in self._engine.watch():
             self.engine_health.answered()
+            if (member := view.members.get(self._me.id)) and not self._identity.comes_after(
+                member.incarnation
+            ):
+                self._stay_out(member.incarnation)
+                self._replaced.set()
+                return
+            self._close_replaced(view)
             self._look_at_log()
             self.machine.saw(view, self._now_ms())
             self._perform()
+
+    def _close_replaced(self, view: View) -> None:
+        for number, hello in list(self._greeted_as.items()):
+            if _is_replaced(hello, view) and (link := self._open.get(number)):
+                log.warning("a follower was replaced by another process", id=hello.replica.id)
+                link.close()
 
     async def _tick(self) -> None:
         while True:
@@ -373,6 +465,7 @@ class RunningReplica:
             log.warning("a peer was refused", peer=link.peer, reason=why)
             return
         self._open[link.number] = link
+        self._greeted_as[link.number] = hello
         self._look_at_log()
         self.machine.received(link.number, hello, self._now_ms())
         self._perform()
@@ -387,9 +480,11 @@ class RunningReplica:
         """Why a replica that has greeted rightly is not taken; empty if it is."""
         if hello.replica.id == self._me.id:
             return f"two replicas have the id {self._me.id} (haReplicaId)"
+        view = self.machine.view
+        if view and _is_replaced(hello, view):
+            return f"another process is replica {hello.replica.id}: was its disk copied?"
         if self._membership.facts.secret:
             return ""
-        view = self.machine.view
         announced = {member.incarnation for member in view.members.values()} if view else set()
         if hello.incarnation in announced:
             return ""
@@ -428,6 +523,7 @@ class RunningReplica:
         finally:
             link.close()
             self._streams.closed(link.number)
+            self._greeted_as.pop(link.number, None)
             if self._open.pop(link.number, None) and not self._is_closing:
                 self.machine.closed(link.number, self._now_ms())
                 self._forget_torn()
@@ -543,8 +639,10 @@ class RunningReplica:
                 machine.renewed(outcome, asked_at_ms)
             case actions.Read():
                 try:
-                    machine.saw(await engine.read(), self._now_ms())
+                    view = await engine.read()
                     self.engine_health.answered()
+                    if not self.second_because:
+                        machine.saw(view, self._now_ms())
                 except EngineError as error:
                     log.warning("the engine does not answer", reason=str(error))
         self._perform()
@@ -642,10 +740,11 @@ class RunningReplica:
 
     # Tasks.
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = start_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

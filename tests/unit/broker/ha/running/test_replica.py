@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from rockhopper.broker.ha.messages import Hello, Refused
 from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Replica
 from rockhopper.broker.ha.running import replica
 from rockhopper.broker.ha.running.links import Links
-from tests.support.replica_rig import ReplicaRig
+from tests.support.replica_rig import Member, ReplicaRig
 from tests.support.turns import until
 
 
@@ -251,3 +253,92 @@ async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
         full = False
         await until(lambda: found.disk_problem == "")
         assert found.machine.standing.may_lead
+
+
+def _with_copied_disk(rig: ReplicaRig, root: Path, original: Member) -> Member:
+    """Another member of the rig, over a copy of the disk of one that runs."""
+    copy = root / "copy"
+    shutil.copytree(root / str(original.number), copy, ignore=shutil.ignore_patterns("*.tmp"))
+    clone = Member(original.number, copy, rig.memory, rig.facts, original.clock)
+    clone.log.data += original.log.data
+    rig.members.append(clone)
+    return clone
+
+
+async def test_a_copied_disk_stays_out_while_the_original_runs(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        original = next(each for each in rig.members if each is not master)
+        clone = _with_copied_disk(rig, tmp_path, original)
+        await clone.start()
+        assert clone.replica
+        await until(lambda: bool(clone.replica and clone.replica.second_because))
+        end = master.write(b"x" * 1000)
+        await until(lambda: master.confirmed == end)
+        assert original.log.data == master.log.data
+        assert not clone.log.data
+        await original.stop()
+        del rig.memory.members[original.number]
+        await until(lambda: clone.log.data == master.log.data)
+        assert clone.replica.second_because == ""
+
+
+async def test_a_copied_disk_stays_out_while_the_original_leads(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        clone = _with_copied_disk(rig, tmp_path, master)
+        del rig.memory.members[master.number]
+        await clone.start()
+        await until(lambda: bool(clone.replica and clone.replica.second_because))
+        end = master.write(b"x" * 1000)
+        await until(lambda: master.confirmed == end)
+        assert clone.log.data == b""
+
+
+async def test_who_finds_its_id_taken_takes_nothing_more(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        original = next(each for each in rig.members if each is not master)
+        announced = rig.memory.members[original.number]
+        rig.memory.announce(replace(announced, incarnation="another"), original.clock())
+        await until(lambda: bool(original.replica and original.replica.second_because))
+        await rig.complete(1)
+        end = master.write(b"x" * 1000)
+        await until(lambda: master.confirmed == end)
+        assert original.log.data == b""
+        del rig.memory.members[original.number]
+        await rig.complete(2)
+        await until(lambda: original.log.data == master.log.data)
+
+
+async def test_a_master_takes_no_follower_whose_id_another_process_has(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        original = next(each for each in rig.members if each is not master)
+        assert master.replica
+        announced = rig.memory.members[original.number]
+        hello = Hello(announced.replica, "a copy's", 1, True, 0, 0, ())
+        links = Links(rig.facts)
+        link = await links.greet(master.replica.ha_address, lambda: hello)
+        said: list[object] = []
+        with contextlib.suppress(wire.WireError):
+            await link.frames(said.append)
+        assert said == [
+            Refused(0, f"another process is replica {original.number}: was its disk copied?")
+        ]
+        link.close()
+
+
+async def test_a_master_that_finds_its_id_taken_leads_no_more(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 1) as rig:
+        master = await rig.master()
+        announced = rig.memory.members[master.number]
+        rig.memory.announce(replace(announced, incarnation="another"), master.clock())
+        await until(lambda: not master.leads)
+        await until(lambda: rig.memory.leader is None)
+        assert master.replica
+        assert "another" in master.replica.second_because
