@@ -19,7 +19,11 @@ from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.lingering import Linger, Lingering, goes_ahead
-from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
+from rockhopper.client.sending.outgoing import (
+    APART_SIZE_BYTES,
+    OutgoingMessage,
+    OutgoingPolicy,
+)
 from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.sending.request_reply import PendingRequests, reply_address
 from rockhopper.client.sending.send_headers import send_fields
@@ -183,14 +187,17 @@ class Producer(ClosedAtEnd):
             and properties is None
             and not self._hooks.send
         ):
-            prepared = self._policy.prepare_plain(message, body)
+            if len(body) > APART_SIZE_BYTES:
+                prepared = await self._policy.prepare_plain_apart(message, body)
+            else:
+                prepared = self._policy.prepare_plain(message, body)
             if lingering is not None:
                 return await lingering.send(prepared, queue, timeout_s)
             return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             (whole,) = messages
-            prepared = self._policy.prepare(whole)
+            prepared = await self._policy.prepare_apart(whole)
             if lingering is not None and not goes_ahead(whole):
                 return [await lingering.send(prepared, queue, timeout_s)]
             return await self.sender.send(prepared, [prepared], queue, timeout_s)
@@ -232,7 +239,7 @@ class Producer(ClosedAtEnd):
                 )
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            whole, parts = self._policy.prepare_batch(messages)
+            whole, parts = await self._policy.prepare_batch_in_turn(messages)
             return await self.sender.send(whole, parts, queue, timeout_s)
 
         return list(await self._through_hooks("send_batch", batch, deliver))
@@ -251,7 +258,7 @@ class Producer(ClosedAtEnd):
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             (whole,) = messages
-            await self.sender.send_oneway(self._policy.prepare(whole), queue)
+            await self.sender.send_oneway(await self._policy.prepare_apart(whole), queue)
             return ()
 
         whole = _as_message(message, encoded(self._serializer, body), tags, keys, properties)
@@ -293,7 +300,7 @@ class Producer(ClosedAtEnd):
                 pass  # the send says which broker does not answer
 
             async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-                prepared = self._policy.prepare(*messages, system=properties)
+                prepared = await self._policy.prepare_apart(*messages, system=properties)
                 left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
                 return await self.sender.send(prepared, [prepared], queue, left_s)
 
@@ -322,7 +329,7 @@ class Producer(ClosedAtEnd):
         topic, addressing = reply_address(request)
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            prepared = self._policy.prepare(*messages, system=addressing)
+            prepared = await self._policy.prepare_apart(*messages, system=addressing)
             queue = MessageQueue(topic, request.broker_name, 0)
             await self.session.request(
                 await self._broker_address(request.broker_name, request.queue.topic, topic),

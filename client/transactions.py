@@ -264,7 +264,7 @@ class TransactionProducer(Producer):
             raise MessageRejectedError("a message in a transaction cannot be delayed as well")
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            prepared = self._policy.prepare(
+            prepared = await self._policy.prepare_apart(
                 *messages,
                 system={
                     PROPERTY_TRANSACTION_PREPARED: "true",

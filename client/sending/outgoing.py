@@ -1,5 +1,10 @@
-"""A message made ready for the wire: checked, given its id, compressed. No I/O."""
+"""A message made ready for the wire: checked, given its id, compressed. No I/O.
 
+Compressing takes 20 ms a megabyte, during which an event loop would stand still: large bodies are
+compressed in a thread, and only if a sample of them becomes smaller.
+"""
+
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,6 +29,11 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 # What a frame has room for beside the largest header: of JSON, whose escapes take six bytes each.
 BODY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 6 * PROPERTIES_SIZE_BYTES_MAX - 4096
+
+# From this size on a body is compressed in a thread, and sampled first.
+APART_SIZE_BYTES = 64 * 1024
+_SAMPLE_SIZE_BYTES = 4096
+_SAMPLE_COUNT = 4
 
 # The properties of a message that has none of its own.
 _ID_START = f"{PROPERTY_UNIQUE_KEY}{NAME_VALUE_SEPARATOR}"
@@ -64,9 +74,37 @@ class OutgoingPolicy:
         self._ids = ids
         self._now_ms = now_ms
         self._good_topics: set[str] = set()
+        # Messages of one sharding key must not overtake each other while one is compressed.
+        self._keyed = asyncio.Lock()
         limits = (message_size_bytes_max, compress_above_bytes, BODY_SIZE_BYTES_MAX)
         self._plain_size_bytes_max = min(limit for limit in limits if limit is not None)
         self.batch_size_bytes_max = min(message_size_bytes_max, BODY_SIZE_BYTES_MAX)
+
+    async def prepare_apart(
+        self, message: Message, *, system: Mapping[str, str] | None = None, sys_flag: int = 0
+    ) -> OutgoingMessage:
+        """Prepare a message, and compress a large body in a thread.
+
+        Calls for messages with a sharding key return in their order.
+        """
+        if message.sharding_key is None:
+            compressed = await self._compressed_apart(message.body)
+            return self.prepare(message, system=system, sys_flag=sys_flag, compressed=compressed)
+        async with self._keyed:
+            compressed = await self._compressed_apart(message.body)
+            return self.prepare(message, system=system, sys_flag=sys_flag, compressed=compressed)
+
+    async def prepare_plain_apart(self, topic: str, body: bytes) -> OutgoingMessage:
+        """See prepare_plain and prepare_apart."""
+        return self.prepare_plain(topic, body, compressed=await self._compressed_apart(body))
+
+    async def _compressed_apart(self, body: bytes) -> bytes | None:
+        limit = self._compress_above_bytes
+        if limit is None or not max(limit, APART_SIZE_BYTES) < len(body):
+            return None
+        if len(body) > self._message_size_bytes_max:
+            return None  # it is refused
+        return await asyncio.to_thread(_smaller, body)
 
     def prepare(
         self,
@@ -75,18 +113,20 @@ class OutgoingPolicy:
         in_batch: bool = False,
         system: Mapping[str, str] | None = None,
         sys_flag: int = 0,
+        compressed: bytes | None = None,
     ) -> OutgoingMessage:
         """Check a message and make it ready; the bodies of a batch stay uncompressed.
 
         `system` are properties with names of RocketMQ's own, `sys_flag` bits beside compression.
+        `compressed` is the body compressed already, or the body itself if that is no use.
         """
         topic, body = message.topic, message.body
         if message.is_plain and system is None and not in_batch and not sys_flag:
-            return self.prepare_plain(topic, body, message.flag)
+            return self.prepare_plain(topic, body, message.flag, compressed)
         if topic not in self._good_topics:
             self._check_topic(topic)
         if len(body) > self._plain_size_bytes_max:
-            body, compression = self._large_body(body, topic, in_batch)
+            body, compression = self._large_body(body, topic, in_batch, compressed)
             sys_flag |= compression
         message_id = self._ids.next()
         return OutgoingMessage(
@@ -100,28 +140,42 @@ class OutgoingPolicy:
             message.sharding_key,
         )
 
-    def prepare_plain(self, topic: str, body: bytes, flag: int = 0) -> OutgoingMessage:
+    def prepare_plain(
+        self, topic: str, body: bytes, flag: int = 0, compressed: bytes | None = None
+    ) -> OutgoingMessage:
         """Check a message that has no properties of its own, and make it ready."""
         if topic not in self._good_topics:
             self._check_topic(topic)
         sys_flag = 0
         if len(body) > self._plain_size_bytes_max:
-            body, sys_flag = self._large_body(body, topic, in_batch=False)
+            body, sys_flag = self._large_body(body, topic, False, compressed)
         message_id = self._ids.next()
         properties = f"{_ID_START}{message_id}{_ID_END}"
         return OutgoingMessage(topic, body, properties, message_id, self._now_ms(), flag, sys_flag)
 
-    def _large_body(self, body: bytes, topic: str, in_batch: bool) -> tuple[bytes, int]:
+    def _large_body(
+        self, body: bytes, topic: str, in_batch: bool, compressed: bytes | None
+    ) -> tuple[bytes, int]:
         """Return the body as it goes out, and the flags that say how."""
         self._check_size("body", len(body), topic)
         sys_flag = 0
         limit = self._compress_above_bytes
         if not in_batch and limit is not None and len(body) > limit:
-            compressed = compress_zlib(body)
+            if compressed is None:
+                compressed = _smaller(body)
             if len(compressed) < len(body):
                 body, sys_flag = compressed, SYS_FLAG_COMPRESSED_ZLIB
         _check_fits_frame("body", len(body), topic)
         return body, sys_flag
+
+    async def prepare_batch_in_turn(
+        self, messages: Sequence[Message]
+    ) -> tuple[OutgoingMessage, list[OutgoingMessage]]:
+        """Prepare a batch behind what is being prepared of its sharding key."""
+        if messages[0].sharding_key is None:
+            return self.prepare_batch(messages)
+        async with self._keyed:
+            return self.prepare_batch(messages)
 
     def prepare_batch(
         self, messages: Sequence[Message]
@@ -168,6 +222,17 @@ class OutgoingPolicy:
                 remedy="send less at once, or raise message_size_bytes_max here and "
                 "maxMessageSize on the brokers",
             )
+
+
+def _smaller(body: bytes) -> bytes:
+    """Return the body compressed, or itself if a sample of it does not become smaller."""
+    if len(body) > APART_SIZE_BYTES:
+        step = (len(body) - _SAMPLE_SIZE_BYTES) // (_SAMPLE_COUNT - 1)
+        starts = range(0, _SAMPLE_COUNT * step, step)
+        sample = b"".join(body[start : start + _SAMPLE_SIZE_BYTES] for start in starts)
+        if len(compress_zlib(sample)) >= len(sample):
+            return body
+    return compress_zlib(body)
 
 
 def _check_fits_frame(what: str, size_bytes: int, topic: str) -> None:

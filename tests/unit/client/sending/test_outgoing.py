@@ -1,17 +1,21 @@
 """Messages made ready for the wire."""
 
+import asyncio
 import random
+import threading
 import zlib
 
 import pytest
 
 from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.sending import outgoing as outgoing_module
 from rockhopper.client.sending.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import decode_batch
+from tests.support.hang import HANG_S
 
 NOW_MS = 1_700_000_000_000
 IDS = UniqueIds(b"\x0a\0\0\x07", lambda: NOW_MS)
@@ -32,6 +36,47 @@ def test_a_body_above_4096_bytes_is_a_zlib_stream_and_says_so(policy: OutgoingPo
     outgoing = policy.prepare(Message("orders", bytes(4097)))
     assert zlib.decompress(outgoing.body) == bytes(4097)
     assert outgoing.sys_flag == 0x301
+
+
+async def test_a_large_body_is_compressed_in_a_thread_and_keyed_messages_keep_their_order(
+    policy: OutgoingPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    may_go_on = threading.Event()
+
+    def compress(data: bytes) -> bytes:
+        threads.append(threading.get_ident())
+        may_go_on.wait(HANG_S)
+        return zlib.compress(data)
+
+    monkeypatch.setattr(outgoing_module, "compress_zlib", compress)
+    large = Message("orders", bytes(1 << 20), sharding_key="k")
+    first = asyncio.create_task(policy.prepare_apart(large))
+    second = asyncio.create_task(policy.prepare_apart(Message("orders", b"2", sharding_key="k")))
+    await policy.prepare_apart(Message("orders", b"3"))
+    assert not first.done()
+    assert not second.done()
+    may_go_on.set()
+    outgoing = await first
+    assert zlib.decompress(outgoing.body) == large.body
+    assert (await second).message_id > outgoing.message_id
+    assert threading.get_ident() not in threads
+
+
+def test_a_large_body_whose_sample_does_not_become_smaller_is_not_compressed_whole(
+    policy: OutgoingPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def compress(data: bytes) -> bytes:
+        sizes.append(len(data))
+        return zlib.compress(data)
+
+    monkeypatch.setattr(outgoing_module, "compress_zlib", compress)
+    noise = random.Random(1).randbytes(1 << 20)
+    outgoing = policy.prepare(Message("orders", noise))
+    assert (outgoing.body, outgoing.sys_flag) == (noise, 0)
+    assert sizes == [16_384]
 
 
 def test_a_body_that_does_not_become_smaller_is_not_compressed(policy: OutgoingPolicy) -> None:
