@@ -33,10 +33,13 @@ class Consumer(Face[consumer.Consumer]):
     resume = looks(consumer.Consumer.resume)
 
     def stop(self) -> None:
+        """Let loops and `run` end after the messages that are in work.
+
+        May be called anywhere and at any time: in other threads, in signal handlers, before and
+        while it starts.
+        """
         # A signal handler may call it in the thread that opens this consumer: no lock, no waiting.
         self._of_this_process().stop()
-
-    stop.__doc__ = consumer.Consumer.stop.__doc__
 
     @property
     def group(self) -> str:
