@@ -210,7 +210,10 @@ class BrokerConfig:
     """The region that send answers name."""
 
     timer_wheel_enable: bool = setting("timerWheelEnable", True)
-    """Whether producers may name a time of delivery. What is pending is delivered either way."""
+    """Whether producers may name a time of delivery, and clients of remoting may pop.
+
+    What is pending is delivered either way.
+    """
 
     timer_max_delay_s: int = setting("timerMaxDelaySec", 259_200, least=1, most=100 * 31_557_600)
     """The longest delay that a producer may ask for.
