@@ -45,6 +45,7 @@ log = structlog.get_logger("broker.pop")
 
 MESSAGES_MAX = 32
 LATE_MS = 500
+LATE_LOGGED = "late pop logged"
 INIT_MAX = 1
 INVISIBLE_MS_MAX = 10 * 365 * 86_400_000
 EXPRESSION_LENGTH_MAX = 65_536
@@ -70,6 +71,7 @@ class PopProcessors:
         name, now_ms = self._config.broker_name, self._now_ms()
         born_ms = fields.born_time or now_ms
         if now_ms - born_ms - fields.poll_time > LATE_MS:
+            self._log_late(request, fields, now_ms - born_ms)
             raise RequestError(
                 ResponseCode.POLLING_TIMEOUT,
                 f"the broker[{name}] pop message is timeout too much",
@@ -116,6 +118,16 @@ class PopProcessors:
             return None
         code = ResponseCode.POLLING_FULL if waits else ResponseCode.POLLING_TIMEOUT
         return _answer(work, lambda answer: _popped(answer, code))
+
+    def _log_late(self, request: Request, fields: PopMessageRequest, behind_ms: int) -> None:
+        if LATE_LOGGED not in request.attributes:
+            request.attributes[LATE_LOGGED] = True
+            log.warning(
+                "a pop came too late, and got nothing: is the client's clock behind?",
+                peer=request.connection.peer,
+                group=fields.consumer_group,
+                behind_ms=behind_ms,
+            )
 
     def _park(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
         def tell(answer: PopAnswer) -> None:

@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from tests.support.peers import Clock
+from tests.support.peers import Clock, Peer
 from tests.support.popping import pop_fields
 from tests.support.rules import Rules
 from tests.support.served_broker import ServedBroker
@@ -99,3 +100,16 @@ async def test_a_group_is_made_on_first_use_unless_that_is_off(broker: ServedBro
     answer = await pop(broker, consumerGroup="newer")
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert "not created on first use" in str(answer.remark)
+
+
+async def test_a_client_whose_clock_is_behind_is_logged_once(broker: ServedBroker) -> None:
+    fields = pop_fields(topic="orders", consumerGroup="billing")
+    fields["bornTime"] = str(broker.clock.wall_ms() - 60_000)
+    client, other = Peer(), Peer(port=40_001)
+    with capture_logs() as logs:
+        for peer in (client, client, other):
+            answer = await broker.ask(RequestCode.POP_MESSAGE, fields, peer=peer)
+            assert answer.code == ResponseCode.POLLING_TIMEOUT
+    late = [line for line in logs if "clock" in line["event"]]
+    assert [line["peer"] for line in late] == [client.peer, other.peer]
+    assert (late[0]["group"], late[0]["behind_ms"]) == ("billing", 60_000)
