@@ -1,6 +1,6 @@
 """Looking messages up: by key or tag (12) and by their place in the log (33)."""
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import Refusal
@@ -9,7 +9,6 @@ from rockhopper.broker.remoting.dispatcher import Request, RequestError, Respons
 from rockhopper.broker.sending.looking_up import record_at
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import (
@@ -46,17 +45,17 @@ class QueryProcessors:
             return self._found([])
         begin_ms, end_ms = fields.begin_timestamp, fields.end_timestamp
         if fields.index_type == INDEX_TYPE_TAG and not fields.is_unique_key:
-            search, steps = store.search_tag(fields.topic, fields.key, count_max, begin_ms, end_ms)
-            return self._found_by(search, steps)
-        newest_first = store.query(
-            fields.topic, fields.key, count_max, begin_ms, end_ms, with_gone=False
-        )
-        return self._found(newest_first[::-1])
+            by_tag, steps = store.search_tag(fields.topic, fields.key, count_max, begin_ms, end_ms)
+            return self._found_by(steps, by_tag.records)
+        by_key, steps = store.search_key(fields.topic, fields.key, count_max, begin_ms, end_ms)
+        return self._found_by(steps, lambda: by_key.newest_first[::-1])
 
-    async def _found_by(self, search: TagSearch, steps: Iterator[None]) -> Response:
+    async def _found_by(
+        self, steps: Iterator[None], records: Callable[[], list[bytes]]
+    ) -> Response:
         for _ in steps:
             await next_slice()
-        return self._found(search.records())
+        return self._found(records())
 
     def _found(self, records: list[bytes]) -> Response:
         store = self._store

@@ -8,7 +8,7 @@ from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.index import index_rebuilding
-from rockhopper.broker.store.index.find_by_key import find_by_key
+from rockhopper.broker.store.index.find_by_key import KeySearch
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
@@ -149,21 +149,32 @@ class StoreReading:
         count_max: int,
         begin_ms: int,
         end_ms: int,
-        *,
-        with_gone: bool = True,
     ) -> list[bytes]:
-        """Records of *topic* that carry *key*, newest first: the record itself decides.
+        """What ``search_key`` finds, at once, those included that were deleted with the topic."""
+        search, steps = self.search_key(topic, key, count_max, begin_ms, end_ms, with_gone=True)
+        for _ in steps:
+            pass
+        return search.newest_first
+
+    def search_key(
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        with_gone: bool = False,
+    ) -> tuple[KeySearch, Iterator[None]]:
+        """A search for the newest messages of *topic* that carry *key*, and the steps that do it.
 
         Unless *with_gone*, those are left out that were deleted or purged with the topic.
         """
-        if self._index is None:
-            return []
         record_at = self.reader.record
         if not with_gone and self.opened.has_gone(topic):
             record_at = partial(self._record_if_there, topic)
-        return find_by_key(
-            self._index, record_at, topic, key, count_max, begin_ms, end_ms, self._is_visible
-        )
+        search = KeySearch(topic, key, count_max, begin_ms, end_ms, record_at, self._is_visible)
+        return search, iter(()) if self._index is None else search.steps(self._index)
 
     def search_tag(
         self, topic: str, tag: str, count_max: int, begin_ms: int, end_ms: int

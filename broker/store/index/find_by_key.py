@@ -4,7 +4,7 @@ The index knows keys by a 31-bit hash and times by the second, so what it names 
 message; nobody who asks ever gets to see one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.protocol.message import StoredMessage
@@ -12,52 +12,80 @@ from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.store.message_codec import decode_message
 
 BODY_BYTES_MAX = 8 << 20
-# A look at each record costs, and no query may hold up the others for long.
+# A look at each record costs: what nobody is shown is not read without end.
 MISSES_MAX = 1000
 MISSED_BYTES_MAX = 16 << 20
+# A millisecond or two.
+RECORDS_PER_STEP = 32
+BYTES_PER_STEP = 1 << 20
 
 
-def find_by_key(
-    index: MessageIndex,
-    record_at: Callable[[int], bytes],
-    topic: str,
-    key: str,
-    count_max: int,
-    begin_ms: int,
-    end_ms: int,
-    is_visible: Callable[[StoredMessage], bool],
-) -> list[bytes]:
-    """Up to *count_max* records of *topic* that carry *key*, newest first; both times included.
+class KeySearch:
+    """Collects the newest messages of a topic with a key; ``steps`` does the work."""
 
-    *record_at* gives the verified record at a commit log offset, empty when there is none.
-    """
-    found: list[bytes] = []
-    size_all = misses = missed_bytes = 0
-    seen: set[int] = set()
-    for log_offset in index.candidates(topic, key, begin_ms, end_ms):
-        if len(found) >= count_max or misses > MISSES_MAX or missed_bytes > MISSED_BYTES_MAX:
-            break
-        record = b"" if log_offset in seen else record_at(log_offset)
-        seen.add(log_offset)
+    def __init__(
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        record_at: Callable[[int], bytes],
+        is_visible: Callable[[StoredMessage], bool],
+    ) -> None:
+        """Both times are included.
+
+        *record_at* gives the verified record at a commit log offset, empty when there is none.
+        """
+        self._topic, self._key, self._count_max = topic, key, count_max
+        self._begin_ms, self._end_ms = begin_ms, end_ms
+        self._record_at, self._is_visible = record_at, is_visible
+        self.newest_first: list[bytes] = []
+        """The records that were found."""
+
+    def steps(self, index: MessageIndex) -> Iterator[None]:
+        """Search; between the steps others can be served."""
+        found = self.newest_first
+        size_all = misses = missed_bytes = 0
+        step_records = step_bytes = 0
+        seen: set[int] = set()
+        for log_offset in index.candidates(self._topic, self._key, self._begin_ms, self._end_ms):
+            if len(found) >= self._count_max or misses > MISSES_MAX:
+                break
+            if missed_bytes > MISSED_BYTES_MAX:
+                break
+            if (
+                log_offset is None
+                or step_records >= RECORDS_PER_STEP
+                or step_bytes >= BYTES_PER_STEP
+            ):
+                yield
+                step_records = step_bytes = 0
+            if log_offset is None:
+                continue
+            record = b"" if log_offset in seen else self._record_at(log_offset)
+            seen.add(log_offset)
+            step_records += 1
+            step_bytes += len(record)
+            if not self._is_wanted(record):
+                misses += 1
+                missed_bytes += len(record)
+                continue
+            size_all += len(record)
+            if found and size_all > BODY_BYTES_MAX:
+                break
+            found.append(record)
+
+    def _is_wanted(self, record: bytes) -> bool:
         message = decode_message(record) if record else None
         if (
             message is None
-            or not _carries(message, topic, key, begin_ms, end_ms)
-            or not is_visible(message)
+            or message.topic != self._topic
+            or not self._begin_ms <= message.store_time_ms <= self._end_ms
         ):
-            misses += 1
-            missed_bytes += len(record)
-            continue
-        size_all += len(record)
-        if found and size_all > BODY_BYTES_MAX:
-            break
-        found.append(record)
-    return found
-
-
-def _carries(message: StoredMessage, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
-    if message.topic != topic or not begin_ms <= message.store_time_ms <= end_ms:
-        return False
-    properties = message.properties
-    keys = properties.get(PROPERTY_KEYS, "")
-    return key == properties.get(PROPERTY_UNIQUE_KEY) or key in keys.split(" ")
+            return False
+        properties = message.properties
+        is_carried = self._key == properties.get(
+            PROPERTY_UNIQUE_KEY
+        ) or self._key in properties.get(PROPERTY_KEYS, "").split(" ")
+        return is_carried and self._is_visible(message)

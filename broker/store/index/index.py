@@ -242,25 +242,30 @@ class MessageIndex:
                 break
         return hashes
 
-    def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Commit log offsets of messages that may carry *key*, newest first, none twice in a row.
 
-        The time window is widened by a second: verify topic, key and time on the record.
+        None comes after a millisecond in which none was found, so that the caller can let others
+        go on; files may be added and deleted meanwhile. The time window is widened by a second:
+        verify topic, key and time on the record.
         """
         key_hash = index_key_hash(topic, key)
         last = -1
-        for file in reversed(self._files):
+        for file in reversed(self.files):
             for offset in file.candidates(key_hash, begin_ms, end_ms):
-                if offset != last:
+                if offset is None or offset == last:
+                    yield None
+                else:
                     yield offset
-                last = offset
+                    last = offset
 
     def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """The first *count_max* of ``candidates``."""
+        """The first *count_max* offsets of ``candidates``."""
         found: list[int] = []
         if count_max > 0:
             for offset in self.candidates(topic, key, begin_ms, end_ms):
-                found.append(offset)
+                if offset is not None:
+                    found.append(offset)
                 if len(found) == count_max:
                     break
         return found

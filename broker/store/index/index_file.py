@@ -39,6 +39,8 @@ SLOT_SIZE_BYTES = INDEX_SLOT.size
 ENTRY_SIZE_BYTES = INDEX_ENTRY.size
 # Entries are reserved 4 MB at a time.
 STEP_ENTRY_COUNT = 200_000
+# A millisecond of walking along a chain.
+ENTRIES_PER_STEP = 4096
 
 _read_slot = INDEX_SLOT.unpack_from
 _write_slot = INDEX_SLOT.pack_into
@@ -350,8 +352,11 @@ class IndexFile:
         )
         return key_hash, offset, seconds, previous
 
-    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Commit log offsets under *key_hash*, newest first.
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Commit log offsets under *key_hash*, newest first; None for a while without any.
+
+        The entries of a chain that are newer than *end_ms* may be millions: None comes after every
+        ENTRIES_PER_STEP of them. The walk ends when the file was closed in the meantime.
 
         Times in a file are whole seconds, and those of its first entry are off by what RocketMQ
         counts them from: the window is a second wider on both sides, the record itself decides.
@@ -363,13 +368,20 @@ class IndexFile:
         older_than = self.next_number
         slot_at = HEADER_SIZE_BYTES + key_hash % self.slot_count * SLOT_SIZE_BYTES
         (number,) = _read_slot(self.mapping, slot_at)
-        while 0 < number < older_than:
+        passed_count = 0
+        while 0 < number < older_than and self.descriptor >= 0:
             entry_hash, offset, seconds, previous = self.entry(number)
             time_ms = self.begin_ms if number == 1 else self.begin_ms + seconds * 1000
             if time_ms < begin_ms or seconds < 0:
                 return
             if entry_hash == key_hash and time_ms <= end_ms:
                 yield offset
+                passed_count = 0
+            else:
+                passed_count += 1
+                if passed_count == ENTRIES_PER_STEP:
+                    yield None
+                    passed_count = 0
             older_than, number = number, previous
 
     def hashes_at_end(self) -> list[int]:

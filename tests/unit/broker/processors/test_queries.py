@@ -2,6 +2,9 @@
 
 import pytest
 
+from rockhopper.broker.loop import slices
+from rockhopper.broker.processors import queries
+from rockhopper.broker.store.index import index_file
 from rockhopper.broker.store.reading import find_by_tag
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -86,6 +89,27 @@ async def test_a_search_by_tag_goes_in_steps_and_is_not_misled(
     await broker.ask(Code.PURGE_TOPIC, {"topic": "orders"})
     answer = await broker.ask(Code.QUERY_MESSAGE, query(KEY, clock, indexType="T"))
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_look_up_by_key_lets_others_go_on_between_its_steps(
+    broker: ServedBroker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
+    turns: list[None] = []
+    real = slices.next_slice
+
+    async def next_slice() -> None:
+        turns.append(None)
+        await real()
+
+    monkeypatch.setattr(queries, "next_slice", next_slice)
+    wanted = query(KEY, clock)
+    broker.put("orders", b"old", properties=f"KEYS\x01{KEY}\x02")
+    clock.advance(5000)
+    for _ in range(9):
+        broker.put("orders", b"new", properties=f"KEYS\x01{KEY}\x02")
+    assert await bodies(broker, wanted) == [b"old"]
+    assert len(turns) == 3
 
 
 async def test_message_is_found_by_its_unique_key(broker: ServedBroker, clock: Clock) -> None:

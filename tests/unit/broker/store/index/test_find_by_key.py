@@ -2,9 +2,11 @@
 
 import pytest
 
+from rockhopper.broker.store.index import find_by_key as module
+from rockhopper.broker.store.index import index_file
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import index_key_hash
-from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from tests.support.open_stores import (
     Stores,
     put,
@@ -96,6 +98,52 @@ def test_only_messages_of_the_time_range_are_found(stores: Stores) -> None:
         stores.clock.advance(300)
     assert found(store, "k", 32, start + 300, start + 900) == [b"3", b"2", b"1"]
     assert found(store, "k", 32, start + 301, start + 599) == []
+
+
+def test_newer_messages_than_asked_for_are_passed_over_in_steps(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
+    store = stores.open()
+    end = stores.clock.now_ms
+    put(store, b"wanted", properties="KEYS\x01k\x02")
+    stores.clock.advance(5000)
+    for _ in range(9):
+        put(store, properties="KEYS\x01k\x02")
+    search, steps = store.search_key(TOPIC, "k", 32, 0, end)
+    assert len(list(steps)) == 3
+    assert [decode_message(record).body for record in search.newest_first] == [b"wanted"]
+
+
+def test_records_are_looked_at_in_steps(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(6):
+        put(store, properties="KEYS\x01k\x02")
+    monkeypatch.setattr(module, "RECORDS_PER_STEP", 2)
+    assert len(list(store.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 2
+    monkeypatch.setattr(module, "BYTES_PER_STEP", 1)
+    assert len(list(store.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 5
+
+
+def test_a_file_that_expires_during_a_look_up_ends_it(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
+    store = stores.open(index_slot_count=16, index_entry_count_max=6)
+    end = stores.clock.now_ms
+    put(store, b"wanted", properties="KEYS\x01k\x02")
+    stores.clock.advance(5000)
+    for _ in range(12):
+        put(store, properties="KEYS\x01k\x02")
+    search, steps = store.search_key(TOPIC, "k", 32, 0, end)
+    next(steps)
+    index = store.opened.index
+    assert index is not None
+    for file in index.files[:-1]:
+        file.delete()
+    assert list(steps) == []
+    assert search.newest_first == []
 
 
 def test_no_more_than_8_mib_are_found_at_once(stores: Stores) -> None:

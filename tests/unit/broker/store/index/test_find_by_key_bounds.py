@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import cast
 
-from rockhopper.broker.store.index.find_by_key import MISSED_BYTES_MAX, find_by_key
+from rockhopper.broker.store.index.find_by_key import MISSED_BYTES_MAX, KeySearch
 from rockhopper.broker.store.index.index import MessageIndex
 from tests.support.records import encode_message
 
@@ -26,5 +26,8 @@ def test_big_messages_of_another_key_are_not_read_without_end() -> None:
         return BIG
 
     index = cast("MessageIndex", Candidates())
-    assert find_by_key(index, record_at, "orders", "BB", 32, 0, 2**62, lambda _: True) == []
+    search = KeySearch("orders", "BB", 32, 0, 2**62, record_at, lambda _: True)
+    for _ in search.steps(index):
+        pass
+    assert search.newest_first == []
     assert len(read) * len(BIG) < 2 * MISSED_BYTES_MAX

@@ -123,6 +123,33 @@ def test_candidates_come_newest_first_and_within_the_window(path: Path) -> None:
     assert list(file.candidates(K0_HASH, 0, T0 * 2)) == []
 
 
+def test_what_a_look_up_passes_over_is_walked_in_steps(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
+    file = create(path)
+    file.put(KK_HASH, 0, T0)
+    for number in range(1, 8):
+        file.put(KK_HASH, number, T0 + 10_000)
+    for number in range(8, 14):
+        file.put(KK_HASH + SLOTS, number, T0 + 20_000)
+    assert list(file.candidates(KK_HASH, 0, T0)) == [None, None, None, None, 0]
+    assert list(file.candidates(KK_HASH, T0 + 5000, T0 * 2)) == [None, None, *range(7, 0, -1)]
+
+
+def test_a_look_up_ends_when_its_file_is_deleted_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
+    file = create(path)
+    for number in range(8):
+        file.put(KK_HASH, number, T0 + (number > 0) * 10_000)
+    found, nothing_yet = (file.candidates(KK_HASH, 0, end) for end in (T0 * 2, T0))
+    assert (next(found), next(nothing_yet)) == (7, None)
+    file.delete()
+    assert list(found) == list(nothing_yet) == []
+
+
 def test_keys_of_one_slot_are_told_apart_by_their_hash(path: Path) -> None:
     file = create(path)
     file.put(3, 100, T0)
