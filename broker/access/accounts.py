@@ -126,6 +126,28 @@ def with_added(rules: Sequence[Rule], added: Rule) -> list[Rule]:
     return [*kept, added]
 
 
+class RuleIndex:
+    """One user's rules by what they are about: a look costs the same for any number of them."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._by_pattern: dict[Pattern, list[Rule]] = {}
+        self._prefix_lengths: dict[Kind | None, set[int]] = {}
+        for rule in rules:
+            pattern = rule.pattern
+            self._by_pattern.setdefault(pattern, []).append(rule)
+            if pattern.is_prefix:
+                self._prefix_lengths.setdefault(pattern.kind, set()).add(len(pattern.name))
+
+    def about(self, resource: Resource) -> list[Rule]:
+        """The rules whose pattern matches *resource*."""
+        kind, name = resource
+        patterns = [Pattern(kind, name, is_prefix=False), Pattern.parse(ANY)]
+        for length in self._prefix_lengths.get(kind, ()):
+            if length <= len(name):
+                patterns.append(Pattern(kind, name[:length], is_prefix=True))
+        return [rule for pattern in patterns for rule in self._by_pattern.get(pattern, ())]
+
+
 def decide(
     rules: Sequence[Rule], actions: Collection[Action], resource: Resource, host: str
 ) -> Rule | None:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
-from rockhopper.broker.access.accounts import Rule, User, decide
+from rockhopper.broker.access.accounts import Rule, RuleIndex, User, decide
 from rockhopper.broker.access.authentication import Authenticator
 from rockhopper.broker.access.peer import Principal
 from rockhopper.protocol.addresses import is_loopback
@@ -49,6 +49,7 @@ class Guard(Access):
         self._cluster = Resource(Kind.CLUSTER, cluster_name)
         self._users: Mapping[str, User] = {}
         self._rules: Mapping[str, Sequence[Rule]] = {}
+        self._indexes: dict[str, RuleIndex] = {}
         self._verdicts: dict[Principal, dict[Question, bool]] = {}
         self.authenticator = Authenticator({}, is_enabled=authenticates)
 
@@ -56,10 +57,12 @@ class Guard(Access):
         """Decide by these from now on; ``rules_changed`` when they change."""
         self._users, self._rules = users, rules
         self.authenticator.users = users
+        self._indexes.clear()
         self._verdicts.clear()
 
     def rules_changed(self) -> None:
         """Forget what was decided."""
+        self._indexes.clear()
         self._verdicts.clear()
         for listener in self.on_change:
             listener()
@@ -122,4 +125,7 @@ class Guard(Access):
     ) -> Rule | None:
         """The rule that decides for a user who is not Super; None when none is about it."""
         asked = self._cluster if resource == CLUSTER else resource
-        return decide(self._rules.get(principal.user, ()), actions, asked, principal.host)
+        index = self._indexes.get(principal.user)
+        if index is None:
+            index = self._indexes[principal.user] = RuleIndex(self._rules.get(principal.user, ()))
+        return decide(index.about(asked), actions, asked, principal.host)

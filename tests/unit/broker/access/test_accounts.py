@@ -8,6 +8,7 @@ from rockhopper.broker.access.accounts import (
     Pattern,
     PolicyType,
     Rule,
+    RuleIndex,
     User,
     action_names,
     check_name,
@@ -77,6 +78,19 @@ def test_which_rule_decides(rules: list[str], is_allowed: bool | None) -> None:
         for found in [decide([rule(text) for text in order], [Action.PUB], ORDERS, HOST)]
     }
     assert decided == {is_allowed}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("name", ["*", "", "o", "ord", "orders", "orders2", "other"])
+def test_the_index_names_the_rules_that_match(kind: Kind, name: str) -> None:
+    names = ("*", "o", "o*", "ord*", "orders", "orders*", "orders2", "orders-and-more*")
+    texts = ["*", *(f"{each.value}:{name}" for each in Kind for name in names)]
+    rules = [rule(f"{decision} Pub {text}") for text in texts for decision in ("allow", "deny")]
+    resource = Resource(kind, name)
+    found = RuleIndex(rules).about(resource)
+    assert sorted(map(str, found)) == sorted(
+        str(each) for each in rules if each.pattern.matches(resource)
+    )
 
 
 def test_of_several_actions_each_counts_and_denial_wins() -> None:

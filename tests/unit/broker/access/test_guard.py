@@ -64,8 +64,30 @@ def test_a_change_counts_at_once_and_many_questions_stay_few() -> None:
     assert not may(made, "alice", Action.PUB)
     for number in range(VERDICTS_MAX + 1):
         assert not may(made, "alice", Action.PUB, Resource(Kind.TOPIC, str(number)))
-    made.use(dict(USERS), {"alice": [rule("Topic:*")]})
+    rules = {"alice": [rule("Topic:*")]}
+    made.use(dict(USERS), rules)
     assert may(made, "alice", Action.PUB)
+    rules["alice"] = []
+    made.rules_changed()
+    assert not may(made, "alice", Action.PUB)
+
+
+def test_a_question_looks_at_the_rules_about_its_resource_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[Rule] = []
+    real = Rule.concerns
+
+    def concerns(rule: Rule, actions: tuple[Action, ...], resource: Resource, host: str) -> bool:
+        looked_at.append(rule)
+        return real(rule, actions, resource, host)
+
+    monkeypatch.setattr(Rule, "concerns", concerns)
+    numbers = range(2 * VERDICTS_MAX)
+    made = guard(rule("Topic:*", "Sub"), *(rule(f"Topic:orders-{number}") for number in numbers))
+    for number in numbers:
+        assert may(made, "alice", Action.PUB, Resource(Kind.TOPIC, f"orders-{number}"))
+    assert len(looked_at) == 2 * len(numbers)
 
 
 def test_without_authentication_all_is_as_it_was() -> None:
