@@ -20,7 +20,6 @@ import socket
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Any
-from weakref import WeakSet
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
@@ -143,27 +142,43 @@ def find_own_host() -> str:
     return "127.0.0.1"
 
 
-_not_for_children: WeakSet[asyncio.BaseTransport | socket.socket] = WeakSet()
+# Inode of a socket -> its descriptor. Not by transports: uvloop's for TLS take no weak references.
+_not_for_children: dict[int, int] = {}
+_KEPT_MIN = 1024
+_looked_through_at = _KEPT_MIN
 
 
 def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:
     """Close a socket, or that of a transport, in every process that is forked from this one."""
-    _not_for_children.add(owner)
+    global _looked_through_at
+    bound = owner if isinstance(owner, socket.socket) else owner.get_extra_info("socket")
+    try:
+        number = bound.fileno()
+        _not_for_children[os.fstat(number).st_ino] = number
+    except (OSError, AttributeError):
+        return  # closed already, or none of the system's
+    if len(_not_for_children) >= _looked_through_at:
+        for inode in [inode for inode in _not_for_children if not _is_open(inode)]:
+            del _not_for_children[inode]
+        _looked_through_at = max(2 * len(_not_for_children), _KEPT_MIN)
+
+
+def _is_open(inode: int) -> bool:
+    """Whether a socket has its descriptor still, which may be another's by now."""
+    try:
+        return os.fstat(_not_for_children[inode]).st_ino == inode
+    except OSError:
+        return False
 
 
 def _close_inherited() -> None:
     # The numbers stay taken: what the parent's objects close later must not be the child's own.
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
-        for owner in list(_not_for_children):
-            # One that was closed long ago must not keep the others open.
-            with contextlib.suppress(OSError, AttributeError, RuntimeError, ValueError):
-                if isinstance(owner, socket.socket):
-                    bound = owner
-                else:
-                    bound = owner.get_extra_info("socket")
-                if bound.fileno() >= 0:
-                    os.dup2(nothing, bound.fileno(), inheritable=False)
+        for inode, number in list(_not_for_children.items()):
+            with contextlib.suppress(OSError):
+                if _is_open(inode):
+                    os.dup2(nothing, number, inheritable=False)
     finally:
         os.close(nothing)
     _not_for_children.clear()

@@ -214,7 +214,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transport in all but inheritance.
         self._transport = cast("asyncio.Transport", transport)
-        close_in_children(transport)
+        close_in_children(self._transport)
         self._host, _ = socket_address(self._caller.address or transport.get_extra_info("peername"))
         self._abort_after(REQUEST_TIMEOUT_S)
 

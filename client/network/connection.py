@@ -311,7 +311,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self.transport = cast(asyncio.Transport, transport)
-        close_in_children(transport)
+        close_in_children(self.transport)
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
