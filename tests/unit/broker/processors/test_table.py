@@ -149,7 +149,7 @@ async def test_every_row_names_an_action_and_what_it_is_about(
         ),
         (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing"), ("Sub", "Topic:orders")]),
         (Code.END_TRANSACTION, [("Pub", "Topic:orders")]),
-        (Code.GET_MAX_OFFSET, [("Get", "Topic:orders")]),
+        (Code.GET_MAX_OFFSET, [("Sub or Get", "Topic:orders")]),
         (Code.UPDATE_AND_CREATE_TOPIC, [("Administer", "Cluster:*"), ("Create", "Topic:orders")]),
         (Code.DELETE_TOPIC_IN_BROKER, [("Administer", "Cluster:*"), ("Delete", "Topic:orders")]),
         (Code.DELETE_SUBSCRIPTIONGROUP, [("Administer", "Cluster:*"), ("Delete", "Group:billing")]),
