@@ -39,7 +39,7 @@ class Pipe:
         self.on_written: Any = lambda: None
 
     def get_extra_info(self, name: str) -> object:
-        return self._names[name]
+        return self._names.get(name)
 
     def set_write_buffer_limits(self, high: int) -> None:
         del high
