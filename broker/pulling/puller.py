@@ -182,7 +182,8 @@ class Puller:
             result.min_offset = -1
         if result.status in _EMPTY:
             first, _ = self._store.queue_range(pull.topic, pull.queue_id)
-            result.next_offset = result.min_offset = result.max_offset = first
+            if first:
+                result.next_offset = result.min_offset = result.max_offset = first
             return (Outcome.NOT_YET if pull.offset == first else Outcome.MOVED), result
         return outcome_of(result.status, pull.offset), result
 
