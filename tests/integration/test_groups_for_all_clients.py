@@ -177,6 +177,7 @@ async def test_reset_reaches_a_pull_that_waits(broker: Broker) -> None:
     async with WireClient(broker.address) as member, WireClient(broker.address) as tool:
         await join(member, "c1")
         await send(member, "orders", b"x")
+        await member.ask(Code.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
         fields = PLACE | {"queueOffset": "1", "maxMsgNums": "32", "sysFlag": "3"}
         fields |= {"commitOffset": "1", "suspendTimeoutMillis": "15000", "subVersion": "0"}
         waiting = member.send(Code.PULL_MESSAGE, fields)
