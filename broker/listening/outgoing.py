@@ -50,7 +50,7 @@ class Outgoing:
         try:
             return self._renewed.current()[with_name]
         except UnusableFileError as error:
-            # It is the same to whoever connects: the other side cannot be had.
+            # Either way the caller cannot connect to that address.
             raise ConnectionError(str(error)) from error
 
     def _pair(self) -> tuple[Path | None, Path | None, str]:

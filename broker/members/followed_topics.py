@@ -13,7 +13,7 @@ def followed_topics(
     topics: Iterable[str],
     has_messages: Callable[[str], bool],
 ) -> Iterator[tuple[str, str, Mapping[int, int]]]:
-    """Each topic that a group reads, whoever of it is online; the group, and its offsets there.
+    """Yield each topic that a group reads, its members online or not, with group and offsets.
 
     These are the topics in which it has committed, those that its members subscribe to, and of
     *topics* its retry topics with messages. A broadcast group has no offsets, and so no lag: its

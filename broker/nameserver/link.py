@@ -2,7 +2,7 @@
 
 Opened when the first request needs it, and again after it broke. The owner learns at once when
 the other side closes: the name service has forgotten this broker then. A name that leads elsewhere
-is followed, though the old address still answers: the owner is told as if that had closed.
+is followed, though the old address still answers: the owner is notified as if that link had closed.
 """
 
 import asyncio

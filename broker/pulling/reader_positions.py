@@ -88,7 +88,7 @@ class ReaderPositions:
         self._check(_known(peer), peer, group, topic, queue_id)
 
     def tell(self, peer: Peer, topic: str, queue_id: int, offset: int) -> None:
-        """Note an offset that a client is told, and may go on from."""
+        """Note an offset that an answer gave to a client, which may go on there."""
         told = _known(peer).told
         if len(told) >= QUEUES_PER_CONNECTION_MAX:
             told.clear()

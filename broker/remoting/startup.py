@@ -105,7 +105,7 @@ def expired_certificates(config: BrokerConfig, now_s: float) -> Iterator[str]:
         ("tlsClientCertPath", config.tls.client_certificate),
         ("haEngineCertFile", config.replication.engine_cert_file),
     ):
-        # One that cannot be read is told by what reads it.
+        # The reader of the file reports one that cannot be read.
         with contextlib.suppress(UnusableFileError):
             if path is not None and certificate_expiry_s(path) <= now_s:
                 yield f"setting {key}={path}: this certificate has ended: renew it"

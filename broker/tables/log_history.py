@@ -21,7 +21,7 @@ Kept in ``<store>/rockhopper/log-history.json`` (checked_table.py); an entry is
     id: [number, where the commit log ended when the epoch began, time in ms]
 
 Numbers go up. The table is part of the state of a replica set, so that a new master knows the
-epochs of the former one. An id is told to clients after it is on disk.
+epochs of the former one. Clients get an id after it is on disk.
 """
 
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ class LogHistory(CheckedTable):
     """Where the log ended when this run began to serve; 0 until then."""
 
     def begin(self, start_offset: int, *, continues: bool = False) -> None:
-        """Begin a run, and an epoch; ``saved`` must return before a client is told its id.
+        """Begin a run, and an epoch; ``saved`` must return before a client gets its id.
 
         A run *continues* the former one's epoch if nothing can be missing that was shown in it:
         that of a replica which was in sync with the master before it.

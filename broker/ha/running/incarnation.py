@@ -18,7 +18,7 @@ class Incarnation:
     place: str
     """See Keeping."""
     token: str
-    """At random: two copies that are started equally often in one place are told apart."""
+    """Random, so that two copies with equal counts in one place still differ."""
 
     def __str__(self) -> str:
         return f"{self.id}-{self.store}-{self.starts}-{self.place}-{self.token}"
