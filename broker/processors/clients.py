@@ -6,7 +6,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import Refusal, SubscriptionNotParsed
+import structlog
+
+from rockhopper.broker.access.errors import NoPermission, Refusal, SubscriptionNotParsed
 from rockhopper.broker.members.consumer_groups import (
     PULLING,
     Client,
@@ -15,6 +17,7 @@ from rockhopper.broker.members.consumer_groups import (
 )
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.processors.needs import consuming
 from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, with_body
@@ -44,6 +47,10 @@ CLIENT_ID_LENGTH_MAX = 1024
 ANNOUNCE_TIMEOUT_S = 1.5
 # Characters of SQL92 that one heartbeat may have compiled at once; others wait for their pulls.
 COMPILED_LENGTH_MAX = 8192
+REFUSED_GROUPS = "refused groups"
+"""The attribute of a connection that holds the groups refused in its last heartbeat."""
+
+log = structlog.get_logger("broker.clients")
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +70,8 @@ class ClientProcessors:
         """34: a client is there, with these consumer and producer groups.
 
         A group that does not exist and may not be created is left out in silence, as in RocketMQ:
-        the client learns of it when it pulls.
+        the client learns of it when it pulls. One without permission is left out likewise, and
+        logged; the heartbeat is refused if none of its consumer groups has permission.
         """
         topics = self._topics
         before = topics.version.counter
@@ -100,7 +108,8 @@ class ClientProcessors:
         is_known = beat.heartbeat_fingerprint != 0
         stats = self._stats
         begun_s = time.perf_counter()
-        for consumer in beat.consumer_data_set:
+        consumers, refusals = _split(request, beat)
+        for consumer in consumers:
             if not self._register_consumer(request, beat, consumer):
                 is_known = False
         if beat.consumer_data_set:
@@ -112,6 +121,8 @@ class ClientProcessors:
                 self._producers.register(producer.group_name, client)
         if beat.producer_data_set:
             stats.producer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
+        if refusals and not consumers:
+            raise NoPermission("; ".join(refusals.values()))
         return Response(
             ext=encode_fields(
                 HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=not is_known)
@@ -190,6 +201,32 @@ class ClientProcessors:
         except SubscriptionError as error:
             raise SubscriptionNotParsed(str(error)) from None
         return Response()
+
+
+def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], dict[str, str]]:
+    """The consumers of a heartbeat that have permission, and why which other groups have not."""
+    allowed, refusals = [], {}
+    for consumer in beat.consumer_data_set:
+        try:
+            request.check_needs(consuming(consumer))
+        except NoPermission as error:
+            refusals[consumer.group_name] = str(error)
+        else:
+            allowed.append(consumer)
+    attributes = request.attributes
+    before = attributes.pop(REFUSED_GROUPS, None)
+    if refusals:
+        attributes[REFUSED_GROUPS] = frozenset(refusals)
+    for group, reason in refusals.items():
+        if not isinstance(before, frozenset) or group not in before:
+            log.warning(
+                "a group without permission was left out of a heartbeat",
+                group=group,
+                client=beat.client_id,
+                peer=request.connection.peer_host,
+                reason=reason,
+            )
+    return allowed, refusals
 
 
 def _client(request: Request, client_id: str) -> Client:

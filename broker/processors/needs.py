@@ -19,7 +19,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import (
     Body,
     CheckClientRequestBody,
-    HeartbeatData,
+    ConsumerData,
     LockBatchRequestBody,
 )
 from rockhopper.protocol.bodies.log_history import decode_history_question
@@ -67,10 +67,10 @@ def _in_list(field: str) -> Names:
     return lambda request: filter(None, request.ext.get(field, "").split(","))
 
 
-def _subscribed(beat: HeartbeatData) -> Iterable[str]:
-    for consumer in beat.consumer_data_set:
-        for subscription in consumer.subscription_data_set:
-            yield subscription.topic
+def consuming(consumer: ConsumerData) -> tuple[Need, Need]:
+    """The needs of one consumer group in a heartbeat."""
+    topics = [each.topic for each in consumer.subscription_data_set]
+    return _both(Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,))
 
 
 def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
@@ -113,11 +113,9 @@ def _measured_topics(request: Asked) -> Iterable[str]:
 ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
 ALL_GROUPS = Need((Action.LIST,), Kind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
-BEATING = _both(
-    Action.SUB,
-    _in_body(HeartbeatData, _subscribed),
-    _in_body(HeartbeatData, lambda beat: [each.group_name for each in beat.consumer_data_set]),
-)
+BEATING = (Need((Action.SUB,), Kind.GROUP, lambda _request: ()),)
+"""Nothing but a user: ``consuming`` is asked for each group, so that one does not lock out others."""
+
 SENT_BACK = (
     on_group(Action.SUB, field="group"),
     on_topic(Action.SUB, field="originTopic"),

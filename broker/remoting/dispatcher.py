@@ -124,6 +124,7 @@ class Request:
         "_principal",
         "_times",
         "check_access",
+        "check_needs",
         "command",
         "connection",
     )
@@ -144,6 +145,8 @@ class Request:
         self._began_s = 0.0 if times is None else times.now_s()
         self.check_access: Callable[[], None] = allow_all
         """Raises NoPermission if its sender may not ask this any more; for one that has waited."""
+        self.check_needs: Callable[[tuple[Need, ...]], None] = allow_all
+        """Raises NoPermission unless its sender is allowed these; for one with several parts."""
 
     @property
     def code(self) -> int:
@@ -226,7 +229,7 @@ class Request:
             )
 
 
-def allow_all() -> None:
+def allow_all(_needs: tuple[Need, ...] = ()) -> None:
     """Everybody may."""
 
 
@@ -380,6 +383,7 @@ class Dispatcher:
             )
         if entry.is_administration or not self.access.is_open:
             admit(self.access, request, entry.needs)
+            request.check_needs = partial(admit_again, self.access, request)
             if request.code in LONG_POLLING:
                 request.check_access = partial(admit_again, self.access, request, entry.needs)
         result = entry.processor(request)

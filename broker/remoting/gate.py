@@ -78,7 +78,9 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
 
 
 def admit_again(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
-    """Return when *request*, which was admitted and has waited, may still be answered.
+    """Return when *request*, which was admitted, has *needs* that are allowed now.
+
+    For one that has waited, and for the parts of one.
 
     Raises:
         NoPermission, MalformedBodyError: as ``check_access``.

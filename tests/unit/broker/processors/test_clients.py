@@ -3,15 +3,19 @@
 import itertools
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
-from tests.support.peers import Peer
+from tests.support.peers import Clock, Peer
+from tests.support.rules import Rules
 from tests.support.served_broker import ServedBroker
 
 # As the Java 5 client writes it (RocketMQ's HeartbeatData).
@@ -312,3 +316,31 @@ async def test_expression_is_checked_before_a_consumer_starts(
 ) -> None:
     answer = await broker.ask(Code.CHECK_CLIENT_CONFIG, body=body)
     assert answer.code == code
+
+
+async def test_a_group_without_permission_leaves_the_others_of_its_heartbeat_alone(
+    tmp_path: Path, clock: Clock
+) -> None:
+    rules = Rules(
+        (Action.SUB, Resource(Kind.GROUP, "billing")), (Action.SUB, Resource(Kind.TOPIC, "orders"))
+    )
+    served = ServedBroker(tmp_path, clock, {}, rules)
+    both = json.loads(beat(group="billing"))
+    both["consumerDataSet"] += json.loads(beat(group="audit"))["consumerDataSet"]
+    both["producerDataSet"] = [{"groupName": "senders"}]
+    peer = Peer()
+    with capture_logs() as logs:
+        for _ in range(2):
+            answer = await send(served, json.dumps(both).encode(), peer)
+            assert answer.code == ResponseCode.SUCCESS
+        assert served.consumers.get("billing") is not None
+        assert served.consumers.get("audit") is None
+        alone = await send(
+            served, beat(group="audit", producerDataSet=both["producerDataSet"]), peer
+        )
+        assert alone.code == ResponseCode.NO_PERMISSION
+        assert "may not Sub Group:audit" in (alone.remark or "")
+        assert served.producers.clients("senders")
+    refused = [entry for entry in logs if "without permission" in entry["event"]]
+    assert [entry["group"] for entry in refused] == ["audit"]
+    await served.close()

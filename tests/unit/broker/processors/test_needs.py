@@ -10,6 +10,7 @@ from rockhopper.broker.processors import needs
 from rockhopper.broker.remoting.dispatcher import Request
 from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.remoting.needs import Need
+from rockhopper.protocol.bodies import HeartbeatData
 from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
 from rockhopper.protocol.bodies.topic_ids import encode_topic_ids
 from rockhopper.protocol.command import Command
@@ -43,7 +44,6 @@ def names(need: Need, body: bytes = b"", **ext: str) -> set[str]:
 @pytest.mark.parametrize(
     ("of_topics", "of_groups", "body", "topics", "groups"),
     [
-        (*needs.BEATING, BEAT, {"orders", "%RETRY%billing"}, {"billing", "audit"}),
         (*needs.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
         (*needs.CHECKED, CHECK, {"orders"}, {"billing"}),
         (*needs.CHECKED, {"group": "billing"}, set(), {"billing"}),
@@ -79,6 +79,15 @@ def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
     assert names(need, json.dumps(body).encode()) == expected
 
 
+def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
+    first, second = map(
+        needs.consuming, HeartbeatData.decode(json.dumps(BEAT).encode()).consumer_data_set
+    )
+    assert [names(need) for need in first] == [{"orders", "%RETRY%billing"}, {"billing"}]
+    assert [names(need) for need in second] == [{"orders"}, {"audit"}]
+    assert {need.actions for need in (*first, *second)} == {(Action.SUB,)}
+
+
 def test_topics_of_a_staged_part_are_named_each_once() -> None:
     messages = [SinkMessage(topic, 0, 0, 0, "", b"x") for topic in ("orders", "bills", "orders")]
     of_sink, of_topics = needs.STAGED
@@ -108,9 +117,9 @@ def test_topics_whose_ids_are_asked_for_are_named() -> None:
 
 def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None:
     with pytest.raises(MalformedBodyError):
-        names(needs.BEATING[0], b"{")
+        names(needs.CHECKED[0], b"{")
     with pytest.raises(Refusal, match="bytes; 2097152 are allowed"):
-        names(needs.BEATING[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
+        names(needs.CHECKED[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
 
 
 def test_all_topics_whose_progress_is_asked_for_are_named() -> None:
