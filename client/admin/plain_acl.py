@@ -20,6 +20,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from rockhopper.protocol.names import TRACE_TOPIC
+
 _KNOWN = frozenset(
     {
         "accessKey",
@@ -116,7 +118,12 @@ def _account(entry: dict[str, Any], left_out: list[str]) -> PlainAccount:
         # Without a rule everything is denied.
         if permission and permission != _DENY:
             rules.append(_rule(f"{kind}:*", str(permission), name, is_default=True))
-    return PlainAccount(name, secret, entry.get("admin") == "true", rules)
+    is_super = entry.get("admin") == "true"
+    traces = f"Topic:{TRACE_TOPIC}"
+    if not is_super and traces not in [rule.resource for rule in rules]:
+        # RocketMQ allows this to everybody since 4.9.4.
+        rules.append(PlainRule(traces, ["Pub"], True))
+    return PlainAccount(name, secret, is_super, rules)
 
 
 def _rules(value: Any, kind: str, name: str, left_out: list[str]) -> list[PlainRule]:

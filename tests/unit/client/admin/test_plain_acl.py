@@ -34,6 +34,7 @@ accounts:
 dataVersion:
   counter: 1
 """
+MAY_TRACE = PlainRule("Topic:RMQ_SYS_TRACE_TOPIC", ["Pub"], True)
 
 
 def test_accounts_become_users_with_rules() -> None:
@@ -47,6 +48,7 @@ def test_accounts_become_users_with_rules() -> None:
         PlainRule("Group:groupA", ["All"], False),
         PlainRule("Group:groupB", ["Pub", "Sub"], True),
         PlainRule("Group:*", ["Sub"], True, is_default=True),
+        MAY_TRACE,
     ]
     assert (second.secret, second.is_super, second.rules) == ("1234#5678", True, [])
     assert "12345678" not in repr(found)
@@ -64,7 +66,17 @@ def test_what_has_no_place_is_said() -> None:
 def test_lists_may_stand_in_brackets_and_files_be_empty() -> None:
     assert read_plain_acl("") == read_plain_acl("accounts: []\n") == read_plain_acl("accounts:\n")
     text = "accounts:\n- {}\n".replace("{}", "accessKey: a\n  secretKey: b\n  topicPerms: [t=PUB]")
-    assert read_plain_acl(text).accounts[0].rules == [PlainRule("Topic:t", ["Pub"], True)]
+    assert read_plain_acl(text).accounts[0].rules == [
+        PlainRule("Topic:t", ["Pub"], True),
+        MAY_TRACE,
+    ]
+
+
+def test_who_may_trace_is_as_in_rocketmq_4_unless_the_file_says_it() -> None:
+    text = "accounts:\n- accessKey: a\n  secretKey: b\n"
+    assert read_plain_acl(text).accounts[0].rules == [MAY_TRACE]
+    named = read_plain_acl(f"{text}  topicPerms: [RMQ_SYS_TRACE_TOPIC=DENY]\n")
+    assert named.accounts[0].rules == [PlainRule("Topic:RMQ_SYS_TRACE_TOPIC", ["All"], False)]
 
 
 @pytest.mark.parametrize(

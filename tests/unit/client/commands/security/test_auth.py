@@ -36,13 +36,14 @@ async def test_accounts_become_users_once(broker: Broker, shell: CommandLine, fi
     assert broker.tables.users.users == {}
     done = await shell.run("auth", "import", file)
     assert done.out == dry.out
-    assert "alice: user, 2 rules" in done.out
+    assert "alice: user, 3 rules" in done.out
     assert "allow Pub, Sub Topic:orders" in done.out
     assert "allow Sub Topic:*, by default" in done.out
+    assert "allow Pub Topic:RMQ_SYS_TRACE_TOPIC" in done.out
     assert "his secret is short" in done.out
     assert "not carried over: globalWhiteRemoteAddresses 10.0.0.*" in done.out
     assert broker.tables.users.users["alice"].secret == "12345678"
-    assert len(broker.tables.acls.rules["alice"]) == 2
+    assert len(broker.tables.acls.rules["alice"]) == 3
     again = await shell.run("auth", "import", file)
     assert "alice: is there already" in again.out
 
