@@ -114,7 +114,7 @@ ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
 ALL_GROUPS = Need((Action.LIST,), Kind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
 BEATING = (Need((Action.SUB,), Kind.GROUP, lambda _request: ()),)
-"""Nothing but a user: ``consuming`` is asked for each group, so that one does not lock out others."""
+"""Nothing but a user: ``consuming`` is asked for each group, so that one cannot lock others out."""
 
 SENT_BACK = (
     on_group(Action.SUB, field="group"),

@@ -1,12 +1,15 @@
 """Users and rules by Apache's mqadmin, and its Java client as each of them."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from rockhopper.client import Admin, Credentials
 from tests.interop.conftest import Launcher
 from tests.interop.java_client import JavaClient, JavaClientError
+from tests.support.documented_rights import documented_rights
 
 pytestmark = pytest.mark.interop
 
@@ -71,3 +74,25 @@ def test_mqadmin_makes_users_and_rules_and_they_decide(java: JavaClient, server:
     assert "success" in mqadmin("deleteUser", "-u", "alice")
     with pytest.raises(JavaClientError):
         send(**ALICE)
+
+
+def test_who_has_the_documented_rights_sends_and_consumes(java: JavaClient, server: Any) -> None:
+    sender, reader = (
+        "a producer",
+        "a consumer: ours, RocketMQ's and those of gRPC, by pull or by pop",
+    )
+
+    async def prepare() -> None:
+        root = Credentials(ROOT["accessKey"], ROOT["secretKey"])
+        async with Admin(server.nameserver, credentials=root) as admin:
+            await admin.create_topic("orders", queues=1)
+            for name, who in (("sender", sender), ("reader", reader)):
+                await admin.accounts.add_user(name, ALICE["secretKey"])
+                for resource, actions in documented_rights()[who]:
+                    await admin.accounts.add_rule(name, resource, actions, is_allowed=True)
+
+    asyncio.run(prepare())
+    job = {"nameserver": server.nameserver, "topic": "orders", "secretKey": ALICE["secretKey"]}
+    java.call("send", **job, accessKey="sender", count=3, prefix="k")
+    got = java.call("consume", **job, accessKey="reader", group="billing", count=3)
+    assert len(got["messages"]) == 3

@@ -13,6 +13,7 @@ from rockhopper.client import Credentials, TlsOptions
 from rockhopper.pipeline import jobs
 from rockhopper.pipeline.jobs.archiving.reading import read_archive
 from tests.support.certificates import Authority
+from tests.support.documented_rights import documented_rights
 from tests.support.ending_query import run_to_end
 from tests.support.pipeline_broker import PipelineBroker
 
@@ -143,6 +144,43 @@ def test_rows_are_written_as_a_user(
     given = {"nameServer": broker.nameserver, **access}
     writer.options(topic="rows", **given).mode("append").save()
     assert broker.bodies("rows") == ["x"]
+
+
+ROWS = [who for who in documented_rights() if who.startswith("Spark, ")]
+
+
+@pytest.mark.parametrize("who", ROWS)
+def test_a_user_with_the_documented_rights_and_no_others_does_what_the_page_says(
+    spark: "SparkSession", broker: PipelineBroker, authority: Authority, tmp_path: Path, who: str
+) -> None:
+    number = ROWS.index(who)
+    name, topic = f"documented{number}", f"documented-{number}"
+    broker.create(topic, 1)
+    accounts = broker.admin.accounts
+    broker.run(accounts.add_user(name, SECRET))
+    for resource, actions in documented_rights()[who]:
+        named = resource.replace("orders", topic)
+        broker.run(accounts.add_rule(name, named, actions, is_allowed=True))
+    path = tmp_path / "credentials"
+    path.write_text(f"accessKey: {name}\nsecretKey: {SECRET}\n")
+    path.chmod(0o600)
+    given = {
+        "nameServer": broker.nameserver,
+        "tlsCa": str(authority.ca),
+        "credentialsFile": str(path),
+    }
+    if "writing" in who:
+        rows = spark.createDataFrame([("x",)], "body string")
+        if "exactly-once" in who:
+            given |= {"delivery": "exactly-once", "sinkId": name}
+        rows.write.format("rocketmq").options(topic=topic, **given).mode("append").save()
+        assert broker.bodies(topic) == ["x"]
+        return
+    broker.send(topic, ["x"], 0)
+    if "groupId" in who:
+        given["groupId"] = "billing"
+    read = spark.read.format("rocketmq").options(subscribe=topic, **given).load()
+    assert [row.body.decode() for row in read.collect()] == ["x"]
 
 
 def test_a_file_that_a_worker_lacks_is_named_with_its_host(

@@ -1,4 +1,4 @@
-"""Where what we ask for is not what Apache's 5.5.0 asks for, and why; ours is the stricter always.
+"""Where what we ask for is not what Apache's 5.5.0 asks for, and why.
 
 Requests by their names in requests.py, with the least grants that are enough.
 """
@@ -73,6 +73,14 @@ OF_BROKER = (
         "stricter: the offsets that are copied have to be readable, too",
         "both Update",
         {"clone offsets": ""},
+    ),
+    Difference(
+        "wider: the right to pull covers what a consumer asks around it, and shows no more",
+        "Topic Get",
+        dict.fromkeys(
+            ("search by time", "earliest store time", "max offset", "min offset"),
+            "Topic Get, Topic Sub",
+        ),
     ),
 )
 OF_NAME_SERVICE = (

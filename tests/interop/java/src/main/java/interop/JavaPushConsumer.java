@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
 /** Consumes a topic with DefaultMQPushConsumer, clustering and concurrent. */
@@ -25,7 +26,10 @@ final class JavaPushConsumer {
      * @return {@code messages} (each once) and {@code deliveries} (how often any came)
      */
     static JSONObject consume(JSONObject command) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.getString("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+                command.getString("group"),
+                JavaClient.hook(command),
+                new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(command.getString("nameserver"));
         consumer.setInstanceName(JavaClient.instanceName(command));
         boolean fromFirst = !"last".equals(command.getString("from"));
