@@ -43,7 +43,7 @@ async def whole(address: str) -> dict[str, Any]:
             with contextlib.suppress(ClientError):
                 status = await of_set(admin, address)
                 replicas = status["replicas"]
-                ends = {each["logEnd"] for each in replicas}
+                ends = {each.get("logEnd") for each in replicas}
                 if sum(each["isInSync"] for each in replicas) == 2 and len(ends) == 1:
                     return status
             await asyncio.sleep(0.1)

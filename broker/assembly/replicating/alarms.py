@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.ha.engine import MEMBER_LEASE_MS
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import Replica, SetState, View
 from rockhopper.broker.ha.running.engine_health import EngineHealth
@@ -42,7 +43,13 @@ PUT_BACK_PATIENCE_MS = 5000
     "falls-out-of-retention",
     "settings-differ",
 )
-_PATIENCE_MS = {FLOOR: PATIENCE_MS, PUT_BACK: PUT_BACK_PATIENCE_MS}
+SECOND_PATIENCE_MS = MEMBER_LEASE_MS + 5000
+"""An earlier process that was killed with its machine is announced for that lease."""
+_PATIENCE_MS = {
+    FLOOR: PATIENCE_MS,
+    PUT_BACK: PUT_BACK_PATIENCE_MS,
+    SECOND: SECOND_PATIENCE_MS,
+}
 
 
 class _Losing(NamedTuple):

@@ -317,12 +317,13 @@ class SetMember:
 
     def status(self) -> JsonObject:
         """All of it, for operators; JSON values."""
-        machine = self.replica.machine
+        machine, shown = self.replica.machine, self._watch.alarms.shown
         return set_status.status(
             machine,
             machine.view,
             confirmed_offset=self._confirmed_offset,
-            alarms=list(self._watch.alarms.shown.values()),
+            alarms=list(shown.values()),
+            notes=[text for text in self.replica.notes if text not in shown.values()],
             replica_count=self._config.replicas,
         )
 

@@ -14,6 +14,7 @@ def status(
     *,
     confirmed_offset: int,
     alarms: Sequence[str],
+    notes: Sequence[str] = (),
     replica_count: int = 0,
 ) -> JsonObject:
     """The set, and each replica that is known, or is to be there by haReplicas; JSON values."""
@@ -54,6 +55,7 @@ def status(
         "confirmedOffset": confirmed_offset,
         "isClean": standing.is_clean,
         "alarms": list(alarms),
+        "notes": list(notes),
         "replicas": replicas,
         "history": [
             {"epoch": term.epoch, "masterId": term.master.id, "why": term.why}

@@ -18,7 +18,7 @@ import structlog
 
 from rockhopper.broker.ha import actions, wire
 from rockhopper.broker.ha.consensus.complaints import Complaints
-from rockhopper.broker.ha.engine import Engine, EngineError
+from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, Engine, EngineError
 from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
@@ -172,6 +172,11 @@ class RunningReplica:
     def disk_problem(self) -> str:
         """Why what this replica must remember cannot be written now, and is tried again."""
         return self._disk_error if self._failing_count else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What an operator is to know of this replica, besides alarms: each may pass by itself."""
+        return [self.second_because] if self.second_because else []
 
     @property
     def takes_sends(self) -> bool:
@@ -329,16 +334,17 @@ class RunningReplica:
 
     def _stay_out(self, other: str) -> None:
         if not self.second_because:
-            log.error(
-                "another process has this replica's id: this one stays out",
+            log.warning(
+                "another process is announced as this replica: this one waits",
                 id=self._me.id,
                 incarnation=self._incarnation,
                 other=other,
-                remedy="stop one of them; a copy of a store is to be another replica's, made empty",
             )
         self.second_because = (
-            f"another process is replica {self._me.id} ({other}): was its disk copied? This one "
-            "takes no part until that one has been gone for 15 s"
+            f"another process is announced as replica {self._me.id} ({other}): an earlier one that "
+            "was killed with its machine, or one over a copy of its disk. This one takes no part "
+            f"until that one has been gone for {MEMBER_LEASE_MS // 1000} s; if it still runs, stop "
+            "one of the two"
         )
 
     def _leave_to_other(self) -> None:

@@ -19,7 +19,7 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
     """The set that the broker at *address* is a replica of, as its master sees it.
 
     All of its replicas are asked: each knows of its own log and its own alarms, and the master
-    alone how far the others are. ``answers`` says who did; an alarm begins with who has it.
+    alone how far the others are. ``answers`` says who did; alarms and notes begin with their owner.
 
     Raises:
         RequestRefusedError: it is of no set, or is starting.
@@ -46,9 +46,12 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
         each["answers"] = each["id"] in told
         if each["answers"]:
             each["logEnd"] = told[each["id"]]["logEnd"]
-    status["alarms"] = [
-        f"replica {number}: {text}" for number in sorted(told) for text in told[number]["alarms"]
-    ]
+    for kind in ("alarms", "notes"):
+        status[kind] = [
+            f"replica {number}: {text}"
+            for number in sorted(told)
+            for text in told[number].get(kind, ())
+        ]
     return status | {"asked": others.get(status["id"], address)}
 
 
@@ -69,6 +72,8 @@ def show(status: dict[str, Any]) -> None:
     print_table(COLUMNS, [_row(each, status) for each in status["replicas"]])
     for text in status["alarms"]:
         write_line(f"ALARM  {text}")
+    for text in status.get("notes", ()):
+        write_line(f"NOTE   {text}")
     if status["history"]:
         write_line("elections, the latest last:")
         for term in status["history"]:

@@ -7,7 +7,7 @@ import structlog
 
 from rockhopper.broker.assembly.replicating import alarms as of_set
 from rockhopper.broker.assembly.replicating.alarms import Alarms
-from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, EngineError
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, Sight, View
@@ -93,6 +93,18 @@ def test_one_that_diverged_is_shown_at_once_and_logged_once(alarms: Alarms) -> N
         "a person must look at this set",
         "an alarm is over",
     ]
+
+
+def test_an_earlier_process_that_was_killed_with_its_machine_is_no_alarm(
+    alarms: Alarms, clock: Clock
+) -> None:
+    machine, own = a_machine({OTHER}), {of_set.SECOND: "another process is announced"}
+    for clock.now_ms in (0, MEMBER_LEASE_MS):
+        alarms.look(machine, own, healthy())
+        assert alarms.shown == {}
+    clock.now_ms = of_set.SECOND_PATIENCE_MS
+    alarms.look(machine, own, healthy())
+    assert alarms.shown == own
 
 
 def test_unclean_alone_names_the_way_out(alarms: Alarms) -> None:

@@ -69,6 +69,12 @@ def test_one_that_does_not_answer_though_it_was_there(capsys: pytest.CaptureFixt
     assert "no answer" in capsys.readouterr().out.splitlines()[3]
 
 
+async def test_what_may_pass_by_itself_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = a_status(), a_followers() | {"notes": ["another process is announced"]}
+    set_status.show(await of_set({"b1:10911": one, "b2:10911": two}, "b1:10911"))
+    assert "NOTE   replica 2: another process is announced" in capsys.readouterr().out
+
+
 class Brokers:
     """Replicas by their addresses; one that is missing cannot be reached."""
 
