@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # A folder has the name of one.
 .PHONY: docs monitoring pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
-	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls \
+	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
 
@@ -196,6 +196,9 @@ bench-ha-beside: $(VENV)/.installed-test  ## the same faults on a set of ours an
 
 bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large requests, many topics and clients
 	$(BIN)/python -m benchmarks.stalls
+
+growth: $(VENV)/.installed  ## see whether costs grow with what should not matter (three minutes, a quiet machine)
+	$(BIN)/python -m benchmarks.growth $(if $(ONLY),--only $(ONLY))
 
 bench-grpc: $(VENV)/.installed-test  ## measure the port of RocketMQ 5 clients beside Apache's proxy (needs Go, a JDK, Maven)
 	$(BIN)/python -m benchmarks.grpc

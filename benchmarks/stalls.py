@@ -71,12 +71,21 @@ class Client:
         for code in waiting:
             self._answer(code)
 
-    def _answer(self, code: int) -> bytes:
-        header = {"flag": 0}
+    def send(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> None:
+        """Send a request without waiting for its answer."""
+        self._socket.sendall(frame(code, ext, body))
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The header and the body of the next answer."""
+        header: dict[str, Any] = {"flag": 0}
         while not header["flag"] & 1:
             size, header_size = struct.unpack(">II", self._file.read(8))
             header = json.loads(self._file.read(header_size & 0xFFFFFF))
             body = self._file.read(size - 4 - (header_size & 0xFFFFFF))
+        return header, body
+
+    def _answer(self, code: int) -> bytes:
+        header, body = self.receive()
         if header["code"] != 0:
             raise BenchError(f"{code} is refused: {header}")
         return body

@@ -8,6 +8,7 @@ JSON in milliseconds:
     own    time on the wall, less what the thread waited for a core: what it computed, waited for
            the disk, and for a thread of ours to hand over the interpreter
     wall   time on the wall; on a busy machine others' turns are in it
+    process  processor seconds of all threads since the last line; written: bytes, sockets apart
     gc     processor time of one pause of the garbage collector, in whichever thread
 
 The options are the broker's.
@@ -44,6 +45,7 @@ class Watch:
         self.what: list[tuple[float, str]] = []
         self._seen = ""
         self._last = self._read()
+        self._used = _used()
         gc.callbacks.append(self._collecting)
         threading.Thread(target=self._look, daemon=True).start()
         loop.add_reader(sys.stdin.fileno(), self._answer)
@@ -94,11 +96,20 @@ class Watch:
             self._loop.remove_reader(sys.stdin.fileno())
             return
         found = {name: round(1e3 * value, 2) for name, value in self.worst.items()}
+        used = _used()
+        found |= {name: value - self._used[name] for name, value in used.items()}
         print(
             json.dumps({"gc": 0.0} | found | {"what": sorted(self.what, reverse=True)}), flush=True
         )
-        self.worst, self.what = {}, []
+        self.worst, self.what, self._used = {}, [], used
         self._last = self._read()
+
+
+def _used() -> dict[str, float]:
+    """Of the whole process since its start: processor seconds, and bytes given to write(2)."""
+    with open("/proc/self/io") as file:
+        written = next(line for line in file if line.startswith("wchar:"))
+    return {"process": time.process_time(), "written": float(written.split()[1])}
 
 
 async def _serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
