@@ -615,8 +615,12 @@ class Machine:
             return
         if mine.is_fenced or (mine.is_away and not is_needed):
             return
-        if state is not None and state.master != mine.me:
-            self.following.follow(state.master, now_ms)
+        if state is None or state.master == mine.me:
+            return
+        if state.master.id == mine.me.id:  # Under a store that is gone.
+            self.following.forget_master()
+            return
+        self.following.follow(state.master, now_ms)
 
     # Roles.
 

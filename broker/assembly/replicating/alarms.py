@@ -16,6 +16,7 @@ PATIENCE_MS = 60_000
 RETENTION_SHARE_MAX = 0.8
 LAG_BYTES_MIN = 64 << 20
 PUT_BACK_PATIENCE_MS = 5000
+GONE_PATIENCE_MS = 5000
 (
     DIVERGED,
     SECOND,
@@ -23,6 +24,7 @@ PUT_BACK_PATIENCE_MS = 5000
     DISK,
     PUT_BACK,
     UNCLEAN,
+    GONE,
     BELOW,
     FLOOR,
     ENGINE,
@@ -36,6 +38,7 @@ PUT_BACK_PATIENCE_MS = 5000
     "disk-fails",
     "engine-put-back",
     "unclean",
+    "stores-gone",
     "below-the-floor",
     "at-the-floor",
     "engine-away",
@@ -49,6 +52,7 @@ _PATIENCE_MS = {
     FLOOR: PATIENCE_MS,
     PUT_BACK: PUT_BACK_PATIENCE_MS,
     SECOND: SECOND_PATIENCE_MS,
+    GONE: GONE_PATIENCE_MS,
 }
 
 
@@ -118,10 +122,12 @@ class Alarms:
                 "the engine was exchanged to and fro: have this replica seeded by it, rockhopper "
                 "ha reseed",
             )
-        if text := _differing(machine, view):
-            yield SETTINGS, text
-        if text := _unclean(machine, view, state):
-            yield UNCLEAN, text
+        texts = {
+            SETTINGS: _differing(machine, view),
+            UNCLEAN: _unclean(machine, view, state),
+            GONE: _gone(machine, view, state),
+        }
+        yield from ((reason, text) for reason, text in texts.items() if text)
         if machine.term is not None:
             has_floor = machine.term.has_floor(self._now_ms())
             if text := self._at_floor(machine, view, state, has_floor=has_floor):
@@ -198,6 +204,29 @@ def _unclean(machine: Machine, view: View, state: SetState) -> str:
         f"replica {mine.me.id} alone is counted in sync, and its machine lost its memory: what "
         "was acknowledged may be missing. If no other copy can be had, let it lead: rockhopper "
         "ha elect --unclean"
+    )
+
+
+def _gone(machine: Machine, view: View, state: SetState) -> str:
+    """What is wrong if no store that was in sync is there, and one of them never will be."""
+    there = {member.replica for member in view.members.values()}
+    numbers = sorted(replica.id for replica in state.in_sync)
+    gone = [number for number in numbers if number in view.members]
+    if machine.term is not None or view.leader or there & state.in_sync or not gone:
+        return ""
+    if away := [number for number in numbers if number not in view.members]:
+        begin = (
+            f"the stores of replicas {_listed(gone)} are gone, and replicas {_listed(away)}, which "
+            "are in sync, are away: start them with the stores that they had"
+        )
+    else:
+        begin = (
+            f"the stores of replicas {_listed(gone)}, which alone were in sync, are gone: nobody "
+            "may lead. Put one of them back"
+        )
+    return (
+        f"{begin}. If that cannot be, what was acknowledged may be missing: let the replica with "
+        "the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect --unclean"
     )
 
 

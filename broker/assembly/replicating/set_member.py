@@ -26,7 +26,7 @@ import structlog
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
-from rockhopper.broker.assembly.replicating.alarms import DISK, DIVERGED, SECOND, STOPPED
+from rockhopper.broker.assembly.replicating.alarms import DISK, DIVERGED, GONE, SECOND, STOPPED
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
 from rockhopper.broker.assembly.replicating.set_watch import SetWatch
 from rockhopper.broker.assembly.state.state_applier import StateApplier
@@ -473,7 +473,8 @@ class SetMember:
     @property
     def _why_out(self) -> str:
         second = self._replica.second_because if self._replica else ""
-        return self._diverged or self._stopped or second
+        gone = self._watch.alarms.shown.get(GONE, "")
+        return self._diverged or self._stopped or second or gone
 
     def _stop(self, text: str) -> None:
         self._stopped = text

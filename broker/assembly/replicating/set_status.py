@@ -13,7 +13,7 @@ def status(
     view: View | None,
     *,
     confirmed_offset: int,
-    alarms: Sequence[str],
+    alarms: Sequence[str] = (),
     notes: Sequence[str] = (),
     replica_count: int = 0,
 ) -> JsonObject:
@@ -23,9 +23,12 @@ def status(
     followers = term.followers if term else {}
     replicas = []
     members = dict(view.members) if view else {}
-    in_sync = {replica.id for replica in (state.in_sync if state else ())}
+    stored = state.in_sync if state else frozenset()
+    in_sync = {replica.id for replica in stored}
     for number in sorted({*members, *in_sync, *range(1, replica_count + 1)}):
         member = members.get(number)
+        # Of one whose disk was exchanged, the store that counted is gone.
+        is_known = member is None or member.replica in stored
         link = next((f for replica, f in followers.items() if replica.id == number), None)
         held = link.held_offset if link and link.link is not None else None
         replicas.append(
@@ -35,8 +38,8 @@ def status(
                 "haAddress": member.ha_address if member else "",
                 "ownAddress": member.own_address if member else "",
                 "isRunning": member is not None,
-                "isMaster": bool(state and state.master.id == number),
-                "isInSync": number in in_sync,
+                "isMaster": bool(state and state.master.id == number and is_known),
+                "isInSync": number in in_sync and is_known,
                 "isClean": member.is_clean if member else None,
                 "logEnd": _log_end(member, standing, held) if member else None,
                 "heldOffset": held,
@@ -49,6 +52,7 @@ def status(
         "epoch": state.epoch if state else 0,
         "promise": standing.promise,
         "masterId": state.master.id if state else 0,
+        "leaderId": _leader_id(machine, view),
         "minInSyncReplicas": state.min_in_sync if state else 0,
         "logStart": standing.log_start,
         "logEnd": standing.log_end,
@@ -62,6 +66,13 @@ def status(
             for term in (state.history if state else ())
         ],
     }
+
+
+def _leader_id(machine: Machine, view: View | None) -> int:
+    """Who leads, and not only was elected last; 0: nobody, as far as is known here."""
+    if machine.term:
+        return machine.standing.me.id
+    return view.leader.id if view and view.leader else 0
 
 
 def _log_end(member: Announcement, standing: Standing, held_offset: int | None) -> int:

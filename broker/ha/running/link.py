@@ -22,7 +22,7 @@ class Link(asyncio.Protocol):
     def __init__(self, number: int, on_made: "Callable[[Link], None] | None" = None) -> None:
         """*on_made* is called once the connection is there."""
         self.number = number
-        self.peer = ""
+        self.peer = self.host = ""
         self._on_made = on_made
         self._transport: asyncio.Transport | None = None
         self._decoder = wire.Decoder()
@@ -41,7 +41,8 @@ class Link(asyncio.Protocol):
         # uvloop's transports are those of asyncio in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        self.peer = str(transport.get_extra_info("peername"))
+        name = transport.get_extra_info("peername")
+        self.peer, self.host = str(name), str(name[0]) if isinstance(name, tuple) else str(name)
         if self._on_made is not None:
             self._on_made(self)
 

@@ -22,7 +22,7 @@ from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, Engine, EngineError
 from rockhopper.broker.ha.epochs import Epoch, cut
 from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.messages import Beat, Hello, Refused
+from rockhopper.broker.ha.messages import Beat, Hello, Refused, Welcome
 from rockhopper.broker.ha.replica_set import (
     NOTHING_SEEN,
     Announcement,
@@ -35,6 +35,7 @@ from rockhopper.broker.ha.running.engine_health import EngineHealth
 from rockhopper.broker.ha.running.incarnation import Incarnation
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
+from rockhopper.broker.ha.running.refusals import Refusals
 from rockhopper.broker.ha.running.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.ha.running.role_log import RoleLog
 from rockhopper.broker.ha.running.streams import Streams
@@ -153,6 +154,7 @@ class RunningReplica:
         self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
         self._complaints = Complaints()
+        self._refusals = Refusals(now)
         self._is_closing = False
         self._machine: Machine | None = None
         self._replaced = asyncio.Event()
@@ -176,7 +178,8 @@ class RunningReplica:
     @property
     def notes(self) -> list[str]:
         """What an operator is to know of this replica, besides alarms: each may pass by itself."""
-        return [self.second_because] if self.second_because else []
+        second = [self.second_because] if self.second_because else []
+        return second + self._refusals.sentences
 
     @property
     def takes_sends(self) -> bool:
@@ -463,19 +466,23 @@ class RunningReplica:
         try:
             hello = await self._links.greeted(link)
         except (WireError, TimeoutError) as error:
-            log.warning("a peer was refused", reason=str(error) or "it did not greet in time")
+            self._refused(link, str(error) or "it did not greet in time")
             return
         if why := self._why_not(hello):
             link.send(wire.encode(Refused(0, why)))
             link.close()
-            log.warning("a peer was refused", peer=link.peer, reason=why)
+            self._refused(link, why)
             return
+        self._refusals.end(link.host)
         self._open[link.number] = link
         self._greeted_as[link.number] = hello
         self._look_at_log()
         self.machine.received(link.number, hello, self._now_ms())
         self._perform()
         await self._serve(link)
+
+    def _refused(self, link: Link, why: str) -> None:
+        self._refusals.note("a peer was refused", link.host, why)
 
     def _look_at_log(self) -> None:
         """Retention moves its start, and tells nobody; what is older cannot be sent to anybody."""
@@ -503,13 +510,17 @@ class RunningReplica:
         try:
             if member is None:
                 raise WireError("it has not announced itself")
+            if member.replica != following.master:
+                raise WireError("it has another store than the one that was elected")
             link = await self._links.greet(member.ha_address, self._hello)
         except ConnectionRefusedError:
             following.not_opened(replica_id, self._now_ms(), is_refused=True)
             self._perform()
             return
         except (WireError, OSError, TimeoutError) as error:
-            log.info("the master is not reached", id=replica_id, reason=str(error) or "no answer")
+            self._refusals.note(
+                "the master is not reached", f"replica {replica_id}", str(error) or "no answer"
+            )
             following.not_opened(replica_id, self._now_ms(), is_refused=False)
             self._perform()
             return
@@ -549,8 +560,20 @@ class RunningReplica:
             case wire.Greeting() | wire.Challenge() | wire.Proof():
                 raise WireError("a greeting in the middle of a conversation")
             case _:
+                self._look_at_answer(link, frame)
                 self.machine.received(link.number, frame, self._now_ms())
         self._perform()
+
+    def _look_at_answer(self, link: Link, frame: wire.Frame) -> None:
+        """Take note of why a master does not take this replica, or that it does."""
+        following = self.machine.following
+        if following.master is None or link.number != following.link:
+            return
+        master = f"replica {following.master.id}"
+        if isinstance(frame, Welcome):
+            self._refusals.end(master)
+        elif isinstance(frame, Refused) and not frame.promise:
+            self._refusals.note("the master refuses this replica", master, frame.why)
 
     def _take(self, link: Link, data: wire.Data) -> None:
         if not self.machine.takes(link.number, data.beat.epoch):

@@ -63,9 +63,8 @@ async def _ask(admin: "Admin", address: str) -> dict[str, Any]:
 def show(status: dict[str, Any]) -> None:
     """Print it for people."""
     in_sync = sum(each["isInSync"] for each in status["replicas"])
-    master = status["masterId"] or "nobody"
     write_line(
-        f"epoch {status['epoch']}: replica {master} leads; {in_sync} of {len(status['replicas'])} "
+        f"epoch {status['epoch']}: {_leader(status)}; {in_sync} of {len(status['replicas'])} "
         f"in sync, at least {status['minInSyncReplicas']} must be "
         f"(asked {status['asked']})"
     )
@@ -78,6 +77,14 @@ def show(status: dict[str, Any]) -> None:
         write_line("elections, the latest last:")
         for term in status["history"]:
             write_line(f"  epoch {term['epoch']}: replica {term['masterId']}, {term['why']}")
+
+
+def _leader(status: dict[str, Any]) -> str:
+    elected = status["masterId"]
+    leader = status.get("leaderId", elected)  # A broker of an earlier release does not say.
+    if leader:
+        return f"replica {leader} leads"
+    return f"nobody leads, replica {elected} did last" if elected else "nobody leads"
 
 
 def _row(replica: dict[str, Any], status: dict[str, Any]) -> tuple[object, ...]:

@@ -541,3 +541,11 @@ def test_a_replica_whose_disk_fails_asks_for_nothing() -> None:
     rig.machine.standing.is_failing = False
     rig.machine.tick(TIMING.silence_ms + 1)
     assert actions.Promise(2) in rig.taken()
+
+
+def test_nobody_dials_itself_under_a_store_that_is_gone() -> None:
+    rig = Rig()
+    gone = Replica(A.id, "gone")
+    rig.machine.saw(View(SetState(1, gone, frozenset({gone}), 1), 5, None), 0)
+    rig.machine.tick(2 * TIMING.silence_ms)
+    assert not [each for each in rig.taken() if isinstance(each, actions.Open)]

@@ -10,7 +10,7 @@ from rockhopper.broker.assembly.replicating.alarms import Alarms
 from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, EngineError
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, Sight, View
+from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Sight, View
 from rockhopper.broker.ha.running.engine_health import UNWRITABLE_PATIENCE_MS, EngineHealth
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
@@ -247,6 +247,49 @@ def test_an_engine_that_answers_and_takes_no_writes_has_an_alarm_of_its_own(
     assert "takes no writes (database space exceeded)" in alarms.shown[of_set.UNWRITABLE]
     health.announced(None)
     alarms.look(a_machine({ME}), {}, health)
+    assert alarms.shown == {}
+
+
+def exchanged(machine: Machine, *members: Replica) -> None:
+    assert machine.view is not None
+    found = {each.id: Announcement(each, f"i{each.id}") for each in members}
+    machine.view = replace(machine.view, members=found)
+
+
+def test_when_the_stores_of_all_in_sync_are_gone_nobody_may_lead(
+    alarms: Alarms, clock: Clock
+) -> None:
+    machine = a_machine({Replica(1, "old"), Replica(2, "old")})
+    exchanged(machine, ME, OTHER, Replica(3, "c"))
+    alarms.look(machine, {}, healthy())
+    assert alarms.shown == {}
+    clock.now_ms = of_set.GONE_PATIENCE_MS
+    alarms.look(machine, {}, healthy())
+    text = alarms.shown[of_set.GONE]
+    assert "the stores of replicas 1, 2, which alone were in sync, are gone" in text
+    assert "elect --unclean" in text
+
+
+def test_who_is_away_may_have_the_only_store_that_is_left(alarms: Alarms, clock: Clock) -> None:
+    machine = a_machine({Replica(1, "old"), OTHER})
+    exchanged(machine, ME)
+    for clock.now_ms in (0, of_set.GONE_PATIENCE_MS):
+        alarms.look(machine, {}, healthy())
+    text = alarms.shown[of_set.GONE]
+    assert "the stores of replicas 1 are gone, and replicas 2, which are in sync, are away" in text
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+def test_while_one_in_sync_has_its_store_nothing_is_gone(
+    alarms: Alarms, clock: Clock, is_led: bool
+) -> None:
+    machine = a_machine({Replica(1, "old"), OTHER})
+    exchanged(machine, ME, Replica(2, "new") if is_led else OTHER)
+    assert machine.view is not None
+    if is_led:
+        machine.view = replace(machine.view, leader=Leader(2, "i2", 1))
+    for clock.now_ms in (0, of_set.GONE_PATIENCE_MS):
+        alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
 
 

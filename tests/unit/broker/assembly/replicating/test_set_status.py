@@ -8,7 +8,7 @@ from rockhopper.broker.assembly.replicating import set_status
 from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import Announcement, Replica, SetState, View
+from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, View
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 
@@ -81,6 +81,21 @@ def test_one_that_is_gone_is_shown_as_gone(machine: Machine) -> None:
         "logEnd": None,
         "heldOffset": None,
     }
+
+
+def test_one_whose_store_was_exchanged_neither_leads_nor_is_in_sync(machine: Machine) -> None:
+    members = {1: replace(VIEW.members[1], replica=Replica(1, "new"))}
+    status = set_status.status(machine, replace(VIEW, members=members), confirmed_offset=0)
+    one = status["replicas"][0]
+    assert (one["isMaster"], one["isInSync"], one["isRunning"]) == (False, False, True)
+    assert (status["masterId"], status["leaderId"]) == (1, 0)
+
+
+def test_who_has_the_lease_or_is_in_office_leads(machine: Machine) -> None:
+    view = replace(VIEW, leader=Leader(2, "2-b", 3))
+    assert set_status.status(machine, view, confirmed_offset=0)["leaderId"] == 2
+    lead(machine)
+    assert set_status.status(machine, VIEW, confirmed_offset=0)["leaderId"] == 1
 
 
 def test_nothing_is_known_yet(machine: Machine) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from rockhopper.broker.ha import actions, wire
 from rockhopper.broker.ha.keeping import Keeping
@@ -16,7 +17,7 @@ from rockhopper.broker.ha.messages import Hello, Refused
 from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Replica
 from rockhopper.broker.ha.running import replica
 from rockhopper.broker.ha.running.links import Links
-from tests.support.replica_rig import Member, ReplicaRig
+from tests.support.replica_rig import QUICK, Member, ReplicaRig
 from tests.support.turns import until
 
 
@@ -342,3 +343,29 @@ async def test_a_master_that_finds_its_id_taken_leads_no_more(tmp_path: Path) ->
         await until(lambda: rig.memory.leader is None)
         assert master.replica
         assert "another" in master.replica.second_because
+
+
+async def test_nobody_dials_a_master_whose_store_is_gone(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        follower = next(each for each in rig.members if each is not master)
+        await follower.stop()
+        await rig.complete(1)
+        await master.stop()
+        for each in rig.members:
+            shutil.rmtree(tmp_path / str(each.number))
+            rig.memory.members.pop(each.number, None)
+            await each.start()
+        await until(lambda: len(rig.memory.members) == 2)
+        replica = follower.replica
+        assert replica
+        with structlog.testing.capture_logs() as logs:
+            await until(lambda: bool(replica.notes))
+            asked_ms = rig.members[0].clock()
+            await until(lambda: rig.members[0].clock() > asked_ms + 4 * QUICK.reconnect_ms)
+        assert replica.notes == [
+            f"the master is not reached: replica {master.number}: it has another store than the "
+            "one that was elected"
+        ]
+        assert len([each for each in logs if each["event"] == "the master is not reached"]) <= 1

@@ -59,7 +59,9 @@ def test_who_leads_who_lags_and_who_is_away(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_set_without_a_master(capsys: pytest.CaptureFixture[str]) -> None:
     set_status.show(a_status() | {"masterId": 0, "history": [], "alarms": []})
-    assert "replica nobody leads" in capsys.readouterr().out
+    assert "nobody leads; 2 of 3" in capsys.readouterr().out
+    set_status.show(a_status() | {"leaderId": 0})
+    assert "nobody leads, replica 1 did last; 2 of 3" in capsys.readouterr().out
 
 
 def test_one_that_does_not_answer_though_it_was_there(capsys: pytest.CaptureFixture[str]) -> None:
