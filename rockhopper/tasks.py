@@ -82,7 +82,8 @@ async def run_apart(
     """Call application code, and await it in a task of its own.
 
     What it leaves in its task or its context variables reaches nothing else. A CancelledError comes
-    out only when the caller was cancelled.
+    out only when the caller was cancelled, and always then, unless the code returns all the same:
+    a caller that would wait again looks at its `cancelling()`.
 
     Raises:
         ApplicationCodeError: it raised what is no Exception, or its task was cancelled.
@@ -97,8 +98,8 @@ async def run_apart(
         result, error = None, raised
     if error is None:
         return result  # type: ignore[return-value]
-    if isinstance(error, asyncio.CancelledError) and caller.cancelling() > before:
-        raise error
+    if caller.cancelling() > before:
+        raise asyncio.CancelledError from error
     if isinstance(error, Exception):
         raise error
     if isinstance(error, _ENDS_PROGRAM):

@@ -47,3 +47,6 @@ class QueueCallbacks:
         except Exception as error:
             what = f"took longer than {self.timeout_s:g} s" if limit.expired() else "failed"
             log.warning("%s %s; the queues change hands all the same", name, what, exc_info=error)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # and the callback has returned all the same
+            raise asyncio.CancelledError

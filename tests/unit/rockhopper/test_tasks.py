@@ -170,6 +170,23 @@ async def test_cancelling_the_caller_cancels_the_application_code() -> None:
     assert ended == ["cancelled"]
 
 
+async def test_a_failure_at_its_end_does_not_take_a_cancellation_away() -> None:
+    begun = asyncio.Event()
+
+    async def fail_when_cancelled() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("no disk") from None
+
+    caller = start_task(run_apart(fail_when_cancelled))
+    await begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
 async def test_a_caller_with_a_cancellation_behind_it_may_go_on() -> None:
     task = asyncio.current_task()
     assert task is not None
