@@ -67,6 +67,10 @@ def _in_list(field: str) -> Names:
     return lambda request: filter(None, request.ext.get(field, "").split(","))
 
 
+def _not_at_the_gate(_request: Asked) -> Iterable[str]:
+    return ()
+
+
 def consuming(consumer: ConsumerData) -> tuple[Need, Need]:
     """The needs of one consumer group in a heartbeat."""
     topics = [each.topic for each in consumer.subscription_data_set]
@@ -113,8 +117,8 @@ def _measured_topics(request: Asked) -> Iterable[str]:
 ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
 ALL_GROUPS = Need((Action.LIST,), Kind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
-BEATING = (Need((Action.SUB,), Kind.GROUP, lambda _request: ()),)
-"""Nothing but a user: ``consuming`` is asked for each group, so that one cannot lock others out."""
+BEATING = _both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
+"""``consuming`` is asked for each group, so that one of them cannot lock the others out."""
 
 SENT_BACK = (
     on_group(Action.SUB, field="group"),

@@ -17,6 +17,7 @@ import structlog
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
+from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -50,6 +51,7 @@ class StaticTopicProcessors:
     _peer_brokers: PeerBrokers
     _groups: SubscriptionGroupTable
     _offsets: ConsumerOffsetTable
+    _positions: ReaderPositions
     _announce: Callable[[], Awaitable[None]]
     _admin: TopicAdminProcessors
 
@@ -157,7 +159,10 @@ class StaticTopicProcessors:
             return
         group, physical = request.ext.get("consumerGroup", ""), piece.physical(offset)
         if piece.broker == static.broker:
-            if self._groups.get(group) is not None:
+            is_known = self._positions.may_commit(
+                request.connection, group, static.topic, piece.queue_id, physical
+            )
+            if is_known and self._groups.get(group) is not None:
                 self._offsets.commit(static.topic, group, piece.queue_id, physical)
             return
         changes = {"queueId": str(piece.queue_id), "commitOffset": str(physical)}
@@ -273,6 +278,7 @@ class _Rewritten(Request):
     def __init__(self, request: Request, changes: dict[str, str], translate: Translate) -> None:
         ext = {**request.ext, **changes, "lo": "false"}
         super().__init__(request.connection, dataclasses.replace(request.command, ext=ext))
+        self.check_access = request.check_access
         self._translate = translate
 
     def answer(self, response: Response) -> None:

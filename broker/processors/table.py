@@ -109,6 +109,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         broker.peer_brokers,
         groups,
         offsets,
+        broker.positions,
         announce,
         topic_admin,
     )

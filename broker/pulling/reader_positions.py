@@ -12,10 +12,15 @@ for the first time, its offset is right if it is not beyond
     what the group has committed, which is kept with the log
     what the group was handed out in this run; of a broadcast group, what its host was
     what this connection was told: a maximum, or the result of a search by time
+    what a member that chooses its positions was told by a receipt: the message there, or the one
+    before, was sent by this connection. The log says so, and sends need not be noted
 
 Anything else belongs to an older history, and the reader goes on at the smaller of what its group
 committed and the end at the start. For example: a backup ends at 10, messages 10 to 14 are sent,
 and a consumer that had read to 30 asks for 30. It is sent to 10.
+
+Push consumers never go on behind what their process sends. If a log lost one message, the next one
+sent there makes the old position of such a consumer look like one that it has from a receipt.
 
 Groups that are neither registered nor have committed anything are readers that choose offsets as
 they like, and are answered as in RocketMQ.
@@ -24,11 +29,13 @@ they like, and are answered as in RocketMQ.
 from collections import OrderedDict
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.members.consumer_groups import BROADCASTING, PULLING, ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.log_history import LogHistory
+from rockhopper.protocol.addresses import join_address
+from rockhopper.protocol.store.message_codec import decode_messages
 
 _KEY = "positions"
 QUEUES_PER_CONNECTION_MAX = 16_384
@@ -112,7 +119,18 @@ class ReaderPositions:
         end = self._store.queue_end_at(topic, queue_id, self._history.start_offset)
         if offset <= end:
             return None
+        chooses = online is not None and online.settings.consume_type == PULLING
+        if chooses and self._has_sent(peer, topic, queue_id, offset):
+            return None
         return end if committed is None else committed
+
+    def _has_sent(self, peer: Peer, topic: str, queue_id: int, offset: int) -> bool:
+        result = self._store.get_message(topic, queue_id, max(offset - 1, 0), 2)
+        return any(
+            message.queue_offset <= offset
+            and join_address(message.born_host, message.born_port) == peer.peer
+            for message in decode_messages(result.body)
+        )
 
     def _check(self, known: _Known, peer: Peer, group: str, topic: str, queue_id: int) -> None:
         if len(known.checked) >= QUEUES_PER_CONNECTION_MAX:

@@ -173,6 +173,22 @@ async def test_reset_by_the_broker_is_handed_out_by_the_next_pull(broker: Broker
         assert (moved.code, (moved.ext or {})["nextBeginOffset"]) == (21, "0")
 
 
+async def test_a_pull_consumer_waits_behind_what_its_connection_has_sent(broker: Broker) -> None:
+    beat = heartbeat("c1", "billing", "orders")
+    choosing = beat.replace(b"CONSUME_PASSIVELY", b"CONSUME_ACTIVELY")
+    assert choosing != beat
+    async with WireClient(broker.address) as member:
+        await member.ask(Code.HEART_BEAT, body=choosing)
+        await send(member, "orders", b"x")
+        fields = PLACE | {"queueOffset": "1", "maxMsgNums": "32", "sysFlag": "2"}
+        fields |= {"commitOffset": "0", "suspendTimeoutMillis": "15000", "subVersion": "0"}
+        waiting = member.send(Code.PULL_MESSAGE, fields)
+        await until(lambda: len(broker.long_polling) == 1)
+        await send(member, "orders", b"y")
+        found = await waiting
+        assert (found.code, (found.ext or {})["nextBeginOffset"]) == (0, "2")
+
+
 async def test_reset_reaches_a_pull_that_waits(broker: Broker) -> None:
     async with WireClient(broker.address) as member, WireClient(broker.address) as tool:
         await join(member, "c1")

@@ -20,7 +20,7 @@ from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields, short_send_fields, topic_fields
-from tests.support.peers import Clock
+from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
 NAMES = ("broker-a", "broker-b")
@@ -193,6 +193,34 @@ async def test_a_queue_that_moved_is_read_from_both_brokers(
     await offset_of_committed(b, 1, 10_001)
     assert b.offsets.get("orders", "readers", 1) == 1
     assert await reported(b) == {0: -1, 1: 1}
+
+
+async def test_a_position_of_an_older_log_is_none_of_a_logical_queue_either(
+    pair: tuple[ServedBroker, ServedBroker],
+) -> None:
+    a, _ = pair
+    moved = piece("broker-a", 1, gen=1, logicOffset=100)
+    first = piece("broker-b", 1, endOffset=3)
+    assert (await map_queues(a, {0: [piece("broker-a", 0)], 1: [first, moved]}, 10)).code == 0
+    a.groups.find_or_create("readers")
+    for _ in range(10):
+        await send(a, 1, b"x")
+    a.tables.history.begin(a.store.max_commit_log_offset)
+    for _ in range(5):
+        await send(a, 1, b"x")
+    await offset_of_committed(a, 1, 107)
+    peer = Peer(port=2)
+    header = pull_fields("orders", 114, 1) | {"consumerGroup": "readers", "maxMsgNums": "1"}
+    committing = header | {"sysFlag": "5", "commitOffset": "114"}
+    for fields in (committing, header):
+        answer = await a.ask(Code.PULL_MESSAGE, fields, peer=peer)
+        assert ends(answer) == (ResponseCode.PULL_OFFSET_MOVED, "107", "0", "115")
+    assert a.offsets.get("orders", "readers", 1) == 7
+    answer = await a.ask(Code.PULL_MESSAGE, header | {"queueOffset": "107"}, peer=peer)
+    assert answer.code == ResponseCode.SUCCESS
+    answer = await a.ask(Code.PULL_MESSAGE, committing | {"commitOffset": "108"}, peer=peer)
+    assert answer.code == ResponseCode.SUCCESS
+    assert a.offsets.get("orders", "readers", 1) == 8
 
 
 async def reported(broker: ServedBroker) -> dict[int, int]:

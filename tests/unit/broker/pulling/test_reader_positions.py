@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.members.consumer_groups import PULLING, Client, ConsumeSettings
 from rockhopper.broker.pulling import reader_positions
 from rockhopper.protocol.bodies.log_history import (
     HistoryQuestion,
@@ -36,15 +36,25 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     await served.close()
 
 
-def join(broker: ServedBroker, peer: Peer, model: str = "CLUSTERING") -> Peer:
+def join(
+    broker: ServedBroker, peer: Peer, model: str = "CLUSTERING", kind: str = "CONSUME_PASSIVELY"
+) -> Peer:
     client = Client(peer.connection, f"c{peer.peer_port}", language=0, version=479)
-    broker.consumers.register(GROUP, client, ConsumeSettings("CONSUME_PASSIVELY", model), {})
+    broker.consumers.register(GROUP, client, ConsumeSettings(kind, model), {})
     return peer
+
+
+def sender() -> Peer:
+    """The connection by which ServedBroker.put sends."""
+    return Peer("10.1.2.3", 4567)
 
 
 async def pull(broker: ServedBroker, peer: Peer, offset: int) -> tuple[ResponseCode, int]:
     """Pull one message; the code, and where to go on."""
-    fields = pull_fields("orders", offset) | {"consumerGroup": GROUP, "maxMsgNums": "1"}
+    fields = pull_fields("orders", offset) | {
+        "consumerGroup": GROUP,
+        "maxMsgNums": "1",
+    }
     answer = await broker.ask(RequestCode.PULL_MESSAGE, fields, peer=peer)
     return ResponseCode(answer.code), int((answer.ext or {})["nextBeginOffset"])
 
@@ -103,6 +113,29 @@ async def test_what_a_connection_was_told_it_may_read(
     other = join(broker, Peer(port=2))
     assert await pull(broker, other, 14) == (ResponseCode.PULL_OFFSET_MOVED, 10)
     assert (await pull(broker, peer, 14))[0] == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("offset", [13, 15])
+async def test_who_chooses_positions_may_read_at_and_behind_what_it_sent(
+    broker: ServedBroker, offset: int
+) -> None:
+    other = join(broker, Peer(port=2), kind=PULLING)
+    assert await pull(broker, other, offset) == (ResponseCode.PULL_OFFSET_MOVED, 10)
+    code, _ = await pull(broker, join(broker, sender(), kind=PULLING), offset)
+    assert code == (ResponseCode.SUCCESS if offset < 15 else ResponseCode.PULL_NOT_FOUND)
+
+
+async def test_nothing_farther_is_known_by_a_receipt(broker: ServedBroker) -> None:
+    peer = join(broker, sender(), kind=PULLING)
+    assert await pull(broker, peer, 16) == (ResponseCode.PULL_OFFSET_MOVED, 10)
+
+
+async def test_a_push_consumer_learns_nothing_by_what_its_process_sends(
+    broker: ServedBroker,
+) -> None:
+    """Its old position would look like one of a receipt wherever the log lost few messages."""
+    peer = join(broker, sender())
+    assert await pull(broker, peer, 15) == (ResponseCode.PULL_OFFSET_MOVED, 10)
 
 
 async def test_each_host_of_a_broadcast_group_has_a_place_of_its_own(broker: ServedBroker) -> None:
