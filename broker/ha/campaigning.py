@@ -125,6 +125,8 @@ class Campaigning:
     def is_electable(self, state: SetState) -> bool:
         """Whether this replica has all that was ever acknowledged."""
         mine = self.standing
+        if not state.is_writable:
+            return False
         if self.may_lose:
             return True
         return mine.me in state.in_sync and mine.is_clean and mine.may_lead

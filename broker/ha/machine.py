@@ -351,6 +351,8 @@ class Machine:
             raise ValueError("this replica leads, or is being elected")
         if not view or not view.state:
             raise ValueError("the engine has told nothing of this set yet")
+        if not view.state.is_writable:
+            raise ValueError("a later release has to lead this set: it wrote what this one cannot")
         if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
             raise ValueError(self._why_no_operator_is_needed(view, view.state))
         self.standing.is_fenced = False

@@ -11,6 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 HISTORY_MAX = 8
+STATE_WRITER = 1
+"""What this release knows of a set's state: one that asks for more of its writers is only read."""
 TRAIL_MAX = 16
 
 
@@ -61,6 +63,15 @@ class SetState:
     history: tuple[Term, ...] = ()
     trail: tuple[Sight, ...] = ()
     """What this state and some before it are known by; the last is its own."""
+    writer: int = STATE_WRITER
+    """What whoever changes it has to know of it."""
+    unknown: tuple[tuple[str, bytes], ...] = ()
+    """Fields of a later release, as they are stored: they are stored again with each change."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether this release knows enough of it to change it."""
+        return self.writer <= STATE_WRITER
 
     @property
     def sight(self) -> Sight:
@@ -124,6 +135,8 @@ class Leader:
     id: int
     incarnation: str
     epoch: int
+    unknown: tuple[tuple[str, bytes], ...] = field(default=(), compare=False)
+    """As of a state: of another's lease, which is stored again with what lies beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import structlog
 
 from rockhopper.broker.ha.engine import MEMBER_LEASE_MS
 from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import Replica, SetState, View
+from rockhopper.broker.ha.replica_set import STATE_WRITER, Replica, SetState, View
 from rockhopper.broker.ha.running.engine_health import EngineHealth
 
 log = structlog.get_logger("broker.ha")
@@ -25,6 +25,7 @@ GONE_PATIENCE_MS = 5000
     PUT_BACK,
     UNCLEAN,
     GONE,
+    OLD,
     BELOW,
     FLOOR,
     ENGINE,
@@ -39,6 +40,7 @@ GONE_PATIENCE_MS = 5000
     "engine-put-back",
     "unclean",
     "stores-gone",
+    "release-too-old",
     "below-the-floor",
     "at-the-floor",
     "engine-away",
@@ -54,6 +56,12 @@ _PATIENCE_MS = {
     SECOND: SECOND_PATIENCE_MS,
     GONE: GONE_PATIENCE_MS,
 }
+
+
+_TOO_OLD = (
+    "a later release changed this set's state, and asks of who changes it to know version {} of "
+    f"it; this one knows {STATE_WRITER}: this replica follows, and is not elected. Upgrade it"
+)
 
 
 class _Losing(NamedTuple):
@@ -126,6 +134,7 @@ class Alarms:
             SETTINGS: _differing(machine, view),
             UNCLEAN: _unclean(machine, view, state),
             GONE: _gone(machine, view, state),
+            OLD: "" if state.is_writable else _TOO_OLD.format(state.writer),
         }
         yield from ((reason, text) for reason, text in texts.items() if text)
         if machine.term is not None:

@@ -26,7 +26,14 @@ import structlog
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
-from rockhopper.broker.assembly.replicating.alarms import DISK, DIVERGED, GONE, SECOND, STOPPED
+from rockhopper.broker.assembly.replicating.alarms import (
+    DISK,
+    DIVERGED,
+    GONE,
+    SECOND,
+    STOPPED,
+    UNWRITABLE,
+)
 from rockhopper.broker.assembly.replicating.replica_store import Between, ReplicaStore
 from rockhopper.broker.assembly.replicating.set_watch import SetWatch
 from rockhopper.broker.assembly.state.state_applier import StateApplier
@@ -306,7 +313,7 @@ class SetMember:
         machine = self.replica.machine
         state = machine.view.state if machine.view else None
         if state is None:
-            return "no master is known yet"
+            return self._watch.alarms.shown.get(UNWRITABLE, "no master is known yet")
         if problem := self.replica.disk_problem:
             return f"what this replica must remember cannot be written: {problem}"
         if machine.standing.me not in state.in_sync:
@@ -320,7 +327,7 @@ class SetMember:
         machine, shown = self.replica.machine, self._watch.alarms.shown
         return set_status.status(
             machine,
-            machine.view,
+            self.replica.view,
             confirmed_offset=self._confirmed_offset,
             alarms=list(shown.values()),
             notes=[text for text in self.replica.notes if text not in shown.values()],

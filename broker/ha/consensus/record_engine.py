@@ -150,7 +150,10 @@ class RecordEngine:
 
         def counted(record: SetRecord) -> SetRecord | None:
             known = record.starts.get(name)
-            return None if known and known.count >= count else record.with_start(replica, start)
+            if known and known.count >= count:
+                return None
+            kept = replace(start, unknown=known.unknown if known else ())
+            return record.with_start(replica, kept)
 
         _, stored = await self._change(counted)
         return stored.record.starts.get(name) == start

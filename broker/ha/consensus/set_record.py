@@ -1,6 +1,6 @@
 """A whole set as one value, for engines that can only replace one thing by compare-and-swap.
 
-As JSON, with those of values.py within it:
+As JSON, with those of values.py within it, and fields of later releases kept:
 
     version       1
     stateVersion  the version of the state, 0 without one: n << 32, and 32 random bits
@@ -23,6 +23,7 @@ import msgspec
 from rockhopper.broker.ha.consensus.values import (
     VERSION,
     StartCount,
+    Unknown,
     UnreadableValueError,
     decode_leader,
     decode_member,
@@ -32,6 +33,8 @@ from rockhopper.broker.ha.consensus.values import (
     encode_member,
     encode_start,
     encode_state,
+    unknown_fields,
+    with_unknown,
 )
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState
 
@@ -48,6 +51,7 @@ class SetRecord:
     beat: int = 0
     designated: int | None = None
     starts: Mapping[str, StartCount] = field(default_factory=dict)
+    unknown: Unknown = ()
 
     def with_state(self, state: SetState) -> "SetRecord":
         """The record with another state, under the next version."""
@@ -109,7 +113,7 @@ def start_name(replica: Replica) -> str:
 def encode_record(record: SetRecord) -> bytes:
     """Encode a set."""
     state, leader = record.state, record.leader
-    return msgspec.json.encode(
+    return with_unknown(
         _Record(
             state_version=record.version,
             state=msgspec.Raw(encode_state(state)) if state else _NULL,
@@ -117,7 +121,8 @@ def encode_record(record: SetRecord) -> bytes:
             beat=record.beat,
             designated=record.designated,
             starts={key: msgspec.Raw(encode_start(each)) for key, each in record.starts.items()},
-        )
+        ),
+        record.unknown,
     )
 
 
@@ -136,6 +141,7 @@ def decode_record(place: str, data: bytes) -> SetRecord:
         beat=stored.beat,
         designated=stored.designated,
         starts={key: decode_start(place, bytes(each)) for key, each in stored.starts.items()},
+        unknown=unknown_fields(data, _Record),
     )
 
 

@@ -6,18 +6,33 @@
     members/<id>          15 s       store, incarnation, address, haAddress, lastEpoch, logEnd, ...
     starts/<id>.<store>   none       count, and who counted
 
-Fields that are not known are passed over; a larger version is refused.
+Fields that are not known are those of a later release: what anybody may write again (state, and
+another's leader and starts in the record of a set) keeps them as they are. A change whose writers
+must know it raises ``writer`` of the state; a release that knows less then reads it, and does not
+change it. A larger version is refused by readers, too.
 """
 
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from rockhopper.broker.ha.engine import EngineError
-from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Sight, Term
+from rockhopper.broker.ha.replica_set import (
+    STATE_WRITER,
+    Announcement,
+    Leader,
+    Replica,
+    SetState,
+    Sight,
+    Term,
+)
 
 VERSION = 1
+
+Unknown = tuple[tuple[str, bytes], ...]
+"""Fields of a later release, by name, as they are stored."""
 
 _Value = TypeVar("_Value", bound="_Versioned")
 
@@ -57,6 +72,7 @@ class _State(_Versioned, kw_only=True):
     min_in_sync: int
     history: list[_Term] = []
     trail: list[_Sight] = []
+    writer: int | UnsetType = UNSET
 
 
 class _Leader(_Versioned, kw_only=True):
@@ -81,16 +97,23 @@ class _Member(_Versioned, kw_only=True):
     own_address: str | UnsetType = UNSET
 
 
-class StartCount(_Versioned, kw_only=True):
-    """How often a store was started; ``counted_by`` tells a request that is made again."""
-
+class _Start(_Versioned, kw_only=True):
     count: int
     counted_by: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartCount:
+    """How often a store was started; ``counted_by`` tells a request that is made again."""
+
+    count: int
+    counted_by: str
+    unknown: Unknown = field(default=(), compare=False)
+
+
 def encode_state(state: SetState) -> bytes:
     """Encode the value of ``state``."""
-    return msgspec.json.encode(
+    return with_unknown(
         _State(
             epoch=state.epoch,
             master=_Replica(*state.master),
@@ -98,7 +121,9 @@ def encode_state(state: SetState) -> bytes:
             min_in_sync=state.min_in_sync,
             history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
             trail=[_Sight(*each) for each in state.trail],
-        )
+            writer=UNSET if state.writer == STATE_WRITER else state.writer,
+        ),
+        state.unknown,
     )
 
 
@@ -112,20 +137,22 @@ def decode_state(key: str, value: bytes) -> SetState:
         stored.min_in_sync,
         tuple(Term(each.epoch, _replica(each.master), each.why) for each in stored.history),
         tuple(Sight(each.changes, each.mark) for each in stored.trail),
+        stored.writer or STATE_WRITER,
+        unknown_fields(value, _State),
     )
 
 
 def encode_leader(leader: Leader) -> bytes:
     """Encode the value of ``leader``."""
-    return msgspec.json.encode(
-        _Leader(id=leader.id, incarnation=leader.incarnation, epoch=leader.epoch)
+    return with_unknown(
+        _Leader(id=leader.id, incarnation=leader.incarnation, epoch=leader.epoch), leader.unknown
     )
 
 
 def decode_leader(key: str, value: bytes) -> Leader:
     """Decode the value of ``leader``; raises UnreadableValueError."""
     stored = _decoded(key, value, _Leader)
-    return Leader(stored.id, stored.incarnation, stored.epoch)
+    return Leader(stored.id, stored.incarnation, stored.epoch, unknown_fields(value, _Leader))
 
 
 def encode_member(member: Announcement) -> bytes:
@@ -170,12 +197,31 @@ def decode_member(key: str, value: bytes) -> Announcement:
 
 def encode_start(start: StartCount) -> bytes:
     """Encode a value under ``starts/``."""
-    return msgspec.json.encode(start)
+    return with_unknown(_Start(count=start.count, counted_by=start.counted_by), start.unknown)
 
 
 def decode_start(key: str, value: bytes) -> StartCount:
     """Decode a value under ``starts/``; raises UnreadableValueError."""
-    return _decoded(key, value, StartCount)
+    stored = _decoded(key, value, _Start)
+    return StartCount(
+        count=stored.count, counted_by=stored.counted_by, unknown=unknown_fields(value, _Start)
+    )
+
+
+def unknown_fields(value: bytes, form: type[msgspec.Struct]) -> Unknown:
+    """Those of a JSON object that *form* does not have."""
+    found = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    known = form.__struct_encode_fields__
+    return tuple((name, bytes(raw)) for name, raw in found.items() if name not in known)
+
+
+def with_unknown(value: msgspec.Struct, unknown: Unknown) -> bytes:
+    """Encode *value*, and behind its own fields those that are not known."""
+    encoded = msgspec.json.encode(value)
+    if not unknown:
+        return encoded
+    rest = msgspec.json.encode({name: msgspec.Raw(raw) for name, raw in unknown})
+    return encoded[:-1] + b"," + rest[1:]
 
 
 def _replica(stored: _Replica) -> Replica:

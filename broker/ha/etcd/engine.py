@@ -205,6 +205,7 @@ class EtcdEngine:
                 return True
             if known and known.count >= count:
                 return False
+            start = replace(start, unknown=known.unknown if known else ())
             answer = await self._swap(
                 [forms.unchanged(key, held.mod_revision if held else 0)],
                 [{"request_put": forms.put(key, encode_start(start))}],

@@ -149,6 +149,8 @@ class RunningReplica:
         self._incarnation = str(self._identity)
         self._greeted_as: dict[int, Hello] = {}
         """Of each open connection that a follower made, how it greeted."""
+        self._seen_view: View | None = None
+        """The last one that this replica read before it took part."""
         self.second_because = ""
         """Why this replica stays out: another process is of the same id. Blank if it does not."""
         self._server: Listener | None = None
@@ -174,6 +176,11 @@ class RunningReplica:
     def disk_problem(self) -> str:
         """Why what this replica must remember cannot be written now, and is tried again."""
         return self._disk_error if self._failing_count else ""
+
+    @property
+    def view(self) -> View | None:
+        """The set as it was seen last, also by a replica that takes no part in it yet."""
+        return self.machine.view or self._seen_view
 
     @property
     def notes(self) -> list[str]:
@@ -315,7 +322,8 @@ class RunningReplica:
         """
         while True:
             try:
-                other = self._other_in(await self._engine.read())
+                self._seen_view = view = await self._engine.read()
+                other = self._other_in(view)
                 self.engine_health.answered()
             except EngineError as error:
                 self.engine_health.announced(error)

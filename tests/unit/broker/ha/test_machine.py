@@ -9,6 +9,7 @@ from rockhopper.broker.ha.epochs import Epoch
 from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Ack, Hello, Refused, Welcome
 from rockhopper.broker.ha.replica_set import (
+    STATE_WRITER,
     Announcement,
     Leader,
     Outcome,
@@ -549,3 +550,13 @@ def test_nobody_dials_itself_under_a_store_that_is_gone() -> None:
     rig.machine.saw(View(SetState(1, gone, frozenset({gone}), 1), 5, None), 0)
     rig.machine.tick(2 * TIMING.silence_ms)
     assert not [each for each in rig.taken() if isinstance(each, actions.Open)]
+
+
+def test_a_state_that_asks_more_of_its_writers_is_followed_and_not_changed() -> None:
+    rig = Rig()
+    later = SetState(1, A, frozenset({A}), 1, writer=STATE_WRITER + 1)
+    rig.machine.saw(View(later, 5, None), 0)
+    rig.machine.tick(2 * TIMING.silence_ms)
+    assert rig.taken() == [actions.Read()]
+    with pytest.raises(ValueError, match="a later release has to lead"):
+        rig.machine.lead_by_operator(2 * TIMING.silence_ms)

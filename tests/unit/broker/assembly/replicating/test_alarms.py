@@ -321,3 +321,12 @@ def test_settings_that_differ_are_named_by_replica(alarms: Alarms) -> None:
     assert alarms.shown == {
         of_set.SETTINGS: "minInSyncReplicas is 2 at replica 1 and 1 at replica 2: set them alike"
     }
+
+
+def test_a_release_that_may_not_change_the_state_says_so(alarms: Alarms) -> None:
+    machine = a_machine({ME, OTHER})
+    assert machine.view
+    assert machine.view.state
+    machine.view = replace(machine.view, state=replace(machine.view.state, writer=7))
+    alarms.look(machine, {}, healthy())
+    assert "to know version 7" in alarms.shown[of_set.OLD]

@@ -14,7 +14,7 @@ from rockhopper.broker.ha.consensus.set_record import (
     encode_record,
 )
 from rockhopper.broker.ha.consensus.values import StartCount, UnreadableValueError
-from tests.support.engine_contract import LEADER_A, MEMBER, STATE, A
+from tests.support.engine_contract import LEADER_A, MEMBER, STATE, A, B
 
 START = StartCount(count=3, counted_by="x")
 FULL = SetRecord(STATE, 5 << 32, LEADER_A, 7, 1, {"1.a1b2": START})
@@ -68,3 +68,23 @@ def test_a_member_that_cannot_be_read_names_its_place() -> None:
     for data in (b"{}", b'{"version":2,"beat":1,"member":{}}', b'{"beat":1,"member":{}}'):
         with pytest.raises(UnreadableValueError, match=r"^there "):
             decode_member_record("there", data)
+
+
+def test_fields_of_a_later_release_stay_where_they_were() -> None:
+    later = json.loads(encode_record(FULL))
+    for each in (later, later["state"], later["leader"], later["starts"]["1.a1b2"]):
+        each["colour"] = {"of": ["later"]}
+    read = decode_record("there", json.dumps(later).encode())
+    counted = read.with_start(B, replace(START, counted_by="another"))
+    written = json.loads(encode_record(counted))
+    del written["starts"][f"2.{B.store}"]
+    assert written == later
+
+
+def test_another_lease_has_nothing_of_the_last_one() -> None:
+    later = json.loads(encode_record(FULL))
+    later["leader"]["colour"] = "blue"
+    read = decode_record("there", json.dumps(later).encode())
+    assert read.leader == LEADER_A
+    led = json.loads(encode_record(read.led_by(replace(LEADER_A, epoch=9))))
+    assert "colour" not in led["leader"]

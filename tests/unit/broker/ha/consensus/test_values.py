@@ -16,7 +16,7 @@ from rockhopper.broker.ha.consensus.values import (
     encode_start,
     encode_state,
 )
-from rockhopper.broker.ha.replica_set import Leader
+from rockhopper.broker.ha.replica_set import Leader, Replica
 from tests.support.engine_contract import LEADER_A, MEMBER, STATE
 
 STORED_STATE = (
@@ -75,3 +75,20 @@ def test_what_later_releases_tell_of_a_replica_is_stored_if_it_is_known() -> Non
     stored = encode_member(member)
     assert stored.endswith(b'"settings":{"haMode":"sync"},"ownAddress":"h2:10911"}')
     assert decode_member("members/2", stored) == member
+
+
+def test_an_earlier_release_keeps_what_it_does_not_know_of_a_state() -> None:
+    later = STORED_STATE[:-1] + b',"colour":{"a":[1, 2]},"shape":null}'
+    state = decode_state("state", later)
+    assert encode_state(state) == later
+    changed = state.changed(leaving=Replica(2, "c3d4"))
+    assert changed
+    assert encode_state(changed).endswith(b',"colour":{"a":[1, 2]},"shape":null}')
+
+
+def test_a_state_says_what_its_writers_have_to_know() -> None:
+    later = STORED_STATE[:-1] + b',"writer":2}'
+    state = decode_state("state", later)
+    assert (state.writer, state.is_writable) == (2, False)
+    assert encode_state(state) == later
+    assert STATE.is_writable

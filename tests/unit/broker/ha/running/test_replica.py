@@ -275,6 +275,8 @@ async def test_a_copied_disk_stays_out_while_the_original_runs(tmp_path: Path) -
         await clone.start()
         assert clone.replica
         await until(lambda: bool(clone.replica and clone.replica.second_because))
+        assert clone.replica.view
+        assert clone.replica.view.leader
         end = master.write(b"x" * 1000)
         await until(lambda: master.confirmed == end)
         assert original.log.data == master.log.data
