@@ -20,6 +20,7 @@ from rockhopper.broker.tables.offset_journal import OffsetJournal
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.table_journal import TableJournal
 from rockhopper.broker.tables.topic_ends import TopicEnds
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable, queue_directories
@@ -64,6 +65,17 @@ class Tables(Part):
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
         self.users = UserTable(directory / "users.json", now_ms=now_ms)
         self.acls = AclTable(directory / "acls.json", now_ms=now_ms)
+        for table in (
+            self.topics,
+            self.groups,
+            self.users,
+            self.acls,
+            self.topic_ids,
+            self.static_topics,
+        ):
+            table.changes_journal = TableJournal(
+                layout.table_changes(table.path), layout.quarantine, mode=table.file_mode
+            )
         self.others: tuple[JsonTable, ...] = ()
         """Those that other parts read and save, to be scrubbed with ours."""
 
@@ -193,6 +205,8 @@ class Tables(Part):
 
     async def close(self) -> None:
         """Save everything, and write nothing more. Raises OSError, after having tried all."""
+        for table in self.all:
+            table.fold_journal()
         try:
             await self.saved()
         finally:

@@ -1,9 +1,11 @@
 """Registers this broker with the name services elsewhere (namesrvAddr), and keeps it registered.
 
 RocketMQ: BrokerOuterAPI. Every name service has a task of its own, so that one that hangs delays
-no other. A registration is sent at the start, every registerNameServerPeriod, at once when a topic
-changes and at once when the name service closed the connection. It always names all topics: a
-name service refuses a first registration of a single one.
+no other. A registration is sent at the start, every registerNameServerPeriod and at once when the
+name service closed the connection. It names all topics: a name service refuses a first registration
+of a single one. A topic that changes in between is told alone (217, as RocketMQ's
+enableSingleTopicRegister does); all are told again when one goes, when many change at once, and to
+name services that refuse 217.
 
 A replica of a set registers as what it is just then: the master under id 0, a follower under its
 own, both with the epoch as stateVersion, by which a name service tells who came later.
@@ -25,6 +27,7 @@ from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
+from rockhopper.protocol.bodies.route import QueueData, TopicRouteData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError
@@ -36,6 +39,8 @@ log = structlog.get_logger("broker.registration")
 
 INSTANCE_FIELD = "rockhopperInstance"
 RETRY_S = 1.0
+TOLD_ALONE_MAX = 100
+"""With more topics that have changed, all are registered."""
 # One that a broker embeds has that broker's users, and RocketMQ's has none.
 _TAKEN_OR_UNKNOWN = frozenset({ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 UNREGISTER_TIMEOUT_S = 1.0
@@ -68,7 +73,7 @@ class Registration:
         self._keepers = [
             _Keeper(address, self, advertiser, ha_port) for address in config.namesrv_addr
         ]
-        topics.listeners.append(lambda _name, _topic: self.announce_soon())
+        topics.listeners.append(self._topic_changed)
 
     def start(self) -> None:
         """Begin to register; needs a running event loop."""
@@ -80,6 +85,11 @@ class Registration:
         """Register anew, because something that routes show has changed."""
         for keeper in self._keepers:
             keeper.wake()
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        is_alone = topic is not None and name not in self._topics.mappings
+        for keeper in self._keepers:
+            keeper.wake(name if is_alone else None)
 
     def _share(self, topic: TopicConfig) -> None:
         """Tell the name services of a topic that was created for a client."""
@@ -109,11 +119,9 @@ class Registration:
         A topic that is created meanwhile wakes the keepers again.
         """
         version = self._topics.version.to_json()
+        mask = self._mask
         if standing.is_in_set:
             version["stateVersion"] = standing.epoch
-        permission = self._config.live.broker_permission
-        read_write = PERM_READ | PERM_WRITE
-        mask = -1 if permission & read_write == read_write else permission
         topics = {name: _masked(topic, mask) for name, topic in self._topics.configs.copy().items()}
         return fastjson.dumps(
             {
@@ -129,6 +137,26 @@ class Registration:
                 },
             }
         ).encode()
+
+    @property
+    def _mask(self) -> int:
+        permission = self._config.live.broker_permission
+        read_write = PERM_READ | PERM_WRITE
+        return -1 if permission & read_write == read_write else permission
+
+    def topic_body(self, name: str) -> bytes | None:
+        """The body of the registration of one topic; None if it has gone."""
+        topic = self._topics.configs.get(name)
+        if topic is None:
+            return None
+        queues = QueueData(
+            self.broker_name,
+            topic.read_queue_nums,
+            topic.write_queue_nums,
+            topic.perm & self._mask,
+            topic.sys_flag,
+        )
+        return TopicRouteData(queue_datas=[queues], broker_datas=[]).encode()
 
     def request_fields(
         self, address: str, ha_port: int, body: bytes, standing: BrokerStanding
@@ -203,6 +231,12 @@ class _Keeper:
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._registered_as: str | None = None
+        self._registered_standing: BrokerStanding | None = None
+        # Topics to be told alone, unless all of them are to be.
+        self._changed: dict[str, None] = {}
+        self._is_all_wanted = True
+        self._takes_one = True
+        self._next_at_s = 0.0
         self._failure: str | None = None
         self._shared_accounts = b""
 
@@ -211,9 +245,15 @@ class _Keeper:
 
     def _lost(self) -> None:
         self._shared_accounts = b""
+        self._takes_one = True
         self.wake()
 
-    def wake(self) -> None:
+    def wake(self, topic: str | None = None) -> None:
+        """Register one topic, or all."""
+        if topic is None:
+            self._is_all_wanted = True
+        else:
+            self._changed[topic] = None
         self._settled.clear()
         self._wanted.set()
 
@@ -258,28 +298,33 @@ class _Keeper:
             await self._register()
             if self._failure is not None or not self._wanted.is_set():
                 self._settled.set()
-            pause_s = self._owner.interval_s if self._failure is None else RETRY_S
             if self._failure is not None:
                 # A name service that closes at once must not be asked in a tight loop.
-                await asyncio.sleep(pause_s)
+                self._is_all_wanted = True
+                await asyncio.sleep(RETRY_S)
                 continue
             try:
-                async with asyncio.timeout(pause_s):
+                async with asyncio.timeout_at(self._next_at_s):
                     await self._wanted.wait()
             except TimeoutError:
-                continue
+                self._is_all_wanted = True
 
     async def _register(self) -> None:
         standing = self._owner.standing()
         if not standing.is_shown:
             await self._unregister()
+            self._plan_next()
             self._failure = None
+            return
+        if await self._tell_alone(standing):
             return
         try:
             async with asyncio.timeout(self._owner.timeout_s):
                 peer_host, local_host = await self._link.connect()
                 address = self._advertiser.address_for(peer_host, local_host)
+                self._is_all_wanted, self._changed = False, {}
                 body = await asyncio.to_thread(self._owner.request_body, standing)
+                self._plan_next()
                 if self._owner.standing() != standing:
                     self.wake()
                     return
@@ -294,8 +339,38 @@ class _Keeper:
             return
         if self._registered_as != address or self._failure is not None:
             log.info("registered", nameserver=self._link.address, as_address=address)
-        self._registered_as = address
+        self._registered_as, self._registered_standing = address, standing
         self._failure = None
+
+    def _plan_next(self) -> None:
+        self._next_at_s = asyncio.get_running_loop().time() + self._owner.interval_s
+
+    async def _tell_alone(self, standing: BrokerStanding) -> bool:
+        """Register the topics that have changed, if that is enough; whether it was."""
+        names, self._changed = self._changed, {}
+        is_enough = (
+            not self._is_all_wanted
+            and self._takes_one
+            and self._registered_as is not None
+            and self._registered_standing == standing
+            and len(names) <= TOLD_ALONE_MAX
+        )
+        if not is_enough or not self._link.is_connected:
+            return False
+        try:
+            async with asyncio.timeout(self._owner.timeout_s):
+                for name in names:
+                    body = self._owner.topic_body(name)
+                    if body is None:
+                        return False
+                    fields = {"topic": name}
+                    await self._link.call(RequestCode.REGISTER_TOPIC_IN_NAMESRV, fields, body)
+        except RefusedError:
+            self._takes_one = False
+            return False
+        except (OSError, TimeoutError):
+            return False
+        return True
 
     async def _share_accounts(self) -> None:
         if self._owner.accounts is None:

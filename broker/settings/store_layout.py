@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rockhopper.broker.settings.store_config import StoreConfig
+from rockhopper.protocol.store import table_changes
 from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
     BATCH_CONSUME_QUEUE_DIRECTORY,
@@ -185,6 +186,10 @@ class StoreLayout:
     def offset_journal(self) -> Path:
         """The directory of what was committed since consumerOffset.json was saved."""
         return self.own / "offsets"
+
+    def table_changes(self, file: Path) -> Path:
+        """The directory of what has changed in a table since its file was written."""
+        return self.own / table_changes.DIRECTORY / file.name
 
     @property
     def remembered_subscriptions(self) -> Path:

@@ -36,8 +36,10 @@ class _AccountTable(JsonTable):
         self.on_changed: Callable[[str], None] = lambda name: None
         """Called with the name of what has changed, or gone."""
 
+    file_mode = OWNER_ONLY
+
     def _replace(self, path: Path, data: bytes, backup: bytes | None = None) -> None:
-        write_atomically(path, data, backup, mode=OWNER_ONLY)
+        write_atomically(path, data, backup, mode=self.file_mode)
 
     def _differences(self, saved: bytes, found: bytes) -> list[str]:
         super()._differences(saved, found)
@@ -45,7 +47,7 @@ class _AccountTable(JsonTable):
 
     def _changed(self, name: str) -> None:
         self.version.advance(self._now_ms())
-        self.mark_changed()
+        self.mark_changed(name)
         self.save_soon()
         self.on_entry(name)
         self.on_changed(name)
@@ -96,6 +98,12 @@ class UserTable(_AccountTable):
         else:
             self.put(_user(name, value))
 
+    def _replay(self, name: str, value: Any) -> None:
+        if value is None:
+            self.users.pop(name, None)
+        else:
+            self.users[name] = _user(name, value)
+
 
 class AclTable(_AccountTable):
     """The rules by the name of the user whom they are for."""
@@ -114,6 +122,12 @@ class AclTable(_AccountTable):
         rules = _acls_of(document)
         self.rules.clear()
         self.rules.update(rules)
+
+    def _replay(self, name: str, value: Any) -> None:
+        if value is None:
+            self.rules.pop(name, None)
+        else:
+            self.rules[name] = _rules(value)
 
     def put(self, name: str, rules: Sequence[Rule]) -> None:
         """Have these rules for a user and no others; none at all is fine."""

@@ -85,9 +85,15 @@ class CheckedTable(JsonTable):
         else:
             self.set(name, value)
 
+    def _replay(self, name: str, value: Any) -> None:
+        if value is None:
+            self.entries.pop(name, None)
+        else:
+            self.entries[name] = value
+
     def _changed(self, name: str) -> None:
         self.version.advance(self._now_ms())
-        self.mark_changed()
+        self.mark_changed(name)
         self.save_soon()
         self.on_entry(name)
 

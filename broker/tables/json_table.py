@@ -5,6 +5,10 @@ atomically, and ``<name>.bak`` holds the same with a seal (table_seal.py), by wh
 noticed, at the next start or by the scrub. Writing happens in a thread, and changes that come
 while a write is running share the next one.
 
+Of a large table that has a journal (table_journal.py) a change costs what the change is: it is
+appended there, and the file is written when the journal has become as long, some minutes after the
+first change in it, and at the end. Until then the file is behind.
+
 At load, a file that is missing or empty gives way to its backup; so does a damaged one, which is
 kept aside as ``<name>.damaged`` before the first save. When neither can be read, load refuses:
 starting with an empty table would lose what the operator can still repair.
@@ -27,16 +31,28 @@ import structlog
 
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.descriptors import descriptor_needed
-from rockhopper.broker.store.files.disk import backup_path, write_atomically
+from rockhopper.broker.store.files.disk import (
+    DEFAULT_FILE_MODE,
+    backup_path,
+    write_atomically,
+)
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.tables.table_journal import TableJournal
 from rockhopper.broker.tables.table_seal import Saved, differences, is_damaged, seal, unseal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.store.table_changes import TableChange, fingerprint
 from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.tables")
 
 SAVE_RETRY_S = 5.0
+JOURNALED_FROM_BYTES = 64 << 10
+"""A smaller file is written with each change."""
+NAMED_MAX = 1000
+"""With more changes at once the file is written: in a thread, which a journal's entries are not."""
+REWRITE_AFTER_S = 300.0
+"""So long the file may be behind the journal."""
 DIFFERENCES_NAMED_MAX = 50
 SAVE_ERRORS = OSError, StoreError
 """What ``saved`` raises."""
@@ -93,6 +109,8 @@ class JsonTable(ABC):
     gives the loop its turn.
     """
 
+    file_mode = DEFAULT_FILE_MODE
+    """Whom the files let in, but for the umask."""
     without = ""
     """What starting with an empty table costs, for who has to decide that."""
 
@@ -110,6 +128,13 @@ class JsonTable(ABC):
         self._file_checksum = 0
         self._checksums: tuple[int, int] | None = None
         self._is_saving_on = False
+        self.changes_journal: TableJournal | None = None
+        # What the journal lacks, and whether that is not all that the file lacks.
+        self._named: dict[str, None] = {}
+        self._is_to_be_written = False
+        self._file_sha = ""
+        self._file_size_bytes = 0
+        self._rewriting: asyncio.TimerHandle | None = None
         self.altered_count = 0
         """How many files were found other than they had been saved since the start."""
         self.on_entry: Callable[[str], None] = _ignore_entry
@@ -127,6 +152,10 @@ class JsonTable(ABC):
         Raises:
             ValueError: it makes no sense, and nothing is changed.
         """
+        raise NotImplementedError
+
+    def _replay(self, name: str, value: Any) -> None:
+        """As ``take_entry`` at a start: nobody is told, and nothing is saved."""
         raise NotImplementedError
 
     @abstractmethod
@@ -162,6 +191,8 @@ class JsonTable(ABC):
                 self._aside.setdefault(".damaged", data)
                 continue
             self._note_loaded(path, data, copy, saved, damage)
+            if self.changes_journal is not None:
+                self._read_journal(self.changes_journal, data, saved)
             return True
         if damage is not None:
             raise CorruptFileError(self.path, self._advice(damage, has_backup=backup.exists()))
@@ -180,7 +211,27 @@ class JsonTable(ABC):
         if copy is not None and saved is not None and path is self.path and data == saved.content:
             self._checksums = self._file_checksum, crc32(copy)
         else:
-            self._changes += 1
+            self.mark_changed()
+
+    def _read_journal(self, journal: TableJournal, data: bytes, saved: Saved | None) -> None:
+        contents = [data] if saved is None else [data, saved.content]
+        self._file_sha, self._file_size_bytes = fingerprint(data), len(data)
+        try:
+            changes = journal.read(map(fingerprint, contents))
+            for change in changes:
+                self._replay(change.name, change.value)
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"the journal of its changes makes no sense: {error}"
+            raise CorruptFileError(self.path, reason) from None
+        if changes:
+            self.version = DataVersion.from_json(changes[-1].version)
+            log.info(
+                "changes since a table was written read from its journal",
+                file=str(self.path),
+                changes=len(changes),
+            )
+        if journal.has_files:
+            self.mark_changed()
 
     def _compare(self, file: bytes, saved: Saved) -> None:
         """Name what differs in *file* from what was saved. Raises ValueError: that counts."""
@@ -255,10 +306,30 @@ class JsonTable(ABC):
     def stop_saving(self) -> None:
         """Write nothing more: the directory may be another broker's by now."""
         self._is_saving_on = False
+        self._stop_timer()
 
-    def mark_changed(self) -> None:
-        """Note that the file is behind; ``save_soon`` or ``saved`` writes it."""
+    def _stop_timer(self) -> None:
+        if self._rewriting is not None:
+            self._rewriting.cancel()
+            self._rewriting = None
+
+    def mark_changed(self, name: str | None = None) -> None:
+        """Note that the file is behind; ``save_soon`` or ``saved`` writes it.
+
+        *name* is of the entry that changed, if nothing else did.
+        """
         self._changes += 1
+        if name is None or self.changes_journal is None:
+            self._is_to_be_written = True
+        else:
+            self._named[name] = None
+
+    def fold_journal(self) -> None:
+        """Have the file hold what only the journal tells, soon."""
+        self._stop_timer()
+        if self.changes_journal is not None and self.changes_journal.size_bytes:
+            self.mark_changed()
+            self.save_soon()
 
     def save_soon(self) -> None:
         """Start writing in a thread unless that is under way or nothing changed."""
@@ -289,7 +360,9 @@ class JsonTable(ABC):
     def save(self) -> None:
         """Write now, blocking; for where no event loop runs. Raises OSError."""
         changes = self._changes
+        self._named = {}
         self._write()
+        self._is_to_be_written = False
         self._saved_changes = changes
 
     async def scrub(self) -> None:
@@ -333,7 +406,7 @@ class JsonTable(ABC):
         try:
             while self._is_saving_on and not self.is_saved:
                 changes = self._changes
-                await loop.run_in_executor(None, self._write)
+                await self._save_changes()
                 self._saved_changes = changes
             self.save_failure = None
         except OSError as error:
@@ -343,6 +416,38 @@ class JsonTable(ABC):
             loop.call_later(SAVE_RETRY_S, self.save_soon)
         finally:
             self.saving = None
+
+    async def _save_changes(self) -> None:
+        """Write the file, or append to the journal. Raises OSError: the file is to be written."""
+        loop = asyncio.get_running_loop()
+        is_to_be_written = self._is_to_be_written or not self._may_append()
+        named, self._named, self._is_to_be_written = self._named, {}, False
+        try:
+            if is_to_be_written:
+                await loop.run_in_executor(None, self._write)
+                return
+            version = self.version.to_json()
+            changes = [TableChange(name, self.entry(name), version) for name in named]
+            await loop.run_in_executor(None, self._append, changes)
+        except BaseException:
+            # A failed fsync is not repeated: what it was of is written to other files.
+            self._is_to_be_written = True
+            raise
+        if self._rewriting is None:
+            self._rewriting = loop.call_later(REWRITE_AFTER_S, self.fold_journal)
+
+    def _may_append(self) -> bool:
+        return (
+            self.changes_journal is not None
+            and self._file_size_bytes >= JOURNALED_FROM_BYTES
+            and self.changes_journal.size_bytes < self._file_size_bytes
+            and 0 < len(self._named) <= NAMED_MAX
+        )
+
+    def _append(self, changes: list[TableChange]) -> None:
+        with self._write_lock:
+            if self.changes_journal is not None:
+                self.changes_journal.append(self._file_sha, changes)
 
     def _begin_write(self) -> None:  # noqa: B027 - a hook
         """What else is to happen before ``to_json`` is called for a save. Any thread."""
@@ -372,6 +477,11 @@ class JsonTable(ABC):
             self._checksums = self._file_checksum, crc32(backup)
             self._aside.clear()
             self._written()
+            if self.changes_journal is not None:
+                self._file_sha, self._file_size_bytes = fingerprint(data), len(data)
+                # Those that stay are of another file.
+                with contextlib.suppress(OSError):
+                    self.changes_journal.drop()
 
 
 def _content_of(path: Path) -> bytes | None:

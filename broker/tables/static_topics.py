@@ -255,8 +255,14 @@ class StaticTopicTable(JsonTable):
         else:
             self.put(StaticTopic.from_json(value))
 
+    def _replay(self, name: str, value: object) -> None:
+        if value is None:
+            self.mappings.pop(name, None)
+        else:
+            self.mappings[name] = StaticTopic.from_json(value)
+
     def _changed(self, topic: str) -> None:
         self.version.advance(self._now_ms())
-        self.mark_changed()
+        self.mark_changed(topic)
         self.save_soon()
         self.on_entry(topic)

@@ -267,6 +267,10 @@ class SubscriptionGroupTable(JsonTable):
 
     def take_entry(self, name: str, value: Any) -> None:
         """Create, replace or forget a group and what it may not read. Raises ValueError."""
+        self._replay(name, value)
+        self._changed(name)
+
+    def _replay(self, name: str, value: Any) -> None:
         settings, forbidden = None, {}
         if value is not None:
             settings = value["settings"]
@@ -278,7 +282,6 @@ class SubscriptionGroupTable(JsonTable):
             self.groups[name] = group
         if forbidden:
             self._forbidden[name] = forbidden
-        self._changed(name)
 
     def is_forbidden(self, group: str, topic: str, bit: int = FORBIDDEN_READ) -> bool:
         """Whether *group* may not read *topic*."""
@@ -298,7 +301,7 @@ class SubscriptionGroupTable(JsonTable):
 
     def _changed(self, name: str) -> None:
         self.version.advance(self._now_ms())
-        self.mark_changed()
+        self.mark_changed(name)
         self.save_soon()
         self.on_entry(name)
         for listener in self.listeners:

@@ -282,9 +282,15 @@ class TopicTable(JsonTable):
         else:
             self.put(TopicConfig.from_json(name, value))
 
+    def _replay(self, name: str, value: Any) -> None:
+        if value is None:
+            self.configs.pop(name, None)
+        else:
+            self.configs[name] = TopicConfig.from_json(name, value)
+
     def _changed(self, name: str, topic: TopicConfig | None) -> None:
         self.version.advance(self._now_ms())
-        self.mark_changed()
+        self.mark_changed(name or None)
         self.save_soon()
         if name:
             self.on_entry(name)

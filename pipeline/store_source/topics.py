@@ -11,9 +11,12 @@ from pathlib import Path
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.protocol.names import is_system_topic
+from rockhopper.protocol.store import table_changes
+from rockhopper.protocol.store.note_records import Record, decode_records
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
+    OWN_DIRECTORY,
 )
 
 _CONFIG = "config"
@@ -25,14 +28,40 @@ _MULTI_TAG = "MULTI_TAG"
 def topic_table(root: Path) -> dict[str, object] | None:
     """The broker's table of topics in the store *root*; None if it is not there."""
     path = root / _CONFIG / _TOPICS_FILE
+    changes = root / OWN_DIRECTORY / table_changes.DIRECTORY / _TOPICS_FILE
     for each in (path, path.with_name(f"{_TOPICS_FILE}.bak")):
         try:
-            table = json.loads(each.read_bytes())["topicConfigTable"]
+            # The broker begins another journal after it has written the file.
+            records = _records_in(changes)
+            content = each.read_bytes()
+            table = json.loads(content)["topicConfigTable"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if isinstance(table, dict):
-            return table
+            return _with_changes(table, records, content)
     return None
+
+
+def _records_in(directory: Path) -> list[Record]:
+    """What a broker has noted in the files of a directory."""
+    if not directory.is_dir():
+        return []
+    files = sorted(directory.glob(f"*{table_changes.SUFFIX}"))
+    return [record for file in files for record in decode_records(file.read_bytes()).records]
+
+
+def _with_changes(
+    table: dict[str, object], records: list[Record], content: bytes
+) -> dict[str, object]:
+    """A table as it is with what has changed since *content*, its file, was written."""
+    if not records:
+        return table
+    for change in table_changes.changes_of(records, [table_changes.fingerprint(content)]):
+        if change.value is None:
+            table.pop(change.name, None)
+        else:
+            table[change.name] = change.value
+    return table
 
 
 def may_have_multi_tags(root: Path | None) -> bool:

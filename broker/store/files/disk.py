@@ -8,6 +8,7 @@ ones that forget unsynced bytes.
 import contextlib
 import errno
 import os
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -287,6 +288,8 @@ def copy_aside(path: Path, target: Path, start: int = 0, end: int | None = None)
         with descriptor_needed():
             copy = temporary.open("wb")
         with copy:
+            # What holds secrets is its owner's, here, too.
+            os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode))
             _copy_range(source.fileno(), copy.fileno(), start, end)
             os.fsync(copy.fileno())
     temporary.replace(target)

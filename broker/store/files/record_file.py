@@ -16,6 +16,9 @@ from rockhopper.protocol.store.note_records import RecordsRead, decode_records, 
 log = structlog.get_logger("broker.store")
 
 
+RECORDS_MODE = 0o644
+
+
 def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
     """The records of a file; with *strict* none behind one that is lost.
 
@@ -25,7 +28,14 @@ def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
     return read._replace(records=read.records[: read.sound_count]) if strict else read
 
 
-def mend(path: Path, read: RecordsRead, quarantine: Path, *, what: str) -> int:
+def mend(
+    path: Path,
+    read: RecordsRead,
+    quarantine: Path,
+    *,
+    what: str,
+    mode: int = disk.DEFAULT_FILE_MODE,
+) -> int:
     """Write a damaged file anew with the records *read* of it; its size then.
 
     What it held is kept in *quarantine* first. *what* says for people what the file is about.
@@ -49,19 +59,19 @@ def mend(path: Path, read: RecordsRead, quarantine: Path, *, what: str) -> int:
         kept_as=str(kept_as),
     )
     data = b"".join([encode_record(*record) for record in read.records])
-    disk.write_atomically(path, data)
+    disk.write_atomically(path, data, mode=mode)
     return len(data)
 
 
 class RecordFile:
     """A file of records, open for appending behind *size_bytes*."""
 
-    def __init__(self, path: Path, size_bytes: int = 0) -> None:
+    def __init__(self, path: Path, size_bytes: int = 0, mode: int = disk.DEFAULT_FILE_MODE) -> None:
         """Open *path* or make it. Raises OSError."""
         self.path = path
         self.size_bytes = size_bytes
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(path, flags, 0o644)
+        self._descriptor = os.open(path, flags, mode & RECORDS_MODE)
 
     def append(self, data: bytes) -> None:
         """Write records, all of them or none. Raises OSError."""

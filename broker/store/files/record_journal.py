@@ -28,8 +28,13 @@ class RecordJournal:
         what: str,
         suffix: str = "",
         strict: bool = False,
+        mode: int = disk.DEFAULT_FILE_MODE,
     ) -> None:
-        """*what* says for people what is noted; *strict*: nothing counts behind a lost record."""
+        """*what* says for people what is noted; *strict*: nothing counts behind a lost record.
+
+        *mode* is whom the files let in, but for the umask.
+        """
+        self._mode = mode
         self.directory = directory
         self._quarantine = quarantine
         self._what = what
@@ -66,7 +71,7 @@ class RecordJournal:
         """
         while self._damaged:
             path, read = self._damaged[0]
-            size_bytes = mend(path, read, self._quarantine, what=self._what)
+            size_bytes = mend(path, read, self._quarantine, what=self._what, mode=self._mode)
             if self._number_of(path) == self.number:
                 self.size_bytes = size_bytes
             del self._damaged[0]
@@ -99,7 +104,8 @@ class RecordJournal:
 
     def _open(self, number: int, size_bytes: int) -> RecordFile:
         disk.make_directories_durably(self.directory)
-        return RecordFile(self.directory / (file_name(number) + self._suffix), size_bytes)
+        path = self.directory / (file_name(number) + self._suffix)
+        return RecordFile(path, size_bytes, self._mode)
 
     def rotate(self) -> None:
         """Let further records go to another file. Raises OSError: they go where they went."""

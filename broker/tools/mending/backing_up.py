@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.settings.store_layout import file_name
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.disk import backup_path
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
@@ -215,10 +216,7 @@ class Backup:
             self._begin_line(0 if plan.is_gap else plan.differs_at)
         self.manifest.origin = self._origin(view) or self.manifest.origin
         self._copy_log(view, plan.log_end, progress)
-        for name in _NEWER_COUNTS:
-            for each in (name, f"{name}.bak"):
-                if (root / each).exists():
-                    named[each] = (root / each).read_bytes()
+        named = _without_newest(view, named) | _named(view, lambda: _newest_counts(view))
         sound = {name: copy for name, copy in unreadable_tables(named).items() if copy is not None}
         named |= sound
         newest = next(filter(None, map(last_store_time_ms, reversed(view.log.files))), 0)
@@ -354,8 +352,29 @@ def damage_from(view: StoreView, start: int) -> int:
 
 
 def _tables(view: StoreView) -> dict[str, bytes]:
-    tables = snapshot(lambda: companions(view.layout))
-    return {path.relative_to(view.layout.root).as_posix(): data for path, data in tables.items()}
+    return _named(view, lambda: companions(view.layout))
+
+
+def _named(view: StoreView, find: Callable[[], list[Path]]) -> dict[str, bytes]:
+    root = view.layout.root
+    return {path.relative_to(root).as_posix(): data for path, data in snapshot(find).items()}
+
+
+def _without_newest(view: StoreView, named: dict[str, bytes]) -> dict[str, bytes]:
+    """The others: a journal that is there no more must not stand beside a newer file."""
+    root = view.layout.root
+    journals = [view.layout.table_changes(root / name) for name in _NEWER_COUNTS]
+    return {name: data for name, data in named.items() if (root / name).parent not in journals}
+
+
+def _newest_counts(view: StoreView) -> list[Path]:
+    """The files of the tables that come once more, with their changes."""
+    found = []
+    for name in _NEWER_COUNTS:
+        path = view.layout.root / name
+        changes = view.layout.table_changes(path)
+        found += [path, backup_path(path), *(changes.iterdir() if changes.is_dir() else ())]
+    return [path for path in found if path.is_file()]
 
 
 def _encode_ends(ends: dict[tuple[str, int], int]) -> bytes:

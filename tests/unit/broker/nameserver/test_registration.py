@@ -21,6 +21,7 @@ from tests.support.fake_server import FakeServer
 from tests.support.peers import Clock
 
 REGISTER, UNREGISTER, SHARE, SHARE_ACCOUNTS = 103, 104, 70010, 70017
+REGISTER_TOPIC = 217
 
 
 class Registered:
@@ -93,6 +94,81 @@ async def test_a_change_is_registered_at_once(server: FakeServer, registered: Re
     registered.topics.put(TopicConfig("new"))
     await registered.registration.announced()
     assert "new" in topics_of(server.requests_of(REGISTER)[-1])
+
+
+async def test_a_changed_topic_is_told_alone_and_all_of_them_when_one_goes(
+    server: FakeServer, registered: Registered
+) -> None:
+    server.on(REGISTER_TOPIC, lambda request: Command(0))
+    registered.topics.put(TopicConfig("new", read_queue_nums=2, write_queue_nums=3))
+    registered.topics.put(TopicConfig("newer"))
+    await registered.registration.announced()
+    assert len(server.requests_of(REGISTER)) == 1
+    told = server.requests_of(REGISTER_TOPIC)
+    assert [(request.ext or {})["topic"] for request in told] == ["new", "newer"]
+    (queues,) = fastjson.loads(told[0].body)["queueDatas"]
+    assert queues == {
+        "brokerName": "me",
+        "readQueueNums": 2,
+        "writeQueueNums": 3,
+        "perm": 6,
+        "topicSysFlag": 0,
+    }
+    registered.topics.delete("new")
+    await registered.registration.announced()
+    assert topics_of(server.requests_of(REGISTER)[-1]).keys() == {"orders", "newer"}
+    assert len(server.requests_of(REGISTER_TOPIC)) == 2
+
+
+async def test_many_topics_at_once_are_registered_with_all(
+    server: FakeServer, registered: Registered
+) -> None:
+    server.on(REGISTER_TOPIC, lambda request: Command(0))
+    for number in range(module.TOLD_ALONE_MAX + 1):
+        registered.topics.put(TopicConfig(f"t{number}"))
+    await registered.registration.announced()
+    assert len(server.requests_of(REGISTER)) == 2
+    assert server.requests_of(REGISTER_TOPIC) == []
+
+
+async def test_a_name_service_that_lost_the_connection_is_told_all_topics(
+    server: FakeServer, registered: Registered
+) -> None:
+    server.on(REGISTER_TOPIC, lambda request: Command(0))
+    server.drop_connections()
+    await server.wait_for(REGISTER, count=2)
+    registered.topics.put(TopicConfig("new"))
+    await registered.registration.announced()
+    known = topics_of(server.requests_of(REGISTER)[-1]).keys()
+    alone = {(request.ext or {})["topic"] for request in server.requests_of(REGISTER_TOPIC)}
+    assert "new" in known | alone
+
+
+async def test_all_topics_are_registered_in_time_however_many_change_alone(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    server.on(REGISTER_TOPIC, lambda request: Command(0))
+    made = Registered(tmp_path, server.address, registerNameServerPeriod="10000")
+    made.registration.start()
+    await server.wait_for(REGISTER)
+    await made.registration.announced()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    shift = 0.0
+    real = loop.time
+    loop.time = lambda: real() + shift  # type: ignore[method-assign]
+    try:
+        for number in range(3):
+            made.topics.put(TopicConfig(f"t{number}"))
+            await made.registration.announced()
+        assert len(server.requests_of(REGISTER)) == 1
+        shift = 11.0
+        made.topics.put(TopicConfig("wakes"))
+        await server.wait_for(REGISTER, count=2)
+        assert real() - began_s < 10
+    finally:
+        loop.time = real  # type: ignore[method-assign]
+        await made.registration.stop()
 
 
 async def test_users_are_told_when_they_change_and_to_who_was_away(

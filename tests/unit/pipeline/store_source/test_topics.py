@@ -14,6 +14,12 @@ from rockhopper.pipeline.store_source.topics import (
     may_have_multi_tags,
     topic_table,
 )
+from rockhopper.protocol.store.table_changes import (
+    TableChange,
+    encode_change,
+    encode_file,
+    fingerprint,
+)
 
 
 def write_table(root: Path, table: Any, name: str = "topics.json") -> None:
@@ -80,3 +86,20 @@ def test_multi_tags_are_told_by_the_table(tmp_path: Path, table: Any, may_have: 
     if table is not None:
         write_table(tmp_path, table)
     assert may_have_multi_tags(tmp_path) is may_have
+
+
+def test_a_topic_counts_that_only_the_journal_of_the_table_tells_of(tmp_path: Path) -> None:
+    file = tmp_path / "config" / "topics.json"
+    file.parent.mkdir()
+    file.write_text('{"topicConfigTable":{"old":{"perm":6},"gone":{"perm":6}}}')
+    changes = [TableChange("new", {"topicFilterType": "MULTI_TAG"}, {})]
+    changes.append(TableChange("gone", None, {}))
+    journal = tmp_path / "rockhopper" / "tables" / "topics.json" / "00000000000000000001.records"
+    journal.parent.mkdir(parents=True)
+    records = [encode_file(fingerprint(file.read_bytes())), *map(encode_change, changes)]
+    journal.write_bytes(b"".join(records))
+    assert known_topics(tmp_path) == frozenset({"old", "new"})
+    assert may_have_multi_tags(tmp_path)
+    # The broker has written it anew, and the journal is of the former one.
+    file.write_text('{"topicConfigTable":{"old":{"perm":6}}}')
+    assert known_topics(tmp_path) == frozenset({"old"})

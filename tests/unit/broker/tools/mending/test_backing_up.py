@@ -3,14 +3,21 @@
 import errno
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.table_journal import TableJournal
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.backing_up import Backup
 from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.store.table_changes import TableChange, fingerprint
 from tests.support import open_stores, tool_stores
 from tests.support.peers import Clock
 from tests.support.rot import flip_bit, overwrite
@@ -242,3 +249,37 @@ def test_a_table_that_cannot_be_read_is_named(
     if is_copy_sound:
         name, _ = Backup(target).manifest.points[0].tables[table]
         assert Backup(target).objects.get(name) == saved
+
+
+def test_a_point_has_topics_with_what_changed_since_their_file_was_written(
+    tmp_path: Path, live: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, target = tmp_path / "store", tmp_path / "backup"
+    layout = StoreLayout(root)
+    config = build_config({"storePathRootDir": str(root)})
+    topics = TopicTable(layout.config / "topics.json", config)
+
+    def journaled() -> None:
+        topics.changes_journal = TableJournal(layout.table_changes(topics.path), layout.quarantine)
+        topics.changes_journal.append(fingerprint(topics.path.read_bytes()), [change])
+
+    change = TableChange("new", {"perm": 6}, topics.version.to_json())
+    topics.put(TopicConfig("old"))
+    topics.save()
+    # A journal of an earlier file, which goes while the log is copied.
+    journaled()
+    copy_log = Backup._copy_log
+
+    def meanwhile(*args: Any) -> None:
+        topics.put(TopicConfig("newer"))
+        topics.save()
+        journaled()
+        copy_log(*args)
+
+    monkeypatch.setattr(Backup, "_copy_log", meanwhile)
+    _back_up(root, target)
+    monkeypatch.undo()
+    _restored(target, tmp_path / "restored")
+    tables = Tables(build_config({"storePathRootDir": str(tmp_path / "restored")}), now_ms=Clock())
+    tables.load()
+    assert {"old", "newer", "new"} <= tables.topics.configs.keys()

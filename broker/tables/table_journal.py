@@ -1,0 +1,73 @@
+"""TableJournal: the changes of one table since its file was written (protocol: table_changes.py).
+
+A table of 30,000 topics is 12 MB, and a change of one topic is some hundred bytes. Up to the next
+time that the file is written, changes are appended here, each durable before anybody is answered.
+A kill, a power cut: the next start reads file and changes, and writes the file anew.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.record_journal import RecordJournal
+from rockhopper.protocol.store.table_changes import (
+    SUFFIX,
+    TableChange,
+    changes_of,
+    encode_change,
+    encode_file,
+)
+
+
+class TableJournal:
+    """The directory of them. Any thread, one at a time."""
+
+    def __init__(
+        self, directory: Path, quarantine: Path, *, mode: int = disk.DEFAULT_FILE_MODE
+    ) -> None:
+        self._journal = RecordJournal(
+            directory, quarantine, what="changes of a table", suffix=SUFFIX, mode=mode
+        )
+        self._is_begun = False
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is noted; 0 when the file holds everything."""
+        return self._journal.size_bytes if self._is_begun else 0
+
+    @property
+    def has_files(self) -> bool:
+        """Whether something is there that the file may hold, or not."""
+        return bool(self._journal.files())
+
+    def read(self, shas: Iterable[str]) -> list[TableChange]:
+        """What was noted after a file with one of these fingerprints; changes nothing.
+
+        Raises:
+            OSError: a journal file cannot be read.
+            ValueError: it holds what makes no sense.
+        """
+        return changes_of(self._journal.read(), shas)
+
+    def append(self, file_sha: str, changes: Iterable[TableChange]) -> None:
+        """Note changes of a file with this fingerprint, durably. Raises OSError."""
+        data = b"".join(map(encode_change, changes))
+        if not self._is_begun:
+            self._journal.mend()
+            self._journal.rotate()
+            data = encode_file(file_sha) + data
+        self._journal.append(data)
+        self._is_begun = True
+        paths = self._journal.take_unsynced()
+        try:
+            disk.sync_paths(paths)
+        except OSError:
+            self._journal.unsynced_again(paths)
+            raise
+
+    def drop(self) -> None:
+        """Forget all: the file holds it. Raises OSError."""
+        self._journal.mend()
+        self._journal.close()
+        self._is_begun = False
+        self._journal.forget_before(self._journal.number + 1)
