@@ -137,6 +137,18 @@ class Subscription:
         """Whether tags play no part."""
         return self._any_tag
 
+    def covers(self, other: "Subscription") -> bool:
+        """Whether it surely wants all that *other* wants of the same topic.
+
+        Of two SQL92 expressions that is known only if they are the same but for blanks.
+        """
+        if self.matches_all:
+            return True
+        if self.is_sql or other.is_sql:
+            own, others = self.expression.split(), other.expression.split()
+            return self.is_sql == other.is_sql and own == others
+        return not other.matches_all and self.tags >= other.tags
+
     def matches_hash(self, tags_code: int) -> bool:
         """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
         return self._any_tag or tags_code in self.tag_hashes

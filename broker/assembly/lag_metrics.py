@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.assembly.families import SAMPLES_PER_TURN, Family, gauge
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.followed_topics import followed_topics
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import is_retry_topic
@@ -181,7 +181,7 @@ def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
 
 def _is_broadcast(consumers: ConsumerGroups, group: str) -> bool:
     online = consumers.get(group)
-    return online is not None and online.settings.message_model == BROADCASTING
+    return online is not None and online.is_broadcasting
 
 
 def _text(value: bool) -> str:

@@ -238,12 +238,27 @@ def _clients(
     shared = gauge(
         "rockhopper_shared_client_ids", "Client ids that several members have", "consumer_group"
     )
+    differing = gauge(
+        "rockhopper_differing_subscriptions",
+        "Different subscriptions of the members of a group",
+        "consumer_group",
+    )
+    unread = gauge(
+        "rockhopper_topics_without_reader",
+        "Topics that no member reads, for none wants all that the members want",
+        "consumer_group",
+    )
     for group in consumers:
         consuming.add(len(group.members), group.name)
         if group.shared_ids:
             shared.add(len(group.shared_ids), group.name)
+        if count := group.kind_count:
+            differing.add(count, group.name)
+            unread.add(sum(not ids for ids in group.readers.by_topic.values()), group.name)
     yield consuming
     yield shared
+    yield differing
+    yield unread
     producing = gauge("rocketmq_producer_connections", "Producers online", "producer_group")
     for name, clients in producers.groups().items():
         producing.add(len(clients), name)

@@ -7,7 +7,8 @@ counts as going; so do 120 s without a heartbeat.
 
 RocketMQ (ConsumerManager) keeps one subscription table per group, where the last heartbeat wins, so
 that members with different expressions filter each other's messages. Here each member has its own,
-and what the group subscribes to is what its members subscribe to together.
+and what the group subscribes to is what its members subscribe to together. Who reads a topic then:
+readers.py.
 
 All of it lives in memory: after a restart the next heartbeats bring it back. What groups
 subscribed to is remembered on disk, so that pulls need not wait for them
@@ -24,7 +25,9 @@ from rockhopper.broker.access.errors import TooManyWait
 from rockhopper.broker.access.peer import ConsumersChanged, Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
+from rockhopper.broker.members.readers import ALL, Readers, find_readers
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.consumer_groups")
@@ -35,10 +38,13 @@ SHARED_ID_AFTER_MS = 60_000
 DEPARTED_MEMORY_MS = 600_000
 DEPARTED_MAX = 20_000
 GROUPS_PER_CONNECTION_MAX = 2000
+# A member whose connection ended without a goodbye may be starting again.
+LOST_MEMORY_MS = 30_000
 
 _NAMED_MAX = 5
 
 BROADCASTING = "BROADCASTING"
+CLUSTERING = "CLUSTERING"
 PULLING = "CONSUME_ACTIVELY"
 
 
@@ -63,64 +69,159 @@ Shape = frozenset[tuple[str, str, str]]
 """Topics, expression types and expressions, whatever their versions."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumeSettings:
+    """How a client consumes in a group, by RocketMQ's names."""
+
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    heeds_readers: bool = False
+    """Whether it leaves a topic to the topic's readers: Rockhopper's Consumer does."""
+
+
 class Member(Client):
     """A consumer in a group, with the subscriptions that are its own."""
 
-    __slots__ = ("fingerprint", "joined_ms", "shape", "subscriptions")
+    __slots__ = ("fingerprint", "joined_ms", "settings", "shape", "subscriptions")
 
     def __init__(self, client: Client, joined_ms: int = 0) -> None:
         super().__init__(client.connection, client.client_id, client.language, client.version)
         self.joined_ms = joined_ms
         self.subscriptions: dict[str, Subscription] = {}
+        self.settings = ConsumeSettings()
         self.shape: Shape = frozenset()
         self.fingerprint = 0
 
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether it reads every queue for itself."""
+        return self.settings.message_model == BROADCASTING
 
-@dataclass(frozen=True, slots=True)
-class ConsumeSettings:
-    """How a group consumes, by RocketMQ's names; the last heartbeat wins."""
+    @property
+    def heeds_readers(self) -> bool:
+        """Whether it leaves a topic to the topic's readers."""
+        return self.settings.heeds_readers
 
-    consume_type: str = "CONSUME_PASSIVELY"
-    message_model: str = "CLUSTERING"
-    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    @property
+    def kind(self) -> "tuple[str, Shape]":
+        """What all members of a group should have in common."""
+        return self.settings.message_model, self.shape
 
 
 class ConsumerGroup:
     """The members of one group that are online now."""
 
-    __slots__ = ("_shapes", "members", "name", "settings", "shared_ids")
+    __slots__ = ("_kinds", "_lost", "_readers", "members", "name", "settings", "shared_ids")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = ConsumeSettings()
+        """Of the last heartbeat."""
         self.members: dict[Peer, Member] = {}
         self.shared_ids: frozenset[str] = frozenset()
         """Client ids that more than one live member has: each of these gets all messages."""
-        # How many members subscribe how; looking at all of them at every join would be too slow.
-        self._shapes: Counter[Shape] = Counter()
+        # How many members are of which kind; looking at all of them at every join would be too
+        # slow.
+        self._kinds: Counter[tuple[str, Shape]] = Counter()
+        # What members wanted whose connections have ended, and until when that counts.
+        self._lost: dict[Shape, tuple[int, Mapping[str, Subscription]]] = {}
+        self._readers: Readers | None = None
 
-    def subscribe(self, member: Member, subscriptions: Mapping[str, Subscription]) -> None:
+    def subscribe(
+        self, member: Member, subscriptions: Mapping[str, Subscription], settings: ConsumeSettings
+    ) -> None:
         """Take what a member subscribes to from now on."""
-        self._forget_shape(member)
         member.subscriptions = dict(subscriptions)
-        member.shape = frozenset(
+        shape = frozenset(
             (s.topic, s.expression_type, s.expression) for s in subscriptions.values()
         )
-        if member.shape:
-            self._shapes[member.shape] += 1
+        if shape == member.shape and settings == member.settings:
+            return
+        self._forget(member)
+        member.shape, member.settings = shape, settings
+        if shape:
+            self._kinds[member.kind] += 1
+            self._lost.pop(shape, None)
+
+    def add(self, member: Member) -> None:
+        """Take a member in; what it subscribes to comes next."""
+        self.members[member.connection] = member
+        self._readers = None
 
     def remove(self, connection: Peer) -> Member | None:
         """Take a member out; None if there is none."""
         member = self.members.pop(connection, None)
         if member is not None:
-            self._forget_shape(member)
+            self._forget(member)
         return member
 
-    def _forget_shape(self, member: Member) -> None:
+    def _forget(self, member: Member) -> None:
+        self._readers = None
         if member.shape:
-            self._shapes[member.shape] -= 1
-            if not self._shapes[member.shape]:
-                del self._shapes[member.shape]
+            self._kinds[member.kind] -= 1
+            if not self._kinds[member.kind]:
+                del self._kinds[member.kind]
+
+    def lose(self, member: Member, until_ms: int) -> bool:
+        """Let what a removed member wanted count a little longer: it may come back.
+
+        False if others want the same, or if that changes nothing.
+        """
+        if not member.heeds_readers or member.is_broadcasting or member.kind in self._kinds:
+            return False
+        before = self.readers
+        self._lost[member.shape] = until_ms, member.subscriptions
+        self._readers = None
+        if self.readers == before:
+            del self._lost[member.shape]
+            self._readers = None
+            return False
+        return True
+
+    def forget_lost(self, now_ms: int) -> bool:
+        """Forget what members wanted that have not come back; whether there were any."""
+        gone = [shape for shape, (until_ms, _) in self._lost.items() if now_ms >= until_ms]
+        for shape in gone:
+            del self._lost[shape]
+            self._readers = None
+        return bool(gone)
+
+    @property
+    def readers(self) -> Readers:
+        """Who reads which topic, where members differ."""
+        if len(self._kinds) <= 1 and not self._lost:
+            return ALL
+        if self._readers is None:
+            self._readers = find_readers(
+                [each for each in self.members.values() if not each.is_broadcasting],
+                self.client_ids(),
+                [wanted for _, wanted in self._lost.values()],
+            )
+        return self._readers
+
+    def must_leave(self, connection: Peer, topic: str) -> bool:
+        """Whether the member on *connection* would skip messages of *topic* that others want."""
+        readers = self.readers.by_topic.get(topic)
+        member = self.members.get(connection)
+        return (
+            readers is not None
+            and member is not None
+            and member.heeds_readers
+            and not member.is_broadcasting
+            and member.client_id not in readers
+            and not is_retry_topic(topic)
+        )
+
+    def settings_of(self, connection: Peer) -> ConsumeSettings:
+        """How the member on *connection* consumes; of a stranger, what the last heartbeat said."""
+        member = self.members.get(connection)
+        return self.settings if member is None else member.settings
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member reads every queue for itself."""
+        return all(member.is_broadcasting for member in self.members.values())
 
     def client_ids(self) -> list[str]:
         """Each member once: a client that reconnected may still have its old connection.
@@ -134,8 +235,7 @@ class ConsumerGroup:
 
         A client that has reconnected sends no more heartbeats on its old connection.
         """
-        shares_queues = self.settings.message_model != BROADCASTING
-        if len(self.members) < 2 or not shares_queues:
+        if len(self.members) < 2 or self.is_broadcasting:
             return frozenset()
         kept = Counter(
             member.client_id
@@ -167,12 +267,25 @@ class ConsumerGroup:
         return newest
 
     def is_consistent(self) -> bool:
-        """Whether all members that told us subscribe to the same topics by the same expressions."""
-        return len(self._shapes) <= 1
+        """Whether all members that told us subscribe to the same, and in the same model."""
+        return len(self._kinds) <= 1
+
+    @property
+    def kind_count(self) -> int:
+        """How many kinds of members there are that get in each other's way; 0 if none."""
+        return 0 if self.is_consistent() or self.is_broadcasting else len(self._kinds)
+
+    def is_alone(self, member: Member) -> bool:
+        """Whether no other member is of its kind."""
+        return self._kinds[member.kind] == 1
+
+    def models(self) -> list[str]:
+        """The message models of its members."""
+        return sorted({model for model, _ in self._kinds})
 
     def differences(self, member: Member) -> tuple[list[str], list[str]]:
         """What only *member* wants, and what only others do: topics with their expressions."""
-        others = Shape().union(*(shape for shape in self._shapes if shape != member.shape))
+        others = Shape().union(*(shape for _, shape in self._kinds if shape != member.shape))
         return _named(member.shape - others), _named(others - member.shape)
 
 
@@ -289,25 +402,56 @@ class ConsumerGroups(Part):
             return
         online, member, is_new = self._seen(group, client)
         changed = is_new or member.subscriptions.keys() != subscriptions.keys()
-        if changed or online.settings != settings or member.subscriptions != subscriptions:
+        if changed or member.settings != settings or member.subscriptions != subscriptions:
             self._tell_listeners()
         online.settings = settings
-        was_consistent = online.is_consistent()
-        online.subscribe(member, subscriptions)
+        was_consistent, kind = online.is_consistent(), member.kind
+        online.subscribe(member, subscriptions, settings)
         member.fingerprint = fingerprint
         if self._remembered is not None:
             self._remember(online, subscriptions, fingerprint)
-        if was_consistent and not online.is_consistent():
-            here, elsewhere = online.differences(member)
-            log.warning(
-                "members of a group subscribe differently",
-                group=group,
-                client=client.client_id,
-                only_here=here,
-                only_elsewhere=elsewhere,
-            )
+        if kind != member.kind:
+            changed = changed or not (was_consistent and online.is_consistent())
+            self._tell_differences(online, member, was_consistent=was_consistent)
         if changed:
             self._notices.changed(group)
+
+    def _tell_differences(
+        self, online: ConsumerGroup, member: Member, *, was_consistent: bool
+    ) -> None:
+        """Log, once for each kind of members, that a group has members of several kinds."""
+        if online.is_consistent():
+            if not was_consistent:
+                log.info("members of a group subscribe alike again", group=online.name)
+            return
+        if not online.is_alone(member):
+            return
+        here, elsewhere = online.differences(member)
+        models = online.models()
+        log.warning(
+            "members of a group subscribe differently",
+            group=online.name,
+            client=member.client_id,
+            only_here=here,
+            only_elsewhere=elsewhere,
+            **({"models": models} if len(models) > 1 else {}),
+        )
+        readers = online.readers
+        unread = sorted(topic for topic, ids in readers.by_topic.items() if not ids)
+        if unread:
+            log.warning(
+                "nobody reads topics of a group: no member wants all that its members want",
+                group=online.name,
+                topics=unread[:_NAMED_MAX],
+                count=len(unread),
+            )
+        if readers.at_risk:
+            log.warning(
+                "messages of a group may be skipped, or queues read by nobody",
+                group=online.name,
+                topics=sorted(readers.at_risk)[:_NAMED_MAX],
+                count=len(readers.at_risk),
+            )
 
     def _remember(
         self, online: ConsumerGroup, subscriptions: Mapping[str, Subscription], fingerprint: int
@@ -329,10 +473,11 @@ class ConsumerGroups(Part):
         online, member, is_new = self._seen(group, client)
         departed = self._departed.pop((group, client.client_id), None)
         if is_new and departed is not None:
-            online.subscribe(member, departed[1].subscriptions)
+            online.subscribe(member, departed[1].subscriptions, departed[1].settings)
             member.fingerprint = departed[1].fingerprint
         elif is_new and self._remembered is not None:
-            online.subscribe(member, self._remembered.find_all(group, fingerprint))
+            known = self._remembered.find_all(group, fingerprint)
+            online.subscribe(member, known, member.settings)
             member.fingerprint = fingerprint if member.subscriptions else 0
         if is_new:
             self._tell_listeners()
@@ -353,9 +498,10 @@ class ConsumerGroups(Part):
         is_new = member is None or member.client_id != client.client_id
         if member is None or is_new:
             former = online.remove(client.connection)
-            member = online.members[client.connection] = Member(client, self._now_ms())
+            member = Member(client, self._now_ms())
+            online.add(member)
             if former is not None:
-                online.subscribe(member, former.subscriptions)
+                online.subscribe(member, former.subscriptions, former.settings)
         member.last_seen_ms = self._now_ms()
         if is_new:
             self._early_members.get(group, set()).discard(client.connection)
@@ -394,6 +540,9 @@ class ConsumerGroups(Part):
                     ][:_NAMED_MAX],
                 )
             online.shared_ids = shared_ids
+            if online.forget_lost(now_ms):
+                self._tell_listeners()
+                self._notices.changed(online.name)
         for name, connection in silent:
             log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
             self.unregister(name, connection)
@@ -414,16 +563,26 @@ class ConsumerGroups(Part):
 
     def _remove(self, group: str, connection: Peer, *, remember: bool) -> None:
         online = self._groups.get(group)
+        was_consistent = online is not None and online.is_consistent()
         member = online.remove(connection) if online is not None else None
         if online is None or member is None:
             return
         self._tell_listeners()
         if remember and member.fingerprint != 0:
             self._depart(group, member)
-        if online.members:
-            self._notices.changed(group)
-        else:
+        if not online.members:
             del self._groups[group]
+            return
+        if remember and online.lose(member, self._now_ms() + LOST_MEMORY_MS):
+            log.info(
+                "a member of a group was cut off: what it alone wanted counts for a moment yet",
+                group=group,
+                client=member.client_id,
+                seconds=LOST_MEMORY_MS // 1000,
+            )
+        if online.is_consistent() and not was_consistent:
+            log.info("members of a group subscribe alike again", group=group)
+        self._notices.changed(group)
 
     def _depart(self, group: str, member: Member) -> None:
         """Remember what a member subscribed to, for it may come back and not say it again."""
@@ -439,11 +598,7 @@ class ConsumerGroups(Part):
 
     def _may_tell(self, name: str) -> bool:
         group = self._groups.get(name)
-        return (
-            group is not None
-            and group.settings.message_model != BROADCASTING
-            and self._may_notify(name)
-        )
+        return group is not None and not group.is_broadcasting and self._may_notify(name)
 
     def _tell(self, name: str) -> int:
         """Tell every member to share out the queues again; return how many there are."""

@@ -151,7 +151,10 @@ class ClientProcessors:
             group.name,
             client,
             ConsumeSettings(
-                consumer.consume_type, consumer.message_model, consumer.consume_from_where
+                consumer.consume_type,
+                consumer.message_model,
+                consumer.consume_from_where,
+                bool(consumer.heeds_readers),
             ),
             subscriptions,
             beat.heartbeat_fingerprint,
@@ -184,7 +187,16 @@ class ClientProcessors:
         group = self._consumers.get(name)
         if group is None:
             raise Refusal(f"no consumer for this group, {name}")
-        return json_response(GetConsumerListByGroupBody(consumer_id_list=group.client_ids()))
+        body = GetConsumerListByGroupBody(consumer_id_list=group.client_ids())
+        member = group.members.get(request.connection)
+        if member is not None and member.heeds_readers:
+            readers = group.readers
+            own = member.subscriptions
+            body.readers = {
+                topic: sorted(ids) for topic, ids in readers.by_topic.items() if topic in own
+            }
+            body.topics_at_risk = sorted(readers.at_risk & own.keys())
+        return json_response(body)
 
     def check_config(self, request: Request) -> Response | Awaitable[Response]:
         """46: whether an expression can be subscribed to; asked before a consumer starts."""

@@ -76,7 +76,7 @@ class FiguresProcessor:
         for online in self._consumers:
             figures = groups.setdefault(online.name, GroupFigures(online.name, topics=[]))
             figures.members = len(online.client_ids())
-            if online.settings.message_model == _BROADCASTING:
+            if online.is_broadcasting:
                 figures.lag = LAG_UNKNOWN
         followed = followed_topics(self._offsets, self._consumers, topics, self._store.has_messages)
         for topic, group, queues in list(followed):

@@ -141,7 +141,7 @@ class OffsetProcessors:
         if online is None or request.connection not in online.members:
             means_it = not request.oneway
         else:
-            means_it = online.settings.consume_type == PULLING
+            means_it = online.settings_of(request.connection).consume_type == PULLING
         if means_it:
             return True
         committed = self._offsets.get(fields.topic, fields.consumer_group, fields.queue_id)

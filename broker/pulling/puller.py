@@ -19,11 +19,12 @@ from rockhopper.broker.access.errors import (
     NoPermission,
     Refusal,
     SubscriptionNotFound,
+    SubscriptionOutdated,
     TooManyWait,
     TopicNotFound,
 )
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups, ConsumeSettings
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
@@ -341,11 +342,24 @@ class Puller:
             chosen = self.filters.named(
                 pull.group, pull.topic, pull.expression or "*", pull.expression_type or "TAG"
             )
+            self._check_reader(pull)
         else:
             chosen = self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
         if is_retry_topic(pull.topic):
             return self._on_retry_topic(pull, chosen)
         return chosen
+
+    def _check_reader(self, pull: Pull) -> None:
+        """Refuse to a member what it would skip for others that want more of the topic.
+
+        It leaves its queues when it hears of them, which may be a moment later.
+        """
+        online = self._consumers.get(pull.group)
+        if online is not None and online.must_leave(pull.connection, pull.topic):
+            raise SubscriptionOutdated(
+                f"members of the group {pull.group} want more of the topic {pull.topic} than this "
+                "one, which must leave its queues to them: share them out again"
+            )
 
     def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:
         """The queue that *pull* may read until something changes, and the expression that decides.
@@ -376,8 +390,8 @@ class Puller:
         online = self._consumers.get(pull.group)
         if online is None and not self._consumers.is_remembered(pull.group):
             raise SubscriptionNotFound(f"the consumer's group info not exist, group: {pull.group}")
-        model = online.settings.message_model if online is not None else ""
-        if not broadcast_allowed and model == BROADCASTING:
+        settings = online.settings_of(pull.connection) if online is not None else ConsumeSettings()
+        if not broadcast_allowed and settings.message_model == BROADCASTING:
             raise NoPermission(
                 f"the consumer group[{pull.group}] can not consume by broadcast way",
                 Forbidden.BROADCASTING,

@@ -108,8 +108,7 @@ class ReaderPositions:
         if offset <= max(committed or 0, known.told.get((topic, queue_id), 0)):
             return None
         online = self._consumers.get(group)
-        is_broadcast = online is not None and online.settings.message_model == BROADCASTING
-        if is_broadcast:
+        if online is not None and online.settings_of(peer).message_model == BROADCASTING:
             if (peer.peer_host, group, topic, queue_id) in self.hosts:
                 return None
         elif offset <= self._stats.furthest_offset(topic, group, queue_id):
@@ -137,7 +136,7 @@ class ReaderPositions:
             known.checked.clear()
         known.checked.add((group, topic, queue_id))
         online = self._consumers.get(group)
-        if online is None or online.settings.message_model != BROADCASTING:
+        if online is None or online.settings_of(peer).message_model != BROADCASTING:
             return
         host = peer.peer_host, group, topic, queue_id
         self.hosts[host] = None

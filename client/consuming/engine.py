@@ -113,6 +113,7 @@ class Engine:
             message_model=settings.model,
             consume_from_where=settings.consume_from_where,
             subscription_data_set=[SubscriptionData.of(each) for each in wanted],
+            heeds_readers=True,
         )
 
     async def find(self) -> bool:

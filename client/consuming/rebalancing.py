@@ -7,6 +7,10 @@ After a broker came back, its members make themselves known to it one by one. Wh
 see is not the group: rounds wait a moment for the others, while every queue goes on being read.
 Clients of other makes read on before they make themselves known, and try that every 3 s; so what
 belonged to a member from before is left to it for as long.
+
+Where members subscribe differently, a broker names the readers of a topic. Its queues are shared
+out among these alone, so that nothing is skipped that only some of the members want (see the
+broker's members/readers.py). Unless every broker of the topic names readers, all members share.
 """
 
 import asyncio
@@ -17,6 +21,7 @@ from typing import Protocol
 
 from rockhopper.client.consuming.allocation import sorted_clients
 from rockhopper.client.consuming.assignment import Assignment
+from rockhopper.client.consuming.differences import Differences
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import (
@@ -92,6 +97,7 @@ class Rebalancer:
         self._present: dict[str, set[str]] = {}
         self._absent_since_s: dict[tuple[str, str], float] = {}
         self._members: dict[str, list[str]] = {}
+        self._differences = Differences(settings.group)
         self._awaited: dict[str, list[str]] = {}
         self._awaited_until_s = 0.0
 
@@ -190,20 +196,21 @@ class Rebalancer:
             # The first heartbeat has created it.
             routes, undecided, is_complete = await self._routes()
         is_complete = self._nobody_is_absent(routes.values()) and is_complete
-        for failure in failures:
-            self._problem(failure)
-            is_refused = isinstance(failure, RequestRefusedError) and failure.is_forbidden
-            if is_refused and not self._assignment.held:
-                self._whole.forbidden(failure)
+        self._tell_failures(failures)
         is_complete = is_complete and not failures
         wanted: set[MessageQueue] = set()
         lonely: set[str] = set()
-        heard: dict[str, list[str]] = {}
+        heard: dict[str, GetConsumerListByGroupBody] = {}
+        self._differences.begin()
+        all_answered = True
         for topic, route in routes.items():
-            members = await self._ask_members(route, heard)
+            answer = await self._ask_members(route, heard)
+            all_answered = all_answered and answer is not None
+            members = answer.consumer_id_list if answer is not None else None
             queues = None
             if not self._may_come_back(topic, members):
-                queues = self._share(route, members)
+                readers = await self._find_readers(route, answer, heard)
+                queues = self._share(route, members, readers)
             if queues is None:
                 undecided.add(topic)
                 is_complete = False
@@ -211,12 +218,21 @@ class Rebalancer:
             wanted |= queues
             if members is not None and len(set(members)) <= 1:
                 lonely.add(topic)
+        if all_answered:
+            self._differences.tell()
         if self._now_s() < self._not_before_s:
             return False  # a broker came back meanwhile: what it knows of the group is not all
         held = self._assignment.held
         await self._give_up([q for q in held if q not in wanted and q.topic not in undecided])
         is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
         return is_taken and is_complete
+
+    def _tell_failures(self, failures: Iterable[ClientError]) -> None:
+        for failure in failures:
+            self._problem(failure)
+            is_refused = isinstance(failure, RequestRefusedError) and failure.is_forbidden
+            if is_refused and not self._assignment.held:
+                self._whole.forbidden(failure)
 
     async def _routes(self) -> tuple[dict[str, TopicRoute], set[str], bool]:
         """Return the routes, the topics of which nothing can be learnt now, and if none is missing.
@@ -287,7 +303,9 @@ class Rebalancer:
             return False
         return not set(self._awaited.get(topic, ())).issubset(members)
 
-    def _share(self, route: TopicRoute, members: list[str] | None) -> set[MessageQueue] | None:
+    def _share(
+        self, route: TopicRoute, members: list[str] | None, readers: list[str]
+    ) -> set[MessageQueue] | None:
         """Return our queues of a topic; None when that cannot be said now."""
         if not route.read_queues:
             return None
@@ -296,14 +314,48 @@ class Rebalancer:
         if members is None:
             return None
         self._members[route.topic] = members
+        if self._session.client_id not in readers:
+            return set()
         shared = self._settings.allocation.allocate(
-            self._session.client_id, sorted(route.read_queues), sorted_clients(members)
+            self._session.client_id, sorted(route.read_queues), sorted_clients(readers)
         )
         return set(shared)
 
+    async def _find_readers(
+        self,
+        route: TopicRoute,
+        answer: GetConsumerListByGroupBody | None,
+        heard: dict[str, GetConsumerListByGroupBody],
+    ) -> list[str]:
+        """Return the members that share the queues of a topic: those that every broker names."""
+        if answer is None:
+            return []
+        topic, members = route.topic, answer.consumer_id_list
+        if topic in (answer.topics_at_risk or ()):
+            self._differences.at_risk.append(topic)
+        named = (answer.readers or {}).get(topic)
+        if named is None:
+            return members
+        readers = set(named)
+        for address in route.masters.values():
+            try:
+                other = heard[address] if address in heard else await self._members_at(address)
+            except ClientError as error:
+                self._problem(error)
+                continue
+            if other.readers is None:
+                self._differences.at_risk.append(topic)
+                return members
+            heard[address] = other
+            if self._session.client_id in other.consumer_id_list:
+                readers.intersection_update(other.readers.get(topic, other.consumer_id_list))
+        if topic != self._settings.retry_topic:
+            self._differences.add(topic, named, self._session.client_id)
+        return [member for member in members if member in readers]
+
     async def _ask_members(
-        self, route: TopicRoute, heard: dict[str, list[str]]
-    ) -> list[str] | None:
+        self, route: TopicRoute, heard: dict[str, GetConsumerListByGroupBody]
+    ) -> GetConsumerListByGroupBody | None:
         """Return the group's client ids, ours among them; None when no broker can say.
 
         What an address was heard to say for another topic of the round is as new.
@@ -316,16 +368,16 @@ class Rebalancer:
             if address in heard:
                 return heard[address]
             try:
-                members = await self._members_at(address)
-                if self._session.client_id not in members:
+                answer = await self._members_at(address)
+                if self._session.client_id not in answer.consumer_id_list:
                     await self._session.heartbeat(address)
-                    members = await self._members_at(address)
+                    answer = await self._members_at(address)
             except ClientError as error:
                 self._problem(error)
                 continue
-            if self._session.client_id in members:
-                heard[address] = members
-                return members
+            if self._session.client_id in answer.consumer_id_list:
+                heard[address] = answer
+                return answer
             await self._whole.ask_why(route)
             self._problem(
                 f"{address} does not count this consumer among the members of "
@@ -334,14 +386,14 @@ class Rebalancer:
             )
         return None
 
-    async def _members_at(self, address: str) -> list[str]:
+    async def _members_at(self, address: str) -> GetConsumerListByGroupBody:
         fields = GetConsumerListByGroupRequest(consumer_group=self._settings.group)
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         answer = await self._session.request(address, code, encode_fields(fields), accept=_ANSWERS)
         if answer.code != ResponseCode.SUCCESS:
-            return []
+            return GetConsumerListByGroupBody()
         try:
-            return GetConsumerListByGroupBody.decode(answer.body).consumer_id_list
+            return GetConsumerListByGroupBody.decode(answer.body)
         except ProtocolError as error:
             raise MalformedAnswerError(
                 f"{address} sent a list of consumers that cannot be read ({error})",

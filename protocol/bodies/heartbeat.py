@@ -74,6 +74,11 @@ class ConsumerData(Body, rename="camel"):
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: list[SubscriptionData] = field(default_factory=list)
     unit_mode: bool = False
+    heeds_readers: bool | None = None
+    """Whether the client leaves a topic to its readers, see GetConsumerListByGroupBody.
+
+    A Rockhopper's field, which others pass over.
+    """
 
 
 class ProducerData(Body, rename="camel"):
@@ -142,11 +147,22 @@ class ConsumerConnection(Body, rename="camel"):
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
 
 
+class DifferentMember(Body, rename="camel"):
+    """What one member of a group wants, where members differ."""
+
+    client_id: str
+    message_model: str = "CLUSTERING"
+    subscriptions: dict[str, str] = field(default_factory=dict)
+    """Topic -> expression."""
+
+
 class MarkedConsumerConnection(ConsumerConnection):
-    """A ConsumerConnection as a Rockhopper sends it where members have a client id in common."""
+    """A ConsumerConnection as a Rockhopper sends it where something is wrong with the members."""
 
     shared_client_ids: list[str] = field(default_factory=list)
     """Ids that several live members have."""
+    different_members: list["DifferentMember"] = field(default_factory=list)
+    """All members, where they differ in what they subscribe to or in the message model."""
 
 
 class ProducerConnection(Body, rename="camel"):
@@ -175,3 +191,10 @@ class GetConsumerListByGroupBody(Body, rename="camel"):
     """The answer to GET_CONSUMER_LIST_BY_GROUP (38)."""
 
     consumer_id_list: list[str] = field(default_factory=list)
+    readers: dict[str, list[str]] | None = None
+    """Topic -> those among whom its queues are shared out, where these are not all members.
+
+    A Rockhopper sends it to a member that heeds it: of the topics that this member subscribes to.
+    """
+    topics_at_risk: list[str] | None = None
+    """Topics of this member whose messages may be skipped, or queues be read by nobody."""

@@ -76,3 +76,23 @@ def test_subscriptions_compare_by_value() -> None:
     assert Subscription("T", "a", version=1) != Subscription("T", "a", version=2)
     assert Subscription("T") != "T"
     assert repr(Subscription("T")) == "Subscription('T', '*', 'TAG', 0)"
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covers", "is_covered"),
+    [
+        (("*", "TAG"), ("a", "TAG"), True, False),
+        (("*", "TAG"), ("price > 5", "SQL92"), True, False),
+        (("a || b", "TAG"), ("b", "TAG"), True, False),
+        (("a || b", "TAG"), ("b||a", "TAG"), True, True),
+        (("a || b", "TAG"), ("b || c", "TAG"), False, False),
+        (("price > 3", "SQL92"), ("price > 5", "SQL92"), False, False),
+        (("price > 3", "SQL92"), (" price  >  3 ", "SQL92"), True, True),
+        (("TAGS = 'a'", "SQL92"), ("a", "TAG"), False, False),
+    ],
+)
+def test_one_covers_the_other_if_it_surely_wants_all_of_it(
+    wide: tuple[str, str], narrow: tuple[str, str], covers: bool, is_covered: bool
+) -> None:
+    one, other = Subscription("T", *wide), Subscription("T", *narrow)
+    assert (one.covers(other), other.covers(one)) == (covers, is_covered)

@@ -7,7 +7,9 @@ from structlog.testing import capture_logs
 from rockhopper.broker.members.consumer_groups import (
     DEPARTED_MEMORY_MS,
     HEARTBEAT_TIMEOUT_MS,
+    LOST_MEMORY_MS,
     Client,
+    ConsumerGroup,
     ConsumerGroups,
     ConsumeSettings,
 )
@@ -400,3 +402,134 @@ def test_producer_heartbeat_that_outlives_its_connection_registers_nobody() -> N
     peer.hang_up()
     table.register("senders", client(peer))
     assert table.groups() == {}
+
+
+OURS = ConsumeSettings(heeds_readers=True)
+
+
+def online_group(table: ConsumerGroups) -> ConsumerGroup:
+    online = table.get("billing")
+    assert online is not None
+    return online
+
+
+def two_versions(table: ConsumerGroups) -> tuple[Peer, Peer]:
+    """A member that wants the tag a of orders, and one that wants a and b."""
+    old, new = Peer(), Peer()
+    table.register("billing", client(old, "old"), OURS, to("orders", expression="a"))
+    table.register("billing", client(new, "new"), OURS, to("orders", expression="a || b"))
+    return old, new
+
+
+def test_the_member_with_the_narrower_filter_must_leave_the_topic_to_the_other() -> None:
+    table = groups()
+    old, new = two_versions(table)
+    online = online_group(table)
+    assert online.must_leave(old.connection, "orders")
+    assert not online.must_leave(new.connection, "orders")
+    assert not online.must_leave(old.connection, "bills")
+    assert not online.must_leave(Peer().connection, "orders")
+    table.unregister("billing", new.connection)
+    assert not online.must_leave(old.connection, "orders")
+
+
+def test_a_client_of_another_make_leaves_nothing() -> None:
+    table, java = groups(), Peer()
+    old, _ = two_versions(table)
+    table.register("billing", client(java, "java"), PUSH, to("orders", expression="a"))
+    assert not online_group(table).must_leave(java.connection, "orders")
+    assert not online_group(table).must_leave(old.connection, "orders")
+
+
+def test_another_filter_beside_others_is_told_to_all() -> None:
+    table = groups()
+    old, new = two_versions(table)
+    old.requests.clear()
+    table.register("billing", client(new, "new"), OURS, to("orders", expression="a", version=2))
+    assert old.requests == [CHANGED]
+    assert not online_group(table).must_leave(old.connection, "orders")
+
+
+def test_what_a_member_wanted_that_was_cut_off_counts_for_a_moment() -> None:
+    clock = Clock()
+    table = groups(clock)
+    old, new = two_versions(table)
+    with capture_logs() as logged:
+        new.hang_up()
+    assert "a member of a group was cut off" in logged[0]["event"]
+    assert online_group(table).must_leave(old.connection, "orders")
+    old.requests.clear()
+    clock.now_ms += LOST_MEMORY_MS
+    table.expire()
+    assert not online_group(table).must_leave(old.connection, "orders")
+    assert old.requests == [CHANGED]
+
+
+def test_a_member_that_comes_back_ends_the_waiting_for_it() -> None:
+    table = groups()
+    old, new = two_versions(table)
+    new.hang_up()
+    again = Peer()
+    table.register("billing", client(again, "new2"), OURS, to("orders", expression="a || b"))
+    table.unregister("billing", again.connection)
+    assert not online_group(table).must_leave(old.connection, "orders")
+
+
+def test_a_member_that_wanted_no_more_than_the_others_is_not_waited_for() -> None:
+    table = groups()
+    old, new = two_versions(table)
+    with capture_logs() as logged:
+        old.hang_up()
+    assert [each["event"] for each in logged] == ["members of a group subscribe alike again"]
+    assert not online_group(table).must_leave(new.connection, "orders")
+
+
+def test_message_models_that_differ_are_logged_and_the_group_is_told_of_changes() -> None:
+    table, loud, quiet = groups(), Peer(), Peer()
+    broadcasting = ConsumeSettings(message_model="BROADCASTING", heeds_readers=True)
+    with capture_logs() as logged:
+        table.register("billing", client(quiet, "quiet"), OURS, to("orders"))
+        for _ in range(2):
+            table.register("billing", client(loud, "loud"), broadcasting, to("orders"))
+    (told,) = [each for each in logged if each["log_level"] == "warning"]
+    assert told["event"] == "members of a group subscribe differently"
+    assert told["models"] == ["BROADCASTING", "CLUSTERING"]
+    online = online_group(table)
+    assert (online.is_broadcasting, online.kind_count) == (False, 2)
+    assert online.readers.by_topic == {"orders": {"quiet"}}
+    quiet.requests.clear()
+    table.register("billing", client(Peer(), "third"), OURS, to("orders"))
+    assert quiet.requests == [CHANGED]
+
+
+def test_broadcasting_members_may_want_what_they_like() -> None:
+    table = groups()
+    broadcasting = ConsumeSettings(message_model="BROADCASTING")
+    table.register("billing", client(Peer(), "a"), broadcasting, to("orders"))
+    table.register("billing", client(Peer(), "b"), broadcasting, to("bills"))
+    assert online_group(table).kind_count == 0
+
+
+def test_what_nobody_reads_and_what_may_be_skipped_is_logged() -> None:
+    table = groups()
+    with capture_logs() as logged:
+        table.register("billing", client(Peer(), "a"), OURS, to("orders", expression="a"))
+        table.register("billing", client(Peer(), "b"), OURS, to("orders", expression="b"))
+        table.register("billing", client(Peer(), "c"), PUSH, to("orders", expression="c"))
+    events = [(each["event"].split(":")[0], each.get("topics")) for each in logged]
+    assert ("nobody reads topics of a group", ["orders"]) in events
+    assert ("messages of a group may be skipped, or queues read by nobody", ["orders"]) in events
+
+
+def test_a_heartbeat_that_says_the_same_as_before_decides_nothing_anew() -> None:
+    table = groups()
+    old, _ = two_versions(table)
+    readers = online_group(table).readers
+    for version in (2, 3):
+        again = to("orders", expression="a", version=version)
+        table.register("billing", client(old, "old"), OURS, again)
+    assert online_group(table).readers is readers
+    table.register("billing", client(Peer(), "third"), OURS, to("orders", expression="a || b"))
+    assert online_group(table).readers.by_topic == {"orders": {"new", "third"}}
+    table.register_again("billing", client(Peer(), "v2"), 7)
+    assert online_group(table).readers.by_topic == {}

@@ -286,6 +286,42 @@ async def test_goodbye_without_client_id_names_the_field(broker: ServedBroker) -
     assert "clientID" in (answer.remark or "")
 
 
+def beat_of(client_id: str, expression: str, *, heeds: bool = True) -> bytes:
+    """A heartbeat of a Consumer of ours, or of a client that knows of no readers."""
+    consumer = {
+        "groupName": "billing",
+        "subscriptionDataSet": [{"topic": "orders", "subString": expression}],
+        **({"heedsReaders": True} if heeds else {}),
+    }
+    return json.dumps({"clientID": client_id, "consumerDataSet": [consumer]}).encode()
+
+
+async def list_of(broker: ServedBroker, peer: Peer) -> Any:
+    ext = {"consumerGroup": "billing"}
+    answer = await broker.ask(Code.GET_CONSUMER_LIST_BY_GROUP, ext, peer=peer)
+    return fastjson.loads(answer.body)
+
+
+async def test_members_that_heed_readers_are_told_them(broker: ServedBroker) -> None:
+    narrow, wide = Peer(), Peer()
+    await send(broker, beat_of("a", "new"), narrow)
+    alone = {"consumerIdList": ["a"], "readers": {}, "topicsAtRisk": []}
+    assert await list_of(broker, narrow) == alone
+    await send(broker, beat_of("b", "new || paid"), wide)
+    told = {"consumerIdList": ["a", "b"], "readers": {"orders": ["b"]}, "topicsAtRisk": []}
+    assert await list_of(broker, narrow) == await list_of(broker, wide) == told
+
+
+async def test_clients_of_other_makes_are_answered_as_by_rocketmq(broker: ServedBroker) -> None:
+    ours, java = Peer(), Peer()
+    await send(broker, beat_of("a", "new"), ours)
+    await send(broker, beat_of("j", "new || paid", heeds=False), java)
+    ids = ["a", "j"]
+    assert await list_of(broker, java) == {"consumerIdList": ids}
+    told = {"consumerIdList": ids, "readers": {}, "topicsAtRisk": ["orders"]}
+    assert await list_of(broker, ours) == told
+
+
 async def test_members_of_a_group_that_is_not_online(broker: ServedBroker) -> None:
     answer = await broker.ask(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "billing"})
     assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.access.access import Action, Kind, Resource
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.subscription import Subscription
 from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
 from tests.support.rules import Rules
 from tests.support.served_broker import SETTINGS, ServedBroker
+from tests.support.turns import until
 
 Break = Callable[[ServedBroker, dict[str, str]], None]
 WAITING_MS = 15_000
@@ -345,3 +348,36 @@ async def test_how_long_a_pull_waits_is_its_wish_or_a_setting(
     monkeypatch.setattr(broker.long_polling, "park", park)
     await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
     assert waits == [expected_s]
+
+
+def join(broker: ServedBroker, peer: Peer, client_id: str, expression: str) -> None:
+    wanted = {"orders": Subscription("orders", expression)}
+    client = Client(peer.connection, client_id, language=0, version=479)
+    settings = ConsumeSettings(heeds_readers=True)
+    broker.consumers.register("billing", client, settings, wanted)
+
+
+async def test_a_member_skips_nothing_for_one_that_wants_more_and_joins_while_it_waits(
+    broker: ServedBroker,
+) -> None:
+    """It may hear of the other only after messages that both want and that only the other wants."""
+    old, new = Peer(), Peer()
+    join(broker, old, "old", "new")
+    ext = pull_fields("orders", 0) | {
+        "consumerGroup": "billing",
+        "subscription": "new",
+        "sysFlag": "6",
+        "suspendTimeoutMillis": str(WAITING_MS),
+    }
+    waiting = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, ext, peer=old))
+    await until(lambda: len(broker.long_polling) == 1)
+    join(broker, new, "new", "new || paid")
+    for tag in ("paid", "new"):
+        broker.put("orders", properties=f"TAGS\x01{tag}\x02")
+    assert (await waiting).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    answer = await broker.ask(RequestCode.PULL_MESSAGE, ext, peer=old)
+    assert answer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert "share them out again" in (answer.remark or "")
+    ext["subscription"] = "new || paid"
+    answer = await broker.ask(RequestCode.PULL_MESSAGE, ext, peer=new)
+    assert len(decode_messages(answer.body)) == 2

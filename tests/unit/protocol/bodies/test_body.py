@@ -132,7 +132,7 @@ def test_every_body_class_is_among_the_shapes() -> None:
     }
     parts = {Body, TopicRouteData, QueueData, BrokerData, ConsumerData, bodies.ProducerData}
     parts |= {bodies.Connection, bodies.ProducerInfo, bodies.TopicOffset, bodies.OffsetWrapper}
-    parts |= {bodies.BrokerMemberGroup, bodies.MarkedConsumerConnection}
+    parts |= {bodies.BrokerMemberGroup, bodies.MarkedConsumerConnection, bodies.DifferentMember}
     assert classes - parts == {cls for cls, _ in SHAPES}
 
 

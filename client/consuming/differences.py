@@ -1,0 +1,77 @@
+"""What a consumer logs where members of its group subscribe differently: once for each state."""
+
+import logging
+from collections.abc import Collection
+
+log = logging.getLogger(__name__)
+
+_NAMED_MAX = 5
+
+
+class Differences:
+    """What the rounds of one consumer have found; `begin` and `tell` stand around each round."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._told: tuple[tuple[str, ...], ...] = ()
+        self.left: list[str] = []
+        """Topics that other members read alone, for they want more of them."""
+        self.read: list[str] = []
+        """Topics that this member reads, and others do not."""
+        self.unread: list[str] = []
+        """Topics that nobody reads, for nobody wants all that the members want of them."""
+        self.at_risk: list[str] = []
+        """Topics shared by RocketMQ's rule among members that want different messages."""
+
+    def begin(self) -> None:
+        """Forget what the last round has found."""
+        for found in (self.left, self.read, self.unread, self.at_risk):
+            found.clear()
+
+    def add(self, topic: str, readers: Collection[str], client_id: str) -> None:
+        """Note who reads a topic, where not all members do."""
+        if not readers:
+            self.unread.append(topic)
+        elif client_id in readers:
+            self.read.append(topic)
+        else:
+            self.left.append(topic)
+
+    def tell(self) -> None:
+        """Log what was found, unless the last round had found the same."""
+        found = tuple(tuple(sorted(each)) for each in self._lists())
+        if found == self._told:
+            return
+        before, self._told = self._told, found
+        left, read, unread, at_risk = found
+        if not any(found):
+            if any(before):
+                log.info("members of group %r subscribe alike again", self._group)
+            return
+        if left:
+            self._warn(f"this one reads nothing of {_named(left)} while others want more of it")
+        if read:
+            self._warn(f"{_named(read)} is left to those that want all of it, as this one does")
+        if unread:
+            self._warn(
+                f"nobody reads {_named(unread)}, for no member wants all that the others want: "
+                "stop those of one version"
+            )
+        if at_risk:
+            self._warn(
+                f"{_named(at_risk)} is shared with clients or brokers of another make, so messages "
+                "may be skipped and queues be read by nobody"
+            )
+
+    def _warn(self, what: str) -> None:
+        text = "members of group %r subscribe differently: %s; see rockhopper group show %s"
+        log.warning(text, self._group, what, self._group)
+
+    def _lists(self) -> tuple[list[str], ...]:
+        return self.left, self.read, self.unread, self.at_risk
+
+
+def _named(topics: Collection[str]) -> str:
+    names = list(topics)[:_NAMED_MAX]
+    more = len(topics) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
