@@ -9,7 +9,14 @@ import structlog
 
 from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, Refusal
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.members.consumer_groups import Client, ConsumerGroup, ConsumerGroups
+from rockhopper.broker.members.consumer_groups import (
+    BROADCASTING,
+    CLUSTERING,
+    Client,
+    ConsumerGroup,
+    ConsumerGroups,
+    Member,
+)
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
@@ -35,6 +42,7 @@ from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,
+    DifferentMember,
     MarkedConsumerConnection,
     OffsetWrapper,
     ProducerConnection,
@@ -283,12 +291,20 @@ def _consumer_connection(group: ConsumerGroup) -> ConsumerConnection:
         [_connection(member) for member in group.members.values()],
         {topic: SubscriptionData.of(found) for topic, found in group.subscriptions().items()},
         group.settings.consume_type,
-        group.settings.message_model,
+        BROADCASTING if group.is_broadcasting else CLUSTERING,
         group.settings.consume_from_where,
     )
-    if group.shared_ids:
-        return MarkedConsumerConnection(*facts, sorted(group.shared_ids))
+    if group.shared_ids or not group.is_consistent():
+        different = () if group.is_consistent() else group.members.values()
+        return MarkedConsumerConnection(
+            *facts, sorted(group.shared_ids), [_different(member) for member in different]
+        )
     return ConsumerConnection(*facts)
+
+
+def _different(member: Member) -> DifferentMember:
+    wanted = {topic: each.expression for topic, each in sorted(member.subscriptions.items())}
+    return DifferentMember(member.client_id, member.settings.message_model, wanted)
 
 
 def _connection(client: Client) -> Connection:

@@ -104,7 +104,9 @@ class GroupState:
     owners: Mapping[MessageQueue, str] = field(default_factory=dict)
     """Queue -> id of the member that reads it, as far as members tell."""
     filters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Member -> topic -> filter, as far as members tell."""
+    """Member -> topic -> filter, as far as brokers or members tell."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Member -> CLUSTERING or BROADCASTING, where members differ and brokers tell."""
     silent: Sequence[str] = ()
     """Ids of the members that did not tell in time, or could not be asked because of those."""
     shared_ids: Sequence[str] = ()
@@ -112,9 +114,9 @@ class GroupState:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether all members want the same: else each skips what only others want."""
+        """Whether all members want the same, in the same model."""
         wanted = list(self.filters.values())
-        return all(each == wanted[0] for each in wanted)
+        return all(each == wanted[0] for each in wanted) and len({*self.models.values()}) <= 1
 
     @property
     def lag(self) -> int:
@@ -201,13 +203,16 @@ class GroupReader:
                 for key in info.mq_table
             },
             filters={
-                client_id: {
-                    each.topic: each.sub_string
-                    for each in info.subscription_set
-                    if not is_retry_topic(each.topic)
-                }
-                for client_id, info in infos.items()
-                if info.subscription_set
+                **{
+                    client_id: {
+                        each.topic: each.sub_string
+                        for each in info.subscription_set
+                        if not is_retry_topic(each.topic)
+                    }
+                    for client_id, info in infos.items()
+                    if info.subscription_set
+                },
+                **found.filters,
             },
             silent=[each for each in ids if each not in infos],
         )
@@ -239,6 +244,8 @@ class GroupReader:
         )
         members: dict[str, GroupMember] = {}
         subscriptions: dict[str, str] = {}
+        filters: dict[str, dict[str, str]] = {}
+        models: dict[str, str] = {}
         known = [connection for connection in connections if connection is not None]
         for connection in known:
             for each in connection.connection_set:
@@ -248,6 +255,13 @@ class GroupReader:
                 )
             for topic, data in connection.subscription_table.items():
                 subscriptions[topic] = data.sub_string or "*"
+            for member in connection.different_members:
+                models[member.client_id] = member.message_model
+                filters.setdefault(member.client_id, {}).update(
+                    (topic, wanted)
+                    for topic, wanted in member.subscriptions.items()
+                    if not is_retry_topic(topic)
+                )
         queues: list[QueueLag] = []
         if with_lag:
             lags = await asyncio.gather(
@@ -263,6 +277,8 @@ class GroupReader:
             model=first.message_model if first is not None else None,
             start_from=first.consume_from_where if first is not None else None,
             queues=queues,
+            filters=dict(sorted(filters.items())),
+            models=dict(sorted(models.items())),
             shared_ids=sorted({each for found in known for each in found.shared_client_ids}),
         )
 

@@ -177,14 +177,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
             f"{counted(len(state.silent), 'member')} did not say in time which queues are theirs"
         )
     if not state.is_consistent:
-        write_line("")
-        write_line("The members subscribe differently, so each skips what only others want:")
-        rows = [
-            (numbers.get(who, who), topic, wanted)
-            for who, topics in state.filters.items()
-            for topic, wanted in sorted(topics.items())
-        ]
-        print_table(("MEMBER", "SUBSCRIBES TO", "FILTER"), rows)
+        _print_differences(state, numbers)
     elif state.subscriptions:
         write_line("")
         print_table(("SUBSCRIBES TO", "FILTER"), list(state.subscriptions.items()))
@@ -192,6 +185,17 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         write_line("")
         owners = {queue: numbers.get(who, who) for queue, who in state.owners.items()}
         _print_lag(state.queues, seconds, owners)
+
+
+def _print_differences(state: "GroupState", numbers: Mapping[str, str]) -> None:
+    write_line("")
+    write_line("The members subscribe differently (docs/rolling-deployments.md):")
+    rows = []
+    for who, topics in state.filters.items():
+        model = state.models.get(who, state.model or "-")
+        shown = numbers.get(who, who), _MODELS.get(model, model)
+        rows += [(*shown, topic, wanted) for topic, wanted in sorted(topics.items())]
+    print_table(("MEMBER", "MODEL", "SUBSCRIBES TO", "FILTER"), rows)
 
 
 def _is_narrow() -> bool:
@@ -259,6 +263,7 @@ def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
         "subscriptions": dict(state.subscriptions),
         "consistent": state.is_consistent,
         "filters": {who: dict(topics) for who, topics in state.filters.items()},
+        "models": dict(state.models),
         "silent": list(state.silent),
         "sharedClientIds": list(state.shared_ids),
         "queues": [

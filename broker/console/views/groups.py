@@ -95,7 +95,14 @@ def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
         return state, False
     told = {topic: state.subscriptions[topic] for topic in state.subscriptions.keys() - hidden}
     queues = [each for each in state.queues if each.queue.topic not in hidden]
-    return replace(state, queues=queues, subscriptions=dict(sorted(told.items()))), True
+    filters = {
+        who: {topic: wanted for topic, wanted in topics.items() if topic not in hidden}
+        for who, topics in state.filters.items()
+    }
+    return (
+        replace(state, queues=queues, subscriptions=dict(sorted(told.items())), filters=filters),
+        True,
+    )
 
 
 async def show(visit: Visit, problem: str = "") -> Shown:

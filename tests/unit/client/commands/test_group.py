@@ -112,8 +112,27 @@ async def test_members_that_subscribe_differently_are_shown_each(
     assert shown["filters"][paid.client_id] == {"orders": "paid"}
     assert "The members subscribe differently" in text
     rows = [line.split() for line in text.splitlines()]
-    assert [new.client_id, "orders", "new"] in rows
-    assert [paid.client_id, "orders", "paid"] in rows
+    assert ["MEMBER", "MODEL", "SUBSCRIBES", "TO", "FILTER"] in rows
+    assert [new.client_id, "shared", "orders", "new"] in rows
+    assert [paid.client_id, "shared", "orders", "paid"] in rows
+
+
+async def test_message_models_that_differ_are_shown_though_no_member_answers(
+    broker: Broker, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(broker, 1)
+    monkeypatch.setattr(Notifications, "handle", lambda *_: None)
+    quiet = Consumer("billing", "orders", nameserver=broker.nameserver)
+    loud = Consumer("billing", "orders", nameserver=broker.nameserver, broadcast=True)
+    async with quiet, loud:
+        (shown,) = (await shell.run("group", "show", "billing", "--json")).objects
+        text = (await shell.run("group", "show", "billing")).out
+    assert (shown["consistent"], shown["model"]) == (False, "CLUSTERING")
+    assert shown["models"] == {quiet.client_id: "CLUSTERING", loud.client_id: "BROADCASTING"}
+    assert "The members subscribe differently" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert [quiet.client_id, "shared", "orders", "*"] in rows
+    assert [loud.client_id, "broadcast", "orders", "*"] in rows
 
 
 async def test_members_that_do_not_tell_are_counted(

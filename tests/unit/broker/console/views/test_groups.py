@@ -56,6 +56,17 @@ async def test_a_group_shows_members_and_queues(browser: Browser, consumer: Cons
     assert (await browser.get("group", name="nobody")).status == 404
 
 
+async def test_members_that_subscribe_differently_are_shown_each(
+    browser: Browser, consumer: Consumer, served: Broker
+) -> None:
+    assert "subscribe differently" not in (await browser.get("group", name="billing")).text
+    async with Consumer("billing", {"orders": "paid"}, nameserver=served.nameserver) as other:
+        text = (await browser.get("group", name="billing")).text
+    assert "The members subscribe differently." in text
+    assert f"{other.client_id} clustering orders paid" in text
+    assert f"{consumer.client_id} clustering orders *" in text
+
+
 async def test_members_that_do_not_tell_are_counted(
     browser: Browser, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
