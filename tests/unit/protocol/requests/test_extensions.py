@@ -19,7 +19,7 @@ REQUESTS: list[tuple[type[RpcRequest], dict[str, str], str]] = [
         {"sinkId": "s", "batchId": "1", "part": "p"},
         "sinkId batchId part sequence owner",
     ),
-    (extensions.SinkBatchRequest, {"sinkId": "s", "batchId": "1"}, "sinkId batchId owner"),
+    (extensions.SinkBatchRequest, {"sinkId": "s", "batchId": "1"}, "sinkId batchId owner content"),
     (extensions.SinkStatusRequest, {"sinkId": "s"}, "sinkId"),
     (extensions.SinkHomeRequest, {"sinkId": "s", "broker": "b"}, "sinkId broker"),
 ]
