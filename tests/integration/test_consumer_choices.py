@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ async def test_a_new_group_starts_where_it_is_told(broker: Broker, producer: Pro
     first = await producer.send("orders", b"2", queue=0)
     async with PullConsumer("orders", nameserver=broker.nameserver) as reader:
         (stored,) = (await reader.pull_from(first.queue, 2)).messages
-    moment = datetime.fromtimestamp((stored.store_time_ms + 1) / 1000)
+    moment = datetime.fromtimestamp((stored.store_time_ms + 1) / 1000, UTC)
     await until(lambda: broker.now_ms() > stored.store_time_ms + 1)
 
     async def starts(group: str, start: object) -> bytes:
