@@ -106,7 +106,7 @@ class Assignment:
         if offset is None:
             offset = await self._resolve(queue, start)
             # At once: whoever comes next must start here too, were there no message until then.
-            await self._progress.store(queue, offset)
+            await self._progress.begin(queue, offset)
         held = ProcessQueue(
             queue,
             offset,
@@ -131,7 +131,7 @@ class Assignment:
             return True
         starts = await asyncio.gather(*(self._resolve(queue, start) for queue in queues))
         # Side by side: of a start that is killed here, all or none are stored, as far as possible.
-        await asyncio.gather(*map(self._progress.store, queues, starts))
+        await asyncio.gather(*map(self._progress.begin, queues, starts))
         return False
 
     def give_up(self, queue: MessageQueue) -> None:

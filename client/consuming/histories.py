@@ -74,16 +74,17 @@ class Histories:
             )
             offset = _limited(offset, answer)
             self._epochs[connection] = tuple(answer.ids)
-        elif connection not in self._epochs:
-            answer = await self._ask(connection, HistoryQuestion(None, [], []))
-            self._epochs[connection] = tuple(answer.ids)
-        epochs = self._epochs[connection]
-        if epochs:
-            self._read_in[queue] = epochs
-        else:
-            self._read_in.pop(queue, None)
+        await self._note(queue, connection)
         self._compared[queue] = connection
         return offset
+
+    async def begin(self, queue: MessageQueue) -> None:
+        """Note that the position of a queue is of the history that its broker serves now.
+
+        Raises ClientError.
+        """
+        address = await self._offsets.address(queue)
+        await self._note(queue, await self._session.pool.connect(address))
 
     async def committable(self, queue: MessageQueue, offset: int) -> int:
         """Return up to where a position may be committed: no further than the log agrees with it.
@@ -99,6 +100,16 @@ class Histories:
         connection = await self._session.pool.connect(address)
         answer = await self._ask(connection, HistoryQuestion(None, [*known], [_place(queue)]))
         return _limited(offset, answer)
+
+    async def _note(self, queue: MessageQueue, connection: Connection) -> None:
+        epochs = self._epochs.get(connection)
+        if epochs is None:
+            answer = await self._ask(connection, HistoryQuestion(None, [], []))
+            epochs = self._epochs[connection] = tuple(answer.ids)
+        if epochs:
+            self._read_in[queue] = epochs
+        else:
+            self._read_in.pop(queue, None)
 
     async def _ask(self, connection: Connection, question: HistoryQuestion) -> HistoryAnswer:
         command = Command(_LOG_HISTORY, body=encode_history(question))

@@ -46,6 +46,9 @@ class Progress(Protocol):
     async def load(self, queue: MessageQueue) -> int | None:
         """Return the offset to go on at; None when there is none yet."""
 
+    async def begin(self, queue: MessageQueue, offset: int) -> None:
+        """Keep the first offset, which the broker has just told. Raises ClientError or OSError."""
+
     async def store(self, queue: MessageQueue, offset: int) -> None:
         """Keep the offset to go on at. Raises ClientError or OSError."""
 
@@ -82,6 +85,10 @@ class BrokerProgress:
             return ours
         del self._not_stored[queue]
         return committed
+
+    async def begin(self, queue: MessageQueue, offset: int) -> None:
+        """See Progress."""
+        await self.store(queue, offset)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""
@@ -134,6 +141,12 @@ class LocalProgress:
     async def load(self, queue: MessageQueue) -> int | None:
         """See Progress."""
         return self._offsets.get(queue)
+
+    async def begin(self, queue: MessageQueue, offset: int) -> None:
+        """See Progress."""
+        if self._histories is not None:
+            await self._histories.begin(queue)
+        await self.store(queue, offset)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""

@@ -59,6 +59,9 @@ class Parts:
     async def load(self, queue: MessageQueue) -> int | None:
         return self.committed.get(queue)
 
+    async def begin(self, queue: MessageQueue, offset: int) -> None:
+        await self.store(queue, offset)
+
     async def store(self, queue: MessageQueue, offset: int) -> None:
         self.stored_count += 1
         await self.answers.wait()
