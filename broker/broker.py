@@ -344,6 +344,7 @@ class Broker(ServingParts):
             name_service=self.name_service,
             call_later=asyncio.get_running_loop().call_later,
         )
+        self.access.retry_groups = self.retry_owners.groups
         self.transactions.check_back.may_be_asked = lambda client, topic: may_publish(
             self.access, client, topic
         )

@@ -8,12 +8,13 @@ Without users (guard.py) everybody may do everything, but administer from other 
 ``remoteAdmin`` allows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from rockhopper.broker.access.peer import Principal
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.names import group_of_retry_topic
 
 
 class Action(Enum):
@@ -50,6 +51,10 @@ class Resource(NamedTuple):
 CLUSTER = Resource(Kind.CLUSTER, "*")
 
 
+def _group_of_name(retry_topic: str) -> Iterable[str]:
+    return (group_of_retry_topic(retry_topic),)
+
+
 class Access:
     """The rules of one broker or name service."""
 
@@ -58,6 +63,8 @@ class Access:
 
     def __init__(self, *, remote_admin: bool) -> None:
         self._remote_admin = remote_admin
+        self.retry_groups: Callable[[str], Iterable[str]] = _group_of_name
+        """The groups that a retry topic stands for; a broker knows more than the name says."""
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether *principal* may do this; never blocks."""

@@ -106,7 +106,9 @@ def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
     sums_of: list[tuple[str, str, _Sums]] = []
     queues_seen, looks = 0, ages.looks
     names = list(parts.topics.configs)
-    followed = followed_topics(parts.offsets, parts.consumers, names, parts.store.has_messages)
+    followed = followed_topics(
+        parts.offsets, parts.consumers, names, parts.store.has_messages, parts.retry_owners.groups
+    )
     for topic, group, offsets in followed:
         settings = parts.topics.get(topic)
         if settings is None or (not offsets and _is_broadcast(parts.consumers, group)):

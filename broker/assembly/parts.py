@@ -25,6 +25,7 @@ from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
@@ -70,6 +71,7 @@ class ServingParts:
     delayed: DelayedDelivery
     timers: Timers
     transactions: Transactions
+    retry_owners: RetryOwners
     pop: PopService
     sinks: SinkPublisher
     sender: Sender
@@ -237,6 +239,7 @@ class ServingParts:
         self.puller.positions = self.positions
         self.peer_brokers = PeerBrokers(config, name_service)
         self.cluster_queues = ClusterQueues(config, topics, name_service)
+        self.retry_owners = RetryOwners(topics, self.groups, self.offsets)
         self.pop = PopService(
             config,
             store,

@@ -21,7 +21,7 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.queues import MessageQueue
-from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, group_of_retry_topic
+from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rockhopper.protocol.signing import Credentials
 
 _Row = TypeVar("_Row")
@@ -124,8 +124,10 @@ class Visit:
         if self.access.is_open:
             return ""
         if kind is Kind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
-            kind, topic_or_group = Kind.GROUP, group_of_retry_topic(topic_or_group)
-        elif kind is Kind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
+            groups = self.access.retry_groups(topic_or_group)
+            refusals = (self.refusal(action, group, Kind.GROUP) for group in groups)
+            return next(filter(None, refusals), "")
+        if kind is Kind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
             kind, topic_or_group = Kind.GROUP, topic_or_group.removeprefix(DLQ_PREFIX)
         if self.access.may(self.principal, action, Resource(kind, topic_or_group)):
             return ""
@@ -141,7 +143,7 @@ class Visit:
     def sees_topic(self, name: str) -> bool:
         """Whether brokers tell him of a topic; lists leave out the others."""
         if name.startswith(RETRY_PREFIX):
-            return self.sees_group(group_of_retry_topic(name))
+            return all(map(self.sees_group, self.access.retry_groups(name)))
         return self.access.may(self.principal, Action.GET, Resource(Kind.TOPIC, name))
 
     def sees_group(self, name: str) -> bool:

@@ -12,6 +12,7 @@ from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.followed_topics import followed_topics
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
@@ -42,6 +43,7 @@ class FiguresProcessor:
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _stats: BrokerStats
+    _retry_owners: RetryOwners
 
     async def process(self, request: Request) -> Response:
         """Answer with all topics and groups, but for light queues."""
@@ -78,7 +80,13 @@ class FiguresProcessor:
             figures.members = len(online.client_ids())
             if online.is_broadcasting:
                 figures.lag = LAG_UNKNOWN
-        followed = followed_topics(self._offsets, self._consumers, topics, self._store.has_messages)
+        followed = followed_topics(
+            self._offsets,
+            self._consumers,
+            topics,
+            self._store.has_messages,
+            self._retry_owners.groups,
+        )
         for topic, group, queues in list(followed):
             config = self._topics.get(topic)
             if config is None or topic not in topics or group not in groups:

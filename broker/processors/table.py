@@ -75,6 +75,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         consumers,
         stats,
         pop,
+        broker.retry_owners,
         announce,
     )
     group_admin = GroupAdminProcessors(
@@ -93,7 +94,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     transactions = TransactionProcessors(store, broker.transactions)
     popping = PopProcessors(config, pop, PopChecks(config, store, topics, groups), clock.wall_ms)
     bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller, topics)
-    figures = FiguresProcessor(store, topics, groups, offsets, consumers, stats)
+    figures = FiguresProcessor(
+        store, topics, groups, offsets, consumers, stats, broker.retry_owners
+    )
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
     history = LogHistoryProcessor(store, broker.tables.history, broker.positions)
     sinks = SinkProcessors(config, store, topics, broker.timers, broker.sinks, clock.wall_ms)

@@ -15,7 +15,8 @@ from rockhopper.broker.access.errors import InvalidParameter, Refusal, TopicNotF
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.extra_info import older_pop_retry_topic, pop_owners
+from rockhopper.broker.pop.extra_info import older_pop_retry_topic
+from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
 from rockhopper.broker.remoting.dispatcher import Request, Response
@@ -90,6 +91,7 @@ class TopicAdminProcessors:
     _consumers: ConsumerGroups
     _stats: BrokerStats
     _pop: PopService
+    _retry_owners: RetryOwners
     _announce: Callable[[], Awaitable[None]]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Between the check of a change and the change nobody else changes anything."""
@@ -241,18 +243,9 @@ class TopicAdminProcessors:
                     found.append(each)
         for group in self._offsets.groups_of(name):
             older = older_pop_retry_topic(group, name)
-            if older in self._topics and self._owners_of(older) == {(group, name)}:
+            if older in self._topics and self._retry_owners.owners(older) == {(group, name)}:
                 found.append(older)
         return found
-
-    def _owners_of(self, older: str) -> set[tuple[str, str]]:
-        """The groups and topics whose messages may be in a retry topic with ``_``."""
-        joined = older.removeprefix(RETRY_PREFIX)
-        owners = {(joined, "")} if joined in self._groups else set()
-        for group, topic in pop_owners(older):
-            if topic in self._topics and group in self._offsets.groups_of(topic):
-                owners.add((group, topic))
-        return owners
 
     def _is_left_to_others(self, name: str) -> bool:
         """Whether in a group's retry topic waits what others popped: it stays for them.
@@ -261,7 +254,7 @@ class TopicAdminProcessors:
         """
         group = name.removeprefix(RETRY_PREFIX)
         topic = self._topics.get(name)
-        others = [owner for owner, _ in self._owners_of(name) - {(group, "")}]
+        others = [owner for owner, _ in self._retry_owners.owners(name) - {(group, "")}]
         if topic is None or group == name or "+" in name or not others:
             return False
         queue_ids = range(topic.read_queue_nums)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource, name_missing
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.access.peer import Principal
-from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
+from rockhopper.protocol.names import RETRY_PREFIX
 
 
 class Asked(Protocol):
@@ -87,7 +87,7 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
     principal = request.principal
     missing = []
     for need in needs:
-        for actions, resource in _demands(need, request):
+        for actions, resource in _demands(access, need, request):
             if access.may_any(principal, actions, resource):
                 continue
             if need is ADMINISTRATION:
@@ -110,11 +110,14 @@ def check_subscriber(access: Access, principal: Principal, resources: Iterable[R
         raise NoPermission(name_missing(principal, missing))
 
 
-def _demands(need: Need, request: Asked) -> Iterator[tuple[tuple[Action, ...], Resource]]:
+def _demands(
+    access: Access, need: Need, request: Asked
+) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in need.names(request):
         if need.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
-            group = Resource(Kind.GROUP, group_of_retry_topic(name))
-            yield tuple(map(_on_group_of_retries, need.actions)), group
+            actions = tuple(map(_on_group_of_retries, need.actions))
+            for group in access.retry_groups(name):
+                yield actions, Resource(Kind.GROUP, group)
         else:
             yield need.actions, Resource(need.kind, name)
 

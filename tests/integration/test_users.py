@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.broker import Broker
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.client import Admin, Consumer, Credentials, Producer
 from rockhopper.client.errors import ClientError
+from rockhopper.client.queues import MessageQueue
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
 from tests.support.turns import until
@@ -138,6 +140,24 @@ async def test_the_right_to_pull_covers_what_a_consumer_asks_around_it() -> None
             async for message in consumer:
                 assert message.body == b"first"
                 break
+
+
+async def test_what_a_group_popped_is_its_own_and_not_of_a_group_of_the_joined_name() -> None:
+    root, al = Credentials("root", SECRET), Credentials("al", "the secret of al")
+    async with (
+        Broker.temporary(SETTINGS) as broker,
+        Admin(broker.nameserver, credentials=root) as admin,
+        Admin(broker.nameserver, credentials=al) as asked,
+    ):
+        await admin.accounts.add_user("al", "the secret of al")
+        await admin.accounts.add_rule("al", "Group:orders", ["Get"], is_allowed=True)
+        for topic in ("paid", "%RETRY%orders_paid"):
+            broker.topics.put(TopicConfig(topic, read_queue_nums=1, write_queue_nums=1))
+        queue = MessageQueue("%RETRY%orders_paid", "broker-a", 0)
+        with pytest.raises(ClientError, match="Group:orders_paid"):
+            await asked.offsets.max_offset(queue)
+        broker.offsets.commit("paid", "orders", 0, 0)
+        assert await asked.offsets.max_offset(queue) == 0
 
 
 async def test_a_client_reads_its_file_again_when_its_signature_is_refused(tmp_path: Path) -> None:

@@ -33,6 +33,15 @@ def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:
     visit(Access(remote_admin=False)).check(Action.SUB, "billing")
 
 
+def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
+    rules = Rules(*((each, Resource(Kind.GROUP, "a")) for each in (Action.SUB, Action.GET)))
+    asked = visit(rules)
+    rules.retry_groups = lambda name: {"%RETRY%a_b": ["a"], "%RETRY%a_c": ["a", "a_c"]}[name]
+    asked.check(Action.SUB, "%RETRY%a_b")
+    assert asked.refusal(Action.SUB, "%RETRY%a_c").endswith("may not Sub Group:a_c")
+    assert asked.only_seen(["%RETRY%a_b", "%RETRY%a_c"]) == ["%RETRY%a_b"]
+
+
 def test_why_nothing_may_be_changed_is_a_sentence() -> None:
     assert "remoteAdmin=true" in visit(Access(remote_admin=False)).why_not
     assert visit(Rules()).why_not == "al is no administrator from 192.0.2.1."

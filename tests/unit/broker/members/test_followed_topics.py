@@ -10,7 +10,9 @@ from tests.support.served_broker import ServedBroker
 
 def followed(broker: ServedBroker) -> dict[tuple[str, str], dict[int, int]]:
     names, has_messages = broker.topics.configs, broker.store.has_messages
-    found = followed_topics(broker.offsets, broker.consumers, names, has_messages)
+    found = followed_topics(
+        broker.offsets, broker.consumers, names, has_messages, broker.retry_owners.groups
+    )
     return {(topic, group): dict(offsets) for topic, group, offsets in found}
 
 
@@ -31,3 +33,14 @@ async def test_retry_topics_count_once_they_have_messages(broker: ServedBroker) 
         ("%RETRY%billing", "billing"): {},
         ("%RETRY%billing+orders", "billing"): {},
     }
+
+
+async def test_what_a_group_popped_is_not_behind_for_a_group_that_is_none(
+    broker: ServedBroker,
+) -> None:
+    broker.create_topic("paid")
+    broker.offsets.commit("paid", "orders", 0, 0)
+    name = "%RETRY%orders_paid"
+    broker.create_topic(name)
+    broker.put(name)
+    assert followed(broker) == {("paid", "orders"): {0: 0}, (name, "orders"): {}}
