@@ -75,10 +75,16 @@ async def rendered(config: BrokerConfig, families: Iterable[Family | None]) -> t
             shown.append(family)
     common = {
         "cluster": config.cluster_name,
-        "node_id": config.broker_name,
+        "node_id": node_id(config),
         "node_type": "broker",
     }
     return await asyncio.to_thread(_render, shown, common)
+
+
+def node_id(config: BrokerConfig) -> str:
+    """RocketMQ's: the broker's name; replicas have one name, so that their ids follow."""
+    replica_id = config.replication.replica_id if config.replication.engine else 0
+    return f"{config.broker_name}:{replica_id}" if replica_id else config.broker_name
 
 
 def _render(families: Iterable[Family], common: dict[str, str]) -> tuple[bytes, str]:

@@ -49,6 +49,8 @@ class Beat:
 
     epoch: int
     confirmed_offset: int
+    sent_at_ms: int = 0
+    """By the master's clock, when it is alone; 0: from an earlier release, or with log."""
 
 
 @dataclass(frozen=True, slots=True)

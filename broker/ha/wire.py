@@ -9,7 +9,8 @@
     REFUSED    6 · 0 · 0 · 0 · size 4 · JSON                                      both
     TAKE OVER  7 · 0 · 0 · 0 · epoch 8                                            master -> follower
 
-A HELLO begins with 0x52; RocketMQ's two dialects begin with 0x00. A DATA of size 0 is a beat. Size
+A HELLO begins with 0x52; RocketMQ's two dialects begin with 0x00. A DATA of size 0 is a beat, whose
+log offset is the time of the master's clock in ms, or 0. Size
 is that of what follows the fixed part: JSON or log bytes. Those of one DATA lie in one epoch and
 in one log file.
 
@@ -125,7 +126,7 @@ def encode(message: Message) -> bytes:
             flags = CLEAN if message.is_clean else 0
             return _ACK.pack(ACK, flags, message.epoch, message.held_offset)
         case Beat():
-            return data_head(message, 0, 0, 0)
+            return data_head(message, message.sent_at_ms, 0, 0)
         case Welcome():
             text = _json(asdict(message))
             return _SIZED.pack(3, len(text)) + text
@@ -229,12 +230,11 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
         case (3, _):
             return _welcome_of(body)
         case (4, size, epoch, log_offset, confirmed_offset, crc):
-            beat = Beat(epoch, confirmed_offset)
             if not size:
-                return beat
+                return Beat(epoch, confirmed_offset, log_offset)
             if crc32(body) != crc:
                 raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
-            return Data(beat, log_offset, body)
+            return Data(Beat(epoch, confirmed_offset), log_offset, body)
         case (5, flags, epoch, held_offset):
             return _ack_of(ACK, flags, epoch, held_offset)
         case (7, epoch):

@@ -66,6 +66,7 @@ def of_a_replica() -> list[Family]:
         *set_metrics.of_set(machine, 0),
         *set_metrics.of_followers(machine, float),
         *set_metrics.of_engine(health),
+        set_metrics.of_clock(0),
         *set_metrics.of_past({}, {}),
         set_metrics.of_alarms({}),
     ]

@@ -7,7 +7,13 @@ from pathlib import Path
 from rockhopper.broker.ha.engine import MemoryEngine, MemorySet
 from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.ha.running.links import SetFacts
-from rockhopper.broker.ha.running.replica import Listeners, Membership, RunningReplica, now_ms
+from rockhopper.broker.ha.running.replica import (
+    Listeners,
+    Membership,
+    RunningReplica,
+    now_ms,
+    wall_ms,
+)
 from rockhopper.broker.ha.timing import Timing
 from tests.support.turns import until
 
@@ -103,6 +109,7 @@ class Member:
         self._root = root
         self._memory = memory
         self.clock = clock
+        self.ahead_ms = 0
         self.replica: RunningReplica | None = None
         # Of the running replica. A second Keeping would repair the files that this one is writing.
         self.keeping: Keeping | None = None
@@ -126,6 +133,7 @@ class Member:
             ),
             QUICK,
             self.clock,
+            lambda: wall_ms() + self.ahead_ms,
         )
         await self.replica.start()
 

@@ -17,6 +17,7 @@ RETENTION_SHARE_MAX = 0.8
 LAG_BYTES_MIN = 64 << 20
 PUT_BACK_PATIENCE_MS = 5000
 GONE_PATIENCE_MS = 5000
+CLOCKS_PATIENCE_MS = 5000
 (
     DIVERGED,
     SECOND,
@@ -32,6 +33,7 @@ GONE_PATIENCE_MS = 5000
     UNWRITABLE,
     RETENTION,
     SETTINGS,
+    CLOCKS,
 ) = REASONS = (
     "diverged",
     "second-process",
@@ -47,6 +49,7 @@ GONE_PATIENCE_MS = 5000
     "engine-read-only",
     "falls-out-of-retention",
     "settings-differ",
+    "clocks-differ",
 )
 SECOND_PATIENCE_MS = MEMBER_LEASE_MS + 5000
 """An earlier process that was killed with its machine is announced for that lease."""
@@ -55,6 +58,7 @@ _PATIENCE_MS = {
     PUT_BACK: PUT_BACK_PATIENCE_MS,
     SECOND: SECOND_PATIENCE_MS,
     GONE: GONE_PATIENCE_MS,
+    CLOCKS: CLOCKS_PATIENCE_MS,
 }
 
 

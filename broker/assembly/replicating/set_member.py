@@ -27,6 +27,7 @@ from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.replicating import set_status
 from rockhopper.broker.assembly.replicating.alarms import (
+    CLOCKS,
     DISK,
     DIVERGED,
     GONE,
@@ -339,7 +340,9 @@ class SetMember:
         replica = self._replica
         if replica is None or not replica.has_started:
             return iter(())
-        return self._watch.families(replica.machine, replica.engine_health, self._confirmed_offset)
+        return self._watch.families(
+            replica.machine, replica.engine_health, self._confirmed_offset, replica.clock.ahead_ms
+        )
 
     def ha_runtime_info(self) -> JsonObject:
         """As RocketMQ's HARuntimeInfo."""
@@ -497,6 +500,7 @@ class SetMember:
             SECOND: self.replica.second_because,
             STOPPED: self._stopped,
             DISK: disk if problem else "",
+            CLOCKS: self.replica.clock.problem,
         }
         return {reason: text for reason, text in found.items() if text}
 

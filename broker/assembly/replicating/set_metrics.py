@@ -68,6 +68,14 @@ def of_engine(health: EngineHealth) -> Iterator[Family]:
     )
 
 
+def of_clock(ahead_ms: int | None) -> Family:
+    """How far this machine's clock is from that of the master that it follows; None: of none."""
+    ahead = _gauge("clock_ahead_seconds", "How far a follower's clock is ahead of its master's")
+    if ahead_ms is not None:
+        ahead.add(ahead_ms / 1000)
+    return ahead
+
+
 def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator[Family]:
     """Totals since the start; *elections* by cause."""
     won = _counter("elections", "Elections that this replica won", "cause")

@@ -55,11 +55,16 @@ class SetWatch:
         self.alarms.look(machine, own, health)
 
     def families(
-        self, machine: Machine, health: EngineHealth, confirmed_offset: int
+        self,
+        machine: Machine,
+        health: EngineHealth,
+        confirmed_offset: int,
+        clock_ahead_ms: int | None = None,
     ) -> Iterator[Family]:
         """What /metrics shows of the set."""
         yield from set_metrics.of_set(machine, confirmed_offset)
         yield from set_metrics.of_followers(machine, self._lags.seconds)
         yield from set_metrics.of_engine(health)
+        yield set_metrics.of_clock(clock_ahead_ms)
         yield from set_metrics.of_past(self.elections, self.counts)
         yield set_metrics.of_alarms(self.alarms.shown)

@@ -31,6 +31,7 @@ from rockhopper.broker.ha.replica_set import (
     Replica,
     View,
 )
+from rockhopper.broker.ha.running.clock_difference import ClockDifference
 from rockhopper.broker.ha.running.engine_health import EngineHealth
 from rockhopper.broker.ha.running.incarnation import Incarnation
 from rockhopper.broker.ha.running.link import Link
@@ -63,6 +64,11 @@ def now_ms() -> int:
     """Of a clock that never goes back, and goes on while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000_000
+
+
+def wall_ms() -> int:
+    """What this machine takes for the time of day."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,7 @@ class RunningReplica:
         listeners: Listeners,
         timing: Timing | None = None,
         now: Callable[[], int] = now_ms,
+        wall: Callable[[], int] = wall_ms,
     ) -> None:
         """*keeping* has counted this start already."""
         self.ha_address = ""
@@ -155,6 +162,7 @@ class RunningReplica:
         """Why this replica stays out: another process is of the same id. Blank if it does not."""
         self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
+        self.clock = ClockDifference(now, wall)
         self._complaints = Complaints()
         self._refusals = Refusals(now)
         self._is_closing = False
@@ -573,12 +581,15 @@ class RunningReplica:
         self._perform()
 
     def _look_at_answer(self, link: Link, frame: wire.Frame) -> None:
-        """Take note of why a master does not take this replica, or that it does."""
+        """Take note of why a master does not take this replica, or that it does, and its clock."""
         following = self.machine.following
         if following.master is None or link.number != following.link:
             return
         master = f"replica {following.master.id}"
-        if isinstance(frame, Welcome):
+        if isinstance(frame, Beat):
+            if frame.sent_at_ms:
+                self.clock.beat(frame.sent_at_ms)
+        elif isinstance(frame, Welcome):
             self._refusals.end(master)
         elif isinstance(frame, Refused) and not frame.promise:
             self._refusals.note("the master refuses this replica", master, frame.why)
@@ -618,8 +629,7 @@ class RunningReplica:
     def _do(self, action: actions.Action) -> None:
         match action:
             case actions.Send():
-                if (link := self._open.get(action.link)) and not isinstance(action.message, Hello):
-                    link.send(wire.encode(action.message))
+                self._send(action)
             case actions.Close():
                 if link := self._open.pop(action.link, None):
                     link.close()
@@ -636,6 +646,14 @@ class RunningReplica:
                 self._spawn(self._ask(action))
             case _:
                 self._spawn(self._keep(action))
+
+    def _send(self, action: actions.Send) -> None:
+        link, message = self._open.get(action.link), action.message
+        if link is None or isinstance(message, Hello):
+            return
+        if isinstance(message, Beat):
+            message = replace(message, sent_at_ms=self.clock.wall_ms())
+        link.send(wire.encode(message))
 
     def _change_role(
         self, action: actions.Lead | actions.Resign | actions.Release | actions.Alarm

@@ -19,7 +19,7 @@ HELLO = Hello(Replica(2, "s2"), "i2", 5, True, 70, 90, (Epoch(1, 0), Epoch(5, 60
 WELCOME = Welcome(6, (Epoch(1, 0), Epoch(6, 80)), 0, 200, 150, 80)
 
 offsets = st.integers(0, 2**63 - 1)
-beats = st.builds(Beat, offsets, offsets)
+beats = st.builds(Beat, offsets, offsets, offsets)
 messages = st.one_of(
     beats,
     st.builds(Ack, offsets, offsets, st.booleans()),
@@ -69,6 +69,15 @@ def test_data_has_the_layout_of_the_module() -> None:
         + b"log"
     )
     assert frames(data) == [wire.Data(Beat(6, 150), 80, b"log")]
+
+
+def test_a_beat_carries_the_time_where_data_has_its_offset() -> None:
+    data = wire.encode(Beat(6, 150, 1_800_000_000_000))
+    head = b"\4\0\0\0\0\0\0\0" + (6).to_bytes(8, "big")
+    assert data == head + (1_800_000_000_000).to_bytes(8, "big") + (150).to_bytes(8, "big") + bytes(
+        4
+    )
+    assert frames(head + bytes(8) + (150).to_bytes(8, "big") + bytes(4)) == [Beat(6, 150)]
 
 
 def test_an_acknowledgement_has_the_layout_of_the_module() -> None:

@@ -1,6 +1,7 @@
 """What a person must see of a set, when it begins and when it is over."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import structlog
@@ -330,3 +331,8 @@ def test_a_release_that_may_not_change_the_state_says_so(alarms: Alarms) -> None
     machine.view = replace(machine.view, state=replace(machine.view.state, writer=7))
     alarms.look(machine, {}, healthy())
     assert "to know version 7" in alarms.shown[of_set.OLD]
+
+
+def test_every_alarm_has_its_remedy_on_the_page() -> None:
+    page = Path("docs/replication.md").read_text()
+    assert [reason for reason in of_set.REASONS if f"\n| `{reason}` | " not in page] == []

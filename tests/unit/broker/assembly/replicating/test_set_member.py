@@ -452,7 +452,7 @@ async def test_metrics_are_shown_in_any_role(
     assert [value(when, "rocketmq_topic_number{") != "" for when in pages] == [False, False, True]
     assert [line for line in pages["serving"] if "elections_total" in line and "1.0" in line] == [
         'rockhopper_ha_elections_total{cluster="DefaultCluster",'
-        'node_id="broker-a",node_type="broker",cause="first-start"} 1.0'
+        f'node_id="broker-a:{number}",node_type="broker",cause="first-start"}} 1.0'
     ]
 
 

@@ -52,6 +52,11 @@ def test_one_that_knows_of_no_set_shows_zeros() -> None:
     assert lags == {"lag_bytes": {}, "lag_seconds": {}}
 
 
+def test_a_master_compares_its_clock_with_nobodys() -> None:
+    assert dict(set_metrics.of_clock(None).samples) == {}
+    assert dict(set_metrics.of_clock(600_000).samples) == {(): 600}
+
+
 def test_how_the_engine_answers() -> None:
     times = iter((0, 30, 30, 1500))
     health = EngineHealth(lambda: next(times))

@@ -47,12 +47,13 @@ def test_what_is_shown_is_what_was_counted() -> None:
     watch.cut(300)
     watch.cut(-1)
     watch.seeded()
-    shown = watch.families(a_machine(""), EngineHealth(clock), 900)
+    shown = watch.families(a_machine(""), EngineHealth(clock), 900, -2500)
     found = {each.name.removeprefix("rockhopper_ha_"): dict(each.samples) for each in shown}
     assert found["resignations_total"] == {(): 1}
     assert (found["cuts_total"], found["cut_bytes_total"]) == ({(): 2}, {(): 300})
     assert (found["seeds_total"], found["confirmed_bytes"]) == ({(): 1}, {(): 900})
     assert found["alarm"][DIVERGED,] == 0
+    assert found["clock_ahead_seconds"] == {(): -2.5}
 
 
 def test_alarms_are_looked_after_once_a_second() -> None:

@@ -371,3 +371,18 @@ async def test_nobody_dials_a_master_whose_store_is_gone(tmp_path: Path) -> None
             "one that was elected"
         ]
         assert len([each for each in logs if each["event"] == "the master is not reached"]) <= 1
+
+
+async def test_a_follower_whose_clock_is_wrong_says_so(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master = await rig.master()
+        await rig.complete(2)
+        follower = next(each for each in rig.members if each is not master)
+        assert follower.replica
+        assert master.replica
+        clock = follower.replica.clock
+        await until(lambda: clock.ahead_ms is not None)
+        assert clock.problem == ""
+        follower.ahead_ms = -600_000
+        await until(lambda: "behind the master's" in clock.problem)
+        assert master.replica.clock.ahead_ms is None
