@@ -15,6 +15,7 @@ import structlog
 
 from rockhopper.broker.access.errors import InvalidParameter, Refusal, SubscriptionNotParsed
 from rockhopper.broker.loop.slices import Work, in_slices, next_slice
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.pop.polling import Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted
@@ -45,7 +46,7 @@ log = structlog.get_logger("broker.pop")
 
 MESSAGES_MAX = 32
 LATE_MS = 500
-LATE_LOGGED = "late pop logged"
+LATE_CLIENTS_MAX = 10_000
 INIT_MAX = 1
 INVISIBLE_MS_MAX = 10 * 365 * 86_400_000
 EXPRESSION_LENGTH_MAX = 65_536
@@ -62,7 +63,10 @@ class PopProcessors:
     _config: BrokerConfig
     _pop: PopService
     _checks: PopChecks
+    _consumers: ConsumerGroups
     _now_ms: Callable[[], int]
+    _late_clients: set[str] = field(default_factory=set)
+    """Those that were logged, by their ids; by hosts before their first heartbeat."""
     _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
 
     def pop(self, request: Request) -> Response | Awaitable[Response] | None:
@@ -120,14 +124,22 @@ class PopProcessors:
         return _answer(work, lambda answer: _popped(answer, code))
 
     def _log_late(self, request: Request, fields: PopMessageRequest, behind_ms: int) -> None:
-        if LATE_LOGGED not in request.attributes:
-            request.attributes[LATE_LOGGED] = True
-            log.warning(
-                "a pop came too late, and got nothing: is the client's clock behind?",
-                peer=request.connection.peer,
-                group=fields.consumer_group,
-                behind_ms=behind_ms,
-            )
+        connection = request.connection
+        online = self._consumers.get(fields.consumer_group)
+        member = None if online is None else online.members.get(connection)
+        client_id = connection.peer_host if member is None else member.client_id
+        if client_id in self._late_clients:
+            return
+        if len(self._late_clients) >= LATE_CLIENTS_MAX:
+            self._late_clients.clear()
+        self._late_clients.add(client_id)
+        log.warning(
+            "a pop came too late, and got nothing: is the client's clock behind?",
+            peer=connection.peer,
+            client=client_id,
+            group=fields.consumer_group,
+            behind_ms=behind_ms,
+        )
 
     def _park(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
         def tell(answer: PopAnswer) -> None:

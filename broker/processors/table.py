@@ -92,7 +92,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     )
     assignment = AssignmentProcessors(topics, groups, consumers, pop, broker.cluster_queues)
     transactions = TransactionProcessors(store, broker.transactions)
-    popping = PopProcessors(config, pop, PopChecks(config, store, topics, groups), clock.wall_ms)
+    popping = PopProcessors(
+        config, pop, PopChecks(config, store, topics, groups), consumers, clock.wall_ms
+    )
     bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller, topics)
     figures = FiguresProcessor(
         store, topics, groups, offsets, consumers, stats, broker.retry_owners

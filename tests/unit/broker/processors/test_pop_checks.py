@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.access.access import Action, Kind, Resource
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.peers import Clock, Peer
@@ -105,11 +106,15 @@ async def test_a_group_is_made_on_first_use_unless_that_is_off(broker: ServedBro
 async def test_a_client_whose_clock_is_behind_is_logged_once(broker: ServedBroker) -> None:
     fields = pop_fields(topic="orders", consumerGroup="billing")
     fields["bornTime"] = str(broker.clock.wall_ms() - 60_000)
-    client, other = Peer(), Peer(port=40_001)
+    first, again, other = Peer(), Peer(port=40_001), Peer(port=40_002)
+    unknown = [Peer("10.0.0.9"), Peer("10.0.0.9", 40_001)]
+    for peer, name in ((first, "c1"), (again, "c1"), (other, "c2")):
+        member = Client(peer.connection, name, language=0, version=479)
+        broker.consumers.register("billing", member, ConsumeSettings(), {})
     with capture_logs() as logs:
-        for peer in (client, client, other):
+        for peer in (first, first, again, other, *unknown):
             answer = await broker.ask(RequestCode.POP_MESSAGE, fields, peer=peer)
             assert answer.code == ResponseCode.POLLING_TIMEOUT
     late = [line for line in logs if "clock" in line["event"]]
-    assert [line["peer"] for line in late] == [client.peer, other.peer]
+    assert [line["client"] for line in late] == ["c1", "c2", "10.0.0.9"]
     assert (late[0]["group"], late[0]["behind_ms"]) == ("billing", 60_000)

@@ -25,6 +25,16 @@ async def test_any_producer_group_may_send(broker: ServedBroker, group: str) -> 
     assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
+async def test_namespaces_of_version_2_share_topics_as_the_page_on_migrating_says(
+    broker: ServedBroker,
+) -> None:
+    for namespace in ("here", "there"):
+        await send(broker, ns=namespace, nsd="true")
+    fields = pull_fields("orders", 0) | {"ns": "there", "nsd": "true"}
+    answer = await broker.ask(Code.PULL_MESSAGE, fields)
+    assert len(decode_messages(answer.body)) == 2
+
+
 async def test_a_producer_group_cannot_smuggle_properties_into_a_transaction(
     broker: ServedBroker,
 ) -> None:
