@@ -182,6 +182,13 @@ class ReplicaRig:
         await until(lambda: any(member.leads for member in self.members))
         return next(member for member in self.members if member.leads)
 
+    async def pair(self) -> tuple[Member, Member]:
+        """Wait until two replicas are in sync: who leads, and who follows."""
+        master = await self.master()
+        await self.complete(2)
+        (follower,) = [member for member in self.members if member is not master]
+        return master, follower
+
     async def complete(self, count: int) -> None:
         """Wait until so many are in sync."""
         await until(

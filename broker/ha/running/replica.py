@@ -60,6 +60,17 @@ DISK_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
 
 
+Kept = (
+    actions.Promise
+    | actions.NoteSight
+    | actions.EnterEpoch
+    | actions.Cut
+    | actions.NoteClean
+    | actions.GiveUp
+)
+"""What the disk has to take before the machine goes on."""
+
+
 def now_ms() -> int:
     """Of a clock that never goes back, and goes on while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -708,29 +719,13 @@ class RunningReplica:
         except EngineError as error:
             log.warning("the lease was not given back: it ends by itself", reason=str(error))
 
-    async def _keep(
-        self,
-        action: actions.Promise
-        | actions.NoteSight
-        | actions.EnterEpoch
-        | actions.Cut
-        | actions.NoteClean
-        | actions.GiveUp,
-    ) -> None:
+    async def _keep(self, action: Kept) -> None:
         # In their order, though each is tried until the disk takes it.
         async with self._keeping_turn:
             await self._keep_now(action)
         self._perform()
 
-    async def _keep_now(
-        self,
-        action: actions.Promise
-        | actions.NoteSight
-        | actions.EnterEpoch
-        | actions.Cut
-        | actions.NoteClean
-        | actions.GiveUp,
-    ) -> None:
+    async def _keep_now(self, action: Kept) -> None:
         machine, keeping = self.machine, self._keeping
         match action:
             case actions.Promise():

@@ -30,9 +30,7 @@ def test_a_store_of_a_set_is_served_alone_once_that_was_decided(tmp_path: Path) 
 
 async def test_back_in_its_set_nothing_of_it_is_cut_until_it_is_seeded(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        (other,) = [each for each in rig.members if each is not master]
+        master, other = await rig.pair()
         await other.stop()
         await rig.complete(1)
         serve_alone(tmp_path / str(other.number), may_leave=True)

@@ -68,9 +68,7 @@ async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> No
 
 async def test_who_was_away_longer_than_the_log_is_kept_begins_anew(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        (other,) = [each for each in rig.members if each is not master]
+        master, other = await rig.pair()
         await other.stop()
         await rig.complete(1)
         end = master.write(b"x" * 9000)
@@ -84,9 +82,7 @@ async def test_who_was_away_longer_than_the_log_is_kept_begins_anew(tmp_path: Pa
 
 async def test_who_is_outrun_by_retention_is_let_go_to_begin_anew(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        (other,) = [each for each in rig.members if each is not master]
+        master, other = await rig.pair()
         assert master.replica
         master.log.data += b"x" * 9000
         del master.log.data[:8192]
@@ -234,9 +230,7 @@ async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        (other,) = [each for each in rig.members if each is not master]
+        _, other = await rig.pair()
         found = other.replica
         assert found
         full = True
@@ -268,9 +262,7 @@ def _with_copied_disk(rig: ReplicaRig, root: Path, original: Member) -> Member:
 
 async def test_a_copied_disk_stays_out_while_the_original_runs(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        original = next(each for each in rig.members if each is not master)
+        master, original = await rig.pair()
         clone = _with_copied_disk(rig, tmp_path, original)
         await clone.start()
         assert clone.replica
@@ -302,9 +294,7 @@ async def test_a_copied_disk_stays_out_while_the_original_leads(tmp_path: Path) 
 
 async def test_who_finds_its_id_taken_takes_nothing_more(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        original = next(each for each in rig.members if each is not master)
+        master, original = await rig.pair()
         announced = rig.memory.members[original.number]
         rig.memory.announce(replace(announced, incarnation="another"), original.clock())
         await until(lambda: bool(original.replica and original.replica.second_because))
@@ -319,9 +309,7 @@ async def test_who_finds_its_id_taken_takes_nothing_more(tmp_path: Path) -> None
 
 async def test_a_master_takes_no_follower_whose_id_another_process_has(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        original = next(each for each in rig.members if each is not master)
+        master, original = await rig.pair()
         assert master.replica
         announced = rig.memory.members[original.number]
         hello = Hello(announced.replica, "a copy's", 1, True, 0, 0, ())
@@ -349,9 +337,7 @@ async def test_a_master_that_finds_its_id_taken_leads_no_more(tmp_path: Path) ->
 
 async def test_nobody_dials_a_master_whose_store_is_gone(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        follower = next(each for each in rig.members if each is not master)
+        master, follower = await rig.pair()
         await follower.stop()
         await rig.complete(1)
         await master.stop()
@@ -375,9 +361,7 @@ async def test_nobody_dials_a_master_whose_store_is_gone(tmp_path: Path) -> None
 
 async def test_a_follower_whose_clock_is_wrong_says_so(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
-        master = await rig.master()
-        await rig.complete(2)
-        follower = next(each for each in rig.members if each is not master)
+        master, follower = await rig.pair()
         assert follower.replica
         assert master.replica
         clock = follower.replica.clock
