@@ -15,7 +15,7 @@ subscribed to is remembered on disk, so that pulls need not wait for them
 (remembered_subscriptions.py).
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -318,7 +318,7 @@ class ConsumerGroups(Part):
         # Who pulls or commits for a group from before the restart, and has sent no heartbeat since.
         self._early_members: dict[str, set[Peer]] = {}
         # What V2 clients told us before they lost their connection: they do not repeat it.
-        self._departed: dict[tuple[str, str], tuple[int, Member]] = {}
+        self._departed: OrderedDict[tuple[str, str], tuple[int, Member]] = OrderedDict()
         self.listeners: list[Callable[[], None]] = []
         """Called when somebody comes, goes, or subscribes to something else."""
 

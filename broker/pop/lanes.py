@@ -30,7 +30,7 @@ Kinds of records, all integers big-endian:
 
 import heapq
 import struct
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -89,7 +89,8 @@ class Lane:
         self.topic = topic
         self.queue_id = queue_id
         self.cursor = cursor
-        self.entries: dict[int, InFlight] = {}
+        # The oldest is looked for all the time: of a dict it would be behind all that have gone.
+        self.entries: OrderedDict[int, InFlight] = OrderedDict()
         self.batch: OrderedBatch | None = None
         self.is_dropped = False
 
@@ -111,6 +112,8 @@ class Lanes:
         self._by_key: dict[tuple[str, str, int], Lane] = {}
         self._by_number: dict[int, Lane] = {}
         self._next_number = 1
+        # By group, those with an ordered batch, and some that had one.
+        self._in_order: dict[str, set[Lane]] = {}
         self.due: list[tuple[int, int, Lane, Sequence[int]]] = []
         self._due_sequence = 0
         self._copied: deque[tuple[int, Lane, list[int]]] = deque()
@@ -173,7 +176,7 @@ class Lanes:
         fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
         self._note(lane_record(fresh))
         self.in_flight -= len(lane.entries)
-        lane.entries, lane.batch, lane.cursor = {}, None, cursor
+        lane.entries, lane.batch, lane.cursor = OrderedDict(), None, cursor
 
     def adopt(self, lane: Lane, cursor: int, entries: Mapping[int, InFlight]) -> None:
         """Add what another broker handed out in front of *cursor*; the latest pop counts."""
@@ -182,11 +185,12 @@ class Lanes:
         for offset, entry in lane.entries.items():
             if offset not in latest or latest[offset].pop_ms <= entry.pop_ms:
                 latest[offset] = entry
-        fresh.entries = dict(sorted(latest.items()))
+        fresh.entries = OrderedDict(sorted(latest.items()))
         fresh.batch = lane.batch if cursor == lane.cursor else None
         self._note(lane_record(fresh))
         self.in_flight += len(fresh.entries) - len(lane.entries)
-        lane.entries, lane.batch, lane.cursor = fresh.entries, fresh.batch, cursor
+        lane.entries, lane.cursor = fresh.entries, cursor
+        self._set_batch(lane, fresh.batch)
         for offset, entry in entries.items():
             self.call_at(entry.visible_ms, lane, (offset,))
 
@@ -194,7 +198,28 @@ class Lanes:
         """An orderly pop, or an acknowledgement of one."""
         payload = _ORDERED.pack(lane.number, cursor) + encode_batch(batch)
         self._note(encode_record(ORDERED, payload))
-        lane.cursor, lane.batch = cursor, batch
+        lane.cursor = cursor
+        self._set_batch(lane, batch)
+
+    def _set_batch(self, lane: Lane, batch: OrderedBatch | None) -> None:
+        lane.batch = batch
+        if batch is not None:
+            self._in_order.setdefault(lane.group, set()).add(lane)
+
+    def attempts_holding(self, group: str, queue: tuple[str, int] | None) -> set[str | None]:
+        """The attempts that hold messages of a queue in order; of any queue for None."""
+        if queue is not None:
+            lane = self._by_key.get((group, *queue))
+            lanes = set() if lane is None else {lane}
+        else:
+            lanes = self._in_order.get(group, set())
+            over = [lane for lane in lanes if lane.is_dropped or lane.batch is None]
+            lanes.difference_update(over)
+            if over and not lanes:
+                del self._in_order[group]
+        found = {lane.batch.attempt_id for lane in lanes if lane.batch is not None}
+        found.discard(None)
+        return found
 
     def drop(self, lane: Lane) -> None:
         """Topic or group are gone."""
@@ -209,6 +234,7 @@ class Lanes:
     def _add(self, lane: Lane) -> None:
         self._by_key[lane.group, lane.topic, lane.queue_id] = lane
         self._by_number[lane.number] = lane
+        self._set_batch(lane, lane.batch)
 
     def _forget(self, lane: Lane) -> None:
         lane.is_dropped = True
@@ -363,7 +389,8 @@ class Lanes:
             self._forget(lane)
         elif kind == ORDERED:
             _, cursor = _ORDERED.unpack_from(payload)
-            lane.cursor, lane.batch = cursor, decode_batch(payload[_ORDERED.size :])
+            lane.cursor = cursor
+            self._set_batch(lane, decode_batch(payload[_ORDERED.size :]))
         else:
             raise ValueError(f"kind {kind} is not known")
 

@@ -12,7 +12,7 @@ RocketMQ: PopLongPollingService, with its limits.
 import asyncio
 import heapq
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Set
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.slices import Work, at_once
@@ -33,11 +33,12 @@ class Waiter:
     """A request that waits.
 
     *attempt* are steps that serve it if they can, beginning near a queue, and say so; they must
-    once ``is_last`` is set, because its time has run out.
+    once ``is_last`` is set, because its time has run out. *attempt_id* is that of a pop in order.
     """
 
     __slots__ = (
         "attempt",
+        "attempt_id",
         "connection",
         "done",
         "filter_key",
@@ -56,6 +57,8 @@ class Waiter:
         queues: Iterable[Queue],
         filter_key: object,
         attempt: Callable[["Waiter", Queue | None], Generator[None, None, bool]],
+        *,
+        attempt_id: str | None = None,
     ) -> None:
         """*queues*: those whose messages concern it, with ANY_QUEUE for all of a topic."""
         self.connection = connection
@@ -64,6 +67,7 @@ class Waiter:
         self.queues = tuple(queues)
         self.filter_key = filter_key
         self.attempt = attempt
+        self.attempt_id = attempt_id
         self.is_asked = False
         self.is_last = False
         self.done = False
@@ -79,6 +83,8 @@ class PopPolling:
         self._watched: dict[str, dict[int, dict[Key, int]]] = {}
         store.watch(self._watched, self._arrived)
         self._by_connection: dict[Peer, set[Waiter]] = {}
+        self.holding: Callable[[str, Queue | None], Set[str | None]] = _nobody
+        """Which attempts of a group hold messages of a queue in order, or of any queue for None."""
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sequence = 0
@@ -191,8 +197,12 @@ class PopPolling:
     def _ask(self, key: Key, near: Queue | None) -> Steps:
         """Ask those who wait for *key*."""
         fruitless: set[object] = set()
+        # To an attempt of which a queue is full of its own messages it is open, to others not.
+        holding = self.holding(key[0], near)
         for waiter in list(self._waiting.get(key, ())):
-            if waiter.done or waiter.is_asked or waiter.filter_key in fruitless:
+            if waiter.done or waiter.is_asked:
+                continue
+            if waiter.filter_key in fruitless and waiter.attempt_id not in holding:
                 continue
             yield from self._try(waiter, near)
             if not waiter.done:
@@ -270,3 +280,8 @@ class PopPolling:
 
 
 _OVER = object()
+
+
+def _nobody(group: str, near: Queue | None) -> Set[str | None]:
+    """No attempt holds anything."""
+    return frozenset()

@@ -39,13 +39,12 @@ class Wanted(NamedTuple):
     def filter_key(self) -> tuple[object, ...]:
         """What decides whether there is something for it: pops of one key find the same.
 
-        An attempt id opens a queue that it blocks itself, which only an orderly pop does, and
-        versions of one expression let the same messages through.
+        Versions of one expression let the same messages through; what else an attempt id that
+        holds a queue finds, ``PopPolling.holding`` knows.
         """
-        attempt_id = self.attempt_id if self.order else None
         wanted = self.subscription
         expression = None if wanted is None else (wanted.expression_type, wanted.expression)
-        return self.queue_id, self.order, attempt_id, expression
+        return self.queue_id, self.order, expression
 
 
 class Found(NamedTuple):

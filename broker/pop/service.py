@@ -98,6 +98,7 @@ class PopService(Part):
         self.is_pulled: Callable[[str], bool] = lambda group: False
         """Whether members of a group pull what failed themselves, from its retry topic."""
         self.polling = PopPolling(store)
+        self.polling.holding = self.lanes.attempts_holding
         self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
         self.reviving.has_separate_queues = lambda: self._live.pop_separate_retry_queues
         self.reviving.on_settled = self._commit
@@ -366,7 +367,13 @@ class PopService(Part):
             return False
 
         waiter = Waiter(
-            peer, key, wanted.queue_id, self.sources.waited_for(wanted), wanted.filter_key, attempt
+            peer,
+            key,
+            wanted.queue_id,
+            self.sources.waited_for(wanted),
+            wanted.filter_key,
+            attempt,
+            attempt_id=wanted.attempt_id if wanted.order else None,
         )
         return self.polling.park(waiter, wait_s)
 

@@ -361,8 +361,9 @@ class PopProcessors:
             (wanted.group, wanted.topic),
             wanted.queue_id,
             pop.sources.waited_for(wanted),
-            ("notification", wanted.queue_id, wanted.order, wanted.attempt_id),
+            ("notification", wanted.queue_id, wanted.order),
             attempt,
+            attempt_id=wanted.attempt_id,
         )
         return pop.polling.park(waiter, wait_s)
 

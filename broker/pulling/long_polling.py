@@ -12,6 +12,7 @@ next turn of the loop. Nothing is kept of a pull that has been answered.
 import asyncio
 import heapq
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Set
 
 from rockhopper.broker.access.peer import Peer
@@ -84,7 +85,7 @@ class LongPolling(Part):
         self._timer_slot = 0
         # Arrivals: the end of the queue and the tags that came, for queues whose waiters were not
         # looked at since; and the waiters of the queue that is being looked at.
-        self._arrivals: dict[QueueTail, tuple[int, set[int]]] = {}
+        self._arrivals: OrderedDict[QueueTail, tuple[int, set[int]]] = OrderedDict()
         self._round: list[object] = []
         self._round_arrival: tuple[int, set[int]] = (0, set())
         self._next_turn: asyncio.Handle | None = None

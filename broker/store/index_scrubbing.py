@@ -16,7 +16,7 @@ Entries were put in the order of the log. So the keys of the records that the sc
 Entries are compared a few at a time, in the event loop; who calls brings their pages into memory.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -75,7 +75,7 @@ class IndexScrub:
         """What was named and could not be: strays, places with missing entries, damaged keys."""
         self._keys: deque[Key] = deque()
         # Tags by their records' offsets, and the hashes of the last record that were taken.
-        self._recent: dict[int, tuple[str, str]] = {}
+        self._recent: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._taken: set[int] = set()
         self._taken_offset = -1
         self._holes: deque[tuple[int, int]] = deque(maxlen=100)

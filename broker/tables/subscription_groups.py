@@ -4,6 +4,7 @@ RocketMQ: SubscriptionGroupManager, SubscriptionGroupConfig. Who is consuming ri
 here but in consumer_groups.py.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ class SubscriptionGroupTable(JsonTable):
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self._forbidden: dict[str, dict[str, int]] = {}
-        self._made_ms: dict[str, int] = {}
+        self._made_ms: OrderedDict[str, int] = OrderedDict()
         """Groups that were made on first use since the start, the oldest first."""
         self._is_full = False
         self.listeners: list[Callable[[], None]] = []

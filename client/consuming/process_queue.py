@@ -6,7 +6,7 @@ whatever comes after it.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 from rockhopper.client.consuming.pulling import Space
@@ -106,7 +106,7 @@ class ProcessQueue:
         self.last_finish_ms = 0
         self._shared_room = shared_room
         # In the order of their offsets, unless one was put back and taken again.
-        self._in_flight: dict[int, ReceivedMessage] = {}
+        self._in_flight: OrderedDict[int, ReceivedMessage] = OrderedDict()
         self._is_out_of_order = False
         self._drained: asyncio.Future[None] | None = None
 

@@ -5,6 +5,7 @@ by ``save``. To apply the same entries again, in their order, changes nothing.
 """
 
 import struct
+from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -73,7 +74,7 @@ class KeptState:
         self._compaction = Compaction(self._journal, self.lanes)
         self._sinks = SinkCopies(layout.own / "sinks")
         self._passed_ms = passed_ms
-        self.locks: dict[tuple[str, QueueKey], tuple[str, int]] = {}
+        self.locks: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
         """Who holds which queue, and when that was told."""
         self._takers: dict[int, Callable[[bytes, int], None]] = {
             Kind.ENTRY: self._take_entry,

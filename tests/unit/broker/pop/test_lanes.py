@@ -1,5 +1,6 @@
 """Lanes and their journal: what is known again after a crash, and what damage costs."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -269,3 +270,31 @@ def test_acknowledged_messages_leave_no_times_behind(lane: tuple[Lanes, Lane]) -
         lanes.acked(opened_lane, [offset])
     assert len(lanes.due) < 1100
     assert lanes.take_due(1 << 50) is None
+
+
+def test_attempts_that_hold_messages_in_order_are_known_by_queue_and_by_group(
+    lane: tuple[Lanes, Lane], tmp_path: Path
+) -> None:
+    lanes, one = lane
+    two, three = lanes.open("g", "t", 4, 0), lanes.open("h", "t", 3, 0)
+    for each, attempt_id in ((one, "a"), (two, "b"), (three, None)):
+        lanes.ordered(each, 0, OrderedBatch(attempt_id, 1, 1, [0]))
+    for known in (lanes, opened(tmp_path)):
+        assert known.attempts_holding("g", None) == {"a", "b"}
+        assert known.attempts_holding("g", ("t", 4)) == {"b"}
+        assert known.attempts_holding("g", ("t", 9)) == set()
+        assert known.attempts_holding("h", None) == set()
+    lanes.ordered(one, 1, None)
+    lanes.drop(two)
+    assert lanes.attempts_holding("g", None) == set()
+    assert lanes.attempts_holding("g", ("t", 3)) == set()
+
+
+def test_the_oldest_in_flight_is_found_without_a_walk_over_those_that_have_gone(
+    lane: tuple[Lanes, Lane],
+) -> None:
+    """Of a dict the first is behind the places of all that were deleted in front of it."""
+    lanes, one = lane
+    for change in (adopted, popped, moved):
+        change(lanes, one)
+        assert isinstance(one.entries, OrderedDict)

@@ -47,6 +47,7 @@ class Polled:
         filter_key: object = None,
         key: tuple[str, str] = KEY,
         peer: Peer | None = None,
+        attempt_id: str | None = None,
     ) -> Waiter:
         def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
             self.asked.append(name + ("!" if waiter.is_last else ""))
@@ -57,7 +58,15 @@ class Polled:
             return name in self.found or waiter.is_last
 
         queue = ANY_QUEUE if queue_id < 0 else queue_id
-        return Waiter(peer or Peer(), key, queue_id, [(key[1], queue)], filter_key, attempt)  # type: ignore[arg-type]
+        return Waiter(
+            peer or Peer(),  # type: ignore[arg-type]
+            key,
+            queue_id,
+            [(key[1], queue)],
+            filter_key,
+            attempt,
+            attempt_id=attempt_id,
+        )
 
     def park(self, name: str, wait_s: float = 10, **fields: object) -> Waiter:
         waiter = self.waiter(name, **fields)  # type: ignore[arg-type]
@@ -218,3 +227,20 @@ async def test_closing_answers_everybody_and_takes_nobody_more(polled: Polled) -
     assert len(polled.polling) == 0
     assert not polled.polling.park(polled.waiter("c"), 10)
     assert await polled.turn() == []
+
+
+async def test_of_orderly_pops_those_are_asked_beyond_the_first_whose_attempt_holds_a_queue(
+    polled: Polled,
+) -> None:
+    seen: list[tuple[str, Queue | None]] = []
+
+    def holding(group: str, near: Queue | None) -> set[str | None]:
+        seen.append((group, near))
+        return {"c"}
+
+    polled.polling.holding = holding
+    for attempt_id in ("a", "b", "c", "d"):
+        polled.park(attempt_id, attempt_id=attempt_id)
+    polled.polling.ring(KEY, ("orders", 1))
+    assert await polled.turn() == ["a", "c"]
+    assert seen == [(KEY[0], ("orders", 1))]

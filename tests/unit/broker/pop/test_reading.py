@@ -73,11 +73,12 @@ def test_counts_of_an_orderly_pop_are_told_twice() -> None:
     assert answer.ext()["orderCountInfo"] == "0 qo0%3 2;0 qo0%4 1;0 0 1;0 qo1%5 2;0 1 0;0 2 0"
 
 
-def test_only_orderly_pops_are_told_apart_by_their_attempt_ids() -> None:
+def test_pops_are_not_told_apart_by_their_attempt_ids() -> None:
     wanted = Wanted("pickers", "parcels", -1, 1, 1000, from_newest=False, attempt_id="a")
     assert wanted._replace(attempt_id="b").filter_key == wanted.filter_key
     orderly = wanted._replace(order=True)
-    assert orderly._replace(attempt_id="b").filter_key != orderly.filter_key
+    assert orderly._replace(attempt_id="b").filter_key == orderly.filter_key
+    assert orderly.filter_key != wanted.filter_key
     assert wanted._replace(queue_id=1).filter_key != wanted.filter_key
 
 
