@@ -33,6 +33,11 @@ NESTING_MAX = 256
 neither."""
 
 
+_SEARCH_COST_MAX = 1 << 17
+_LONG_SIZE = 30_000
+_PADDING = "\0" * _LONG_SIZE
+
+
 class Kind(Enum):
     """The Java class of a value; NOTHING is a value that is always null."""
 
@@ -362,13 +367,18 @@ def _sameness(left: Kind, right: Kind) -> Callable[[Value, Value], bool]:
         read_right = _READERS[left]
         return lambda one, other: one == read_right(str(other))
     if left is Kind.TEXT and right is Kind.BOOLEAN:
-        return lambda one, other: (str(one).lower() == "true") is other
+        return lambda one, other: _is_true(str(one)) is other
     if left is Kind.BOOLEAN and right is Kind.TEXT:
         return _cast_fails
     if left is right:
         return operator.eq
     # A truth value and a number are never equal.
     return lambda _one, _other: False
+
+
+def _is_true(text: str) -> bool:
+    # Nothing longer has this in lower case.
+    return len(text) == 4 and text.lower() == "true"
 
 
 def _same_doubles(one: Value, other: Value) -> bool:
@@ -392,17 +402,26 @@ def contains(word: str, node: Node, wanted: str, *, is_negated: bool) -> Node:
     if not wanted:
         return _condition(lambda _: False, node)
     evaluate = node.evaluate
-    test: Callable[[str, str], bool] = {
-        "CONTAINS": str.__contains__,
-        "STARTSWITH": str.startswith,
-        "ENDSWITH": str.endswith,
-    }[word]
+    test: Callable[[str, str], bool] = _holds
+    if word != "CONTAINS":
+        test = str.startswith if word == "STARTSWITH" else str.endswith
 
     def look(properties: Properties) -> Value:
         value = evaluate(properties)
         return isinstance(value, str) and test(value, wanted) is not is_negated
 
     return _condition(look, node)
+
+
+def _holds(value: str, wanted: str) -> bool:
+    """Whether *wanted* is in *value*, in a time that grows with their lengths alone.
+
+    CPython compares each place with all of *wanted* unless the text is long.
+    """
+    size = len(value)
+    if len(wanted) * size <= _SEARCH_COST_MAX or size >= _LONG_SIZE:
+        return wanted in value
+    return 0 <= (value + _PADDING).find(wanted) <= size - len(wanted)
 
 
 def one_of(node: Node, wanted: list[str], *, is_negated: bool) -> Node:

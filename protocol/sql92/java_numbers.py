@@ -6,6 +6,7 @@ refuse some that Java takes.
 
 import math
 import re
+from functools import lru_cache
 
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
@@ -28,8 +29,12 @@ _NAMED = {
 }
 # What String.trim takes off.
 _BLANKS = "".join(map(chr, range(33)))
-# int() refuses longer texts.
-_PYTHON_DIGITS_MAX = 4000
+# More digits than a Long has.
+_DIGITS = 20
+# An expression may read one long text a thousand times. All properties of a message together are
+# 32 kB, so they hold no more texts of this length than are remembered.
+LONG_TEXT = 256
+_REMEMBERED_MAX = 128
 
 
 class EvaluationError(Exception):
@@ -40,33 +45,45 @@ def read_int(text: str) -> int:
     """As Integer.valueOf. Raises EvaluationError."""
     if len(text) < 10 and text.isdecimal() and text.isascii():
         return int(text)
-    return _read_whole(text, INT_MIN, INT_MAX)
+    return _whole_in(text, INT_MIN, INT_MAX)
 
 
 def read_long(text: str) -> int:
     """As Long.valueOf. Raises EvaluationError."""
     if len(text) < 19 and text.isdecimal() and text.isascii():
         return int(text)
-    return _read_whole(text, LONG_MIN, LONG_MAX)
+    return _whole_in(text, LONG_MIN, LONG_MAX)
 
 
-def _read_whole(text: str, low: int, high: int) -> int:
-    digits = text[1:] if text.startswith(("-", "+")) else text
-    # Java takes the digits of all scripts, but looks at half a surrogate pair at a time.
-    if not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
-        raise EvaluationError(f"{text[:100]!r} is no whole number")
-    if len(digits) > _PYTHON_DIGITS_MAX and any(map(int, digits[:-20])):
-        raise EvaluationError(f"{text[:100]!r}... is too large")
-    value = int(digits[-20:]) if len(digits) > _PYTHON_DIGITS_MAX else int(digits)
-    if text[0] == "-":
-        value = -value
+def _whole_in(text: str, low: int, high: int) -> int:
+    value = _read_whole(text) if len(text) <= LONG_TEXT else read_long_whole_once(text)
     if not low <= value <= high:
         raise EvaluationError(f"{text[:100]!r} is too large")
     return value
 
 
+def _read_whole(text: str) -> int:
+    digits = text[1:] if text.startswith(("-", "+")) else text
+    # Java takes the digits of all scripts, but looks at half a surrogate pair at a time.
+    if not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
+        raise EvaluationError(f"{text[:100]!r} is no whole number")
+    if len(digits) > _DIGITS:
+        front = digits[:-_DIGITS].lstrip("0")
+        if front and any(map(int, front)):
+            raise EvaluationError(f"{text[:100]!r} is too large")
+        digits = digits[-_DIGITS:]
+    return -int(digits) if text[0] == "-" else int(digits)
+
+
+read_long_whole_once = lru_cache(_REMEMBERED_MAX)(_read_whole)
+
+
 def read_double(text: str) -> float:
     """As Double.valueOf. Raises EvaluationError."""
+    return _read_double(text) if len(text) <= LONG_TEXT else read_long_double_once(text)
+
+
+def _read_double(text: str) -> float:
     if _DECIMAL.fullmatch(text) is None:
         text = text.strip(_BLANKS)
         if _DECIMAL.fullmatch(text) is None:
@@ -85,6 +102,9 @@ def _read_other_double(text: str) -> float:
     except OverflowError:
         size = 0.0 if match[2] == "-" else math.inf
         return -size if text.startswith("-") else size
+
+
+read_long_double_once = lru_cache(_REMEMBERED_MAX)(_read_double)
 
 
 def order_of_doubles(left: float, right: float) -> int:

@@ -21,6 +21,11 @@ from rockhopper.protocol.errors import SqlSyntaxError
 from rockhopper.protocol.sql92 import expressions as ex
 from rockhopper.protocol.sql92.lexer import END, FLOAT, NAME, STRING, WHOLE, Lexer, Token
 
+VALUES_MAX = 1500
+"""Properties and literals of one expression: parsing so many takes some 15 ms."""
+SEARCHES_MAX = 100
+"""CONTAINS in one expression: each looks through all of a property, which may be 32 kB long."""
+
 _OPEN, _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(6)
 _PREFIXES = frozenset({"+", "-", "NOT"})
 _BINARY = {"OR": _OR, "AND": _AND, "=": _EQUALITY, "<>": _EQUALITY}
@@ -64,6 +69,7 @@ class Parser:
         self._properties: list[tuple[ex.Node, int]] = []
         self._operators: list[_Operator] = []
         self._open_count = 0
+        self._value_count = self._search_count = 0
         # Behind IS NULL no comparison can go on: the reference is one level further out there.
         self._is_beyond_comparison = False
 
@@ -105,6 +111,10 @@ class Parser:
             self._advance()
 
     def _value(self, token: Token) -> ex.Node:
+        self._value_count += 1
+        if self._value_count > VALUES_MAX:
+            message = f"there are more than {VALUES_MAX} properties and literals"
+            raise SqlSyntaxError(message, token.position)
         text = token.text
         match token.kind:
             case "name":
@@ -202,6 +212,10 @@ class Parser:
             low = _NOT_LOW if is_negated else _LOW
             self._operators.append(_Operator(_COMPARISON, low, position))
             return True
+        if word == "CONTAINS":
+            self._search_count += 1
+            if self._search_count > SEARCHES_MAX:
+                raise SqlSyntaxError(f"there are more than {SEARCHES_MAX} CONTAINS", position)
         strings = self._list() if word == "IN" else [self._string()]
         node = self._values.pop()
 

@@ -3,11 +3,12 @@
 import contextlib
 import sys
 import time
+from typing import Any
 
 import pytest
 
 from rockhopper.protocol.errors import SqlSyntaxError
-from rockhopper.protocol.sql92 import EXPRESSION_LENGTH_MAX, compile_filter
+from rockhopper.protocol.sql92 import EXPRESSION_LENGTH_MAX, compile_filter, java_numbers
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from tests.support.machine_speed import slowness
 
@@ -156,3 +157,41 @@ def _frames() -> list[object]:
         frames.append(frame)
         frame = frame.f_back  # type: ignore[assignment]
     return frames
+
+
+def test_an_expression_cannot_search_a_property_without_end() -> None:
+    searches = " OR ".join(f"a CONTAINS 'x{number}'" for number in range(101))
+    with pytest.raises(SqlSyntaxError, match="more than 100 CONTAINS"):
+        SqlFilter(searches)
+    assert SqlFilter(searches.rpartition(" OR ")[0]).matches({"a": "x77"})
+    with pytest.raises(SqlSyntaxError, match="more than 1500 properties and literals"):
+        SqlFilter(" OR ".join(["a>1"] * 751))
+    assert SqlFilter(" OR ".join(["a>1"] * 750)).matches({"a": "2"})
+
+
+@pytest.mark.parametrize(
+    ("comparison", "read"),
+    [
+        ("a = 1", java_numbers.read_long_whole_once),
+        ("a > 5000000000", java_numbers.read_long_whole_once),
+        ("a > 1.5", java_numbers.read_long_double_once),
+        ("a > b", java_numbers.read_long_double_once),
+    ],
+)
+def test_a_long_number_is_read_once_however_often_it_is_compared(
+    comparison: str, read: Any
+) -> None:
+    sql = SqlFilter(" AND NOT ".join([f"({comparison})"] * 400))
+    read.cache_clear()
+    sql.matches({"a": "0" * 30_000 + "7", "b": "0" * 300 + "9"})
+    assert read.cache_info().misses <= 2
+    assert read.cache_info().maxsize * java_numbers.LONG_TEXT >= 32_768
+
+
+@pytest.mark.parametrize("size", [300, 2400, 29_000, 31_000])
+@pytest.mark.parametrize("wanted", ["a" * 80 + "b", "a" * 80 + "\0", "\0" * 90, "b" + "a" * 2000])
+def test_a_search_through_a_long_text_finds_what_is_there(size: int, wanted: str) -> None:
+    sql = SqlFilter(f"a CONTAINS '{wanted}'")
+    for text in ("a" * size, wanted, "a" * (size - len(wanted)) + wanted, "a" * size + wanted[:-1]):
+        for value in (text, text + "a"):
+            assert sql.matches({"a": value}) is (wanted in value)
