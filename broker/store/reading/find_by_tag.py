@@ -8,12 +8,11 @@ asked for, in steps between which others can be served.
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from rockhopper.broker.store.index.find_by_key import BODY_BYTES_MAX
+from rockhopper.broker.store.log.record_search import BODY_BYTES_MAX, RecordSearch
 from rockhopper.broker.store.log.tags_codes import hash_of_tags
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_TAGS
-from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 UNITS_PER_STEP = 16_384
@@ -24,7 +23,7 @@ _CODE = struct.Struct(">q")
 _CODE_AT = CONSUME_QUEUE_UNIT_SIZE_BYTES - _CODE.size
 
 
-class TagSearch:
+class TagSearch(RecordSearch):
     """Collects the newest messages of a topic with a tag; ``steps`` does the work."""
 
     def __init__(
@@ -37,9 +36,7 @@ class TagSearch:
         record_at: Callable[[int], bytes],
         is_visible: Callable[[StoredMessage], bool],
     ) -> None:
-        self._topic, self._tag, self._count_max = topic, tag, count_max
-        self._begin_ms, self._end_ms = begin_ms, end_ms
-        self._record_at, self._is_visible = record_at, is_visible
+        super().__init__(topic, tag, count_max, begin_ms, end_ms, record_at, is_visible)
         self._found: list[tuple[int, bytes]] = []
 
     def records(self) -> list[bytes]:
@@ -53,7 +50,7 @@ class TagSearch:
 
         Each queue contributes its newest messages only.
         """
-        code = _CODE.pack(hash_of_tags(self._tag))
+        code = _CODE.pack(hash_of_tags(self._wanted))
         steps_left = STEPS_MAX
         for queue in queues:
             low, high = bounds(queue)
@@ -62,26 +59,24 @@ class TagSearch:
                 steps_left -= 1
                 start = max(low, high - UNITS_PER_STEP)
                 for log_offset in _matches(queue.read_units(start, high - start), code):
-                    taken += self._take(log_offset)
-                    if taken == self._count_max:
+                    record = self.look_at(log_offset)
+                    if record:
+                        self._found.append((log_offset, record))
+                        taken += 1
+                    if taken == self._count_max or steps_left == 0:
                         break
+                    if self.is_step_full():
+                        steps_left -= 1
+                        yield
+                        self.next_step()
                 high = start
                 yield
+                self.next_step()
             self._keep_newest()
 
-    def _take(self, log_offset: int) -> bool:
-        record = self._record_at(log_offset)
-        message = decode_message(record) if record else None
-        if (
-            message is None
-            or message.topic != self._topic
-            or message.properties.get(PROPERTY_TAGS) != self._tag
-            or not self._begin_ms <= message.store_time_ms <= self._end_ms
-            or not self._is_visible(message)
-        ):
-            return False
-        self._found.append((log_offset, record))
-        return True
+    def is_carried(self, message: StoredMessage) -> bool:
+        """Whether it is its tag: two tags may have one hash."""
+        return message.properties.get(PROPERTY_TAGS) == self._wanted
 
     def _keep_newest(self) -> None:
         self._found.sort()

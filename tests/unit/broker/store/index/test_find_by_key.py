@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker.store.index import find_by_key as module
 from rockhopper.broker.store.index import index_file
+from rockhopper.broker.store.log import record_search
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
@@ -120,9 +120,9 @@ def test_records_are_looked_at_in_steps(
 ) -> None:
     for _ in range(6):
         put(store, properties="KEYS\x01k\x02")
-    monkeypatch.setattr(module, "RECORDS_PER_STEP", 2)
+    monkeypatch.setattr(record_search, "RECORDS_PER_STEP", 2)
     assert len(list(store.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 2
-    monkeypatch.setattr(module, "BYTES_PER_STEP", 1)
+    monkeypatch.setattr(record_search, "BYTES_PER_STEP", 1)
     assert len(list(store.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 5
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.log import record_search
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading import find_by_tag as module
 from rockhopper.protocol.store.message_codec import decode_message
@@ -72,6 +73,23 @@ def test_a_search_goes_in_steps_and_ends_after_so_many(
     _, steps = store.search_tag("TopicA", "a", 100, 0, FOR_EVER)
     assert len(list(steps)) == 3
     assert len(found(store)) == 3
+
+
+def test_records_that_only_have_its_hash_are_looked_at_in_steps(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open()
+    for _ in range(10):
+        put(store, b"1", properties=tagged("Aa"))
+    search, steps = store.search_tag("TopicA", "BB", 100, 0, FOR_EVER)
+    monkeypatch.setattr(record_search, "RECORDS_PER_STEP", 2)
+    assert len(list(steps)) == 10 // 2 + 1
+    monkeypatch.setattr(record_search, "RECORDS_PER_STEP", 32)
+    monkeypatch.setattr(record_search, "BYTES_PER_STEP", 1)
+    assert len(list(store.search_tag("TopicA", "BB", 100, 0, FOR_EVER)[1])) == 10 + 1
+    monkeypatch.setattr(module, "STEPS_MAX", 4)
+    assert len(list(store.search_tag("TopicA", "BB", 100, 0, FOR_EVER)[1])) <= 5
+    assert search.records() == []
 
 
 def test_no_more_bytes_come_than_an_answer_holds(
