@@ -39,6 +39,7 @@ SAMPLES_S = 11.0
 """In so long everything that the broker does every 10 s happens once."""
 TOPICS, MANY_TOPICS, GROUPS, OFFSETS = 20_000, 100_000, 20_000, 100_000
 WIDE, DOOMED, CLIENTS, COMERS, SUBSCRIPTIONS = 65_536, 2_000, 10_000, 1_000, 7_000
+READERS, FILTERED = 20, 400
 # Small files: a queue that has one message has one.
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 28, "mappedFileSizeConsumeQueue": 20_000}
 LETTERS = [chr(n) for n in range(33, 127) if chr(n) not in '"\\']
@@ -57,6 +58,15 @@ class Client:
         """The body of the answer. Raises BenchError: it is a refusal."""
         self._socket.sendall(frame(code, ext, body))
         return self._answer(code)
+
+    def begin(self, code: int, ext: Mapping[str, object]) -> None:
+        """Ask, and let the answer come later."""
+        self._socket.sendall(frame(code, ext))
+
+    def end(self) -> None:
+        """Take that answer, whatever it is."""
+        with contextlib.suppress(BenchError):
+            self._answer(0)
 
     def ask_all(self, requests: Iterable[tuple[int, Mapping[str, object], bytes]]) -> None:
         """Ask them with so many under way as a busy client has."""
@@ -469,18 +479,62 @@ def crowds(report: Report, broker: Broker) -> None:
     )
 
 
+def readers(report: Report, broker: Broker) -> None:
+    """What readers ask for whose filters take long."""
+    broker.make_topics([("filtered", 4)])
+    long = ("a" * 29_000, "0" * 29_000)
+    broker.client.ask_all(
+        send("filtered", n % 4, f"text\x01{long[0]}\x02" if n % 8 < 4 else f"n\x01{long[1]}\x02")
+        for n in range(FILTERED)
+    )
+    wanted = "a" * 50 + "b" + "a" * 45
+    expressions = {
+        "CONTAINS": " OR ".join([f"text CONTAINS '{wanted}'"] * 100),
+        "numbers": " OR ".join(["n > 1"] * 700),
+        "texts": " OR ".join(f"text = 'value {n}'" for n in range(700)),
+    }
+    clients = [Client(broker.port) for _ in range(READERS)]
+    names = iter(range(1 << 20))
+
+    def ask(code: int, ext: Mapping[str, object], key: str, expression: str) -> None:
+        for client in clients:
+            # Of each its own, so that no verdict is known.
+            client.begin(code, {**ext, key: f"{expression} OR other = '{next(names)}'"})
+        for client in clients:
+            client.end()
+
+    for name, expression in expressions.items():
+        pull = {"consumerGroup": "g", "topic": "filtered", "queueId": 0, "queueOffset": 0}
+        pull |= {"maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0}
+        pull |= {"expressionType": "SQL92", "subVersion": 0}
+        report.measure(
+            broker,
+            f"{READERS} pulls with SQL92 over long properties: {name}",
+            partial(ask, Code.PULL_MESSAGE, pull, "subscription", expression),
+        )
+        pop = {"topic": "filtered", "queueId": -1, "maxMsgNums": 32, "invisibleTime": 60_000}
+        pop |= {"pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "SQL92", "order": "false"}
+        report.measure(
+            broker,
+            f"{READERS} pops with SQL92 over long properties: {name}",
+            partial(
+                ask, Code.POP_MESSAGE, pop | {"consumerGroup": f"pop-{name}"}, "exp", expression
+            ),
+        )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=[], help="cases that have one of these words")
-    parser.add_argument("--worlds", nargs="*", default=["tables", "queues", "crowds"])
+    parser.add_argument("--worlds", nargs="*", default=["tables", "queues", "crowds", "readers"])
     parser.add_argument("--tries", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="where the stores are made")
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     report = Report(options.only, options.tries)
-    for world in (tables, queues, crowds):
+    for world in (tables, queues, crowds, readers):
         if world.__name__ in options.worlds:
             with tempfile.TemporaryDirectory(prefix="stalls-", dir=options.directory) as store:
                 broker = Broker(Path(store))

@@ -14,6 +14,7 @@ from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.withdrawing import Withdrawing
 from rockhopper.broker.loop.clock import BrokerClock
+from rockhopper.broker.loop.filter_turns import FilterTurns
 from rockhopper.broker.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.loop.part import Parts
 from rockhopper.broker.loop.slices import in_slices
@@ -68,6 +69,7 @@ class ServingParts:
     producers: ProducerTable
     locks: QueueLocks
     long_polling: LongPolling
+    filter_turns: FilterTurns
     delayed: DelayedDelivery
     timers: Timers
     transactions: Transactions
@@ -236,6 +238,7 @@ class ServingParts:
             self.long_polling,
             stats,
         )
+        self.filter_turns = self.puller.turns
         self.puller.positions = self.positions
         self.peer_brokers = PeerBrokers(config, name_service)
         self.cluster_queues = ClusterQueues(config, topics, name_service)
@@ -249,6 +252,7 @@ class ServingParts:
             stats,
             now_ms=steady_ms,
         )
+        self.pop.turns = self.filter_turns
         self.pop.on_loaded = self.clock.not_before
         self.puller.on_retries_read.append(self.pop.give_to_pulling)
         self.pop.is_pulled = self._pulls_retries
@@ -295,6 +299,7 @@ class ServingParts:
             self.sinks,
             self.peer_brokers,
             self.cluster_queues,
+            self.filter_turns,
             self.long_polling,
             UnusedGroups(self.groups, topics, self.offsets, self.consumers, self.pop, store),
         )

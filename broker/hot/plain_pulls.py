@@ -180,24 +180,28 @@ class PlainPulls:
     ) -> tuple[int, bytes | None, Readable | None, int]:
         assert take_pulls is not None
         store = self._store
-        store.reader.stage.begin()
         limits = store.reader.limits
-        count, answers, counted, commits, key, misplaced, offset, parked = take_pulls(
-            frames,
-            first,
-            self._readable(turn.connection),
-            self._pieces,
-            (
-                limits.count_in_memory,
-                limits.size_bytes_in_memory,
-                limits.memory_bytes,
-                limits.scan_count,
-            ),
-            PASS_BYTES_MAX - turn.size_bytes,
-            *log,
-            store.reader.tail_start,
-            may_park,
-        )
+        store.reader.stage.begin_between()
+        try:
+            taken = take_pulls(
+                frames,
+                first,
+                self._readable(turn.connection),
+                self._pieces,
+                (
+                    limits.count_in_memory,
+                    limits.size_bytes_in_memory,
+                    limits.memory_bytes,
+                    limits.scan_count,
+                ),
+                PASS_BYTES_MAX - turn.size_bytes,
+                *log,
+                store.reader.tail_start,
+                may_park,
+            )
+        finally:
+            store.reader.stage.end()
+        count, answers, counted, commits, key, misplaced, offset, parked = taken
         for commit in commits:
             self._offsets.commit(*commit)
         turn.count(RequestCode.PULL_MESSAGE, count - len(parked))

@@ -37,11 +37,14 @@ def read(
     answer: PopAnswer,
 ) -> tuple[int, GetResult]:
     """Messages from *start* on, past gaps and what is filtered out; and where they start."""
+    is_filtered = subscription is not None and subscription.matches_properties is not None
     for _ in range(READS_PER_QUEUE):
         result = store.get_message(lane.topic, lane.queue_id, start, count_max, subscription)
         if result.status in _AT_THE_END or result.next_offset == start:
             return start, result
         start = result.next_offset
+        if is_filtered and not store.reader.budget.has_room():
+            break
     answer.is_unfinished = True
     return start, result
 

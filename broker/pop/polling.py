@@ -42,6 +42,7 @@ class Waiter:
         "connection",
         "done",
         "filter_key",
+        "has_turn",
         "is_asked",
         "is_last",
         "key",
@@ -70,6 +71,8 @@ class Waiter:
         self.attempt_id = attempt_id
         self.is_asked = False
         self.is_last = False
+        self.has_turn: bool | None = None
+        """Whether its filter has its turn; None while it does not wait for one."""
         self.done = False
 
 
@@ -167,6 +170,12 @@ class PopPolling:
             self._rung[key] = near
             self._ask_soon()
 
+    def ask(self, waiter: Waiter) -> None:
+        """Ask *waiter* alone, in the next turn."""
+        if not waiter.done and not waiter.is_asked and not self.is_closed:
+            self._rounds[waiter] = self._try(waiter, None)
+            self._ask_soon()
+
     def ring_topic(self, topic: str) -> None:
         """The same for every group that waits for *topic*."""
         for key in list(self._waiting):
@@ -239,9 +248,7 @@ class PopPolling:
             _, _, waiter = heapq.heappop(self._deadlines)
             if not waiter.done:
                 waiter.is_last = True
-                if not waiter.is_asked:
-                    self._rounds[waiter] = self._try(waiter, None)
-                    self._ask_soon()
+                self.ask(waiter)
             if self._clock() >= stop_s:
                 break
         self._set_timer()

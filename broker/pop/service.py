@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterable
 import structlog
 
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.loop.filter_turns import FilterTurns
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.adopting import adopt
@@ -79,6 +80,8 @@ class PopService(Part):
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self.turns = FilterTurns(store.reader.budget)
+        """Which those who pull from the store should have, too."""
         self._stats = stats
         self._now_ms = now_ms
         self.sources = PopSources(config, topics, groups, chance)
@@ -308,7 +311,11 @@ class PopService(Part):
         else:
             revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
         answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
+        is_filtered = _is_filtered(wanted)
         for looked, (topic, queue_id, retry) in enumerate(queues):
+            if looked and is_filtered and not retry and not self.turns.budget.has_room():
+                answer.is_unfinished = True
+                break
             if looked and looked % QUEUES_PER_SLICE == 0:
                 if answer.count or self.polling.is_closed:
                     answer.is_unfinished = True
@@ -351,9 +358,12 @@ class PopService(Part):
 
         def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
             try:
-                if self.polling.is_closed:
+                if self._awaits_turn(waiter, wanted) and not waiter.is_last:
+                    return False
+                if self.polling.is_closed or waiter.has_turn is False:
                     answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, 0)
                 else:
+                    waiter.has_turn = None
                     check()
                     answer = yield from self.pop_steps(wanted, near)
             except Exception as error:
@@ -376,6 +386,18 @@ class PopService(Part):
             attempt_id=wanted.attempt_id if wanted.order else None,
         )
         return self.polling.park(waiter, wait_s)
+
+    def _awaits_turn(self, waiter: Waiter, wanted: Wanted) -> bool:
+        """Whether *waiter* is asked later, when its filter may go on."""
+        if waiter.has_turn is None and _is_filtered(wanted) and not self.turns.budget.has_room():
+
+            def resume() -> None:
+                waiter.has_turn = True
+                self.polling.ask(waiter)
+
+            if self.turns.wait(waiter.connection, resume):
+                waiter.has_turn = False
+        return waiter.has_turn is False
 
     def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
         """The lane, where the group goes on now."""
@@ -592,3 +614,8 @@ class PopService(Part):
         lane = self.lanes.get(group, topic, queue_id)
         committed = self._offsets.get(topic, group, queue_id)
         return max(low, lane.cursor if lane is not None else 0, committed or 0)
+
+
+def _is_filtered(wanted: Wanted) -> bool:
+    """Whether a filter over properties decides, whose cost its reader has chosen."""
+    return wanted.subscription is not None and wanted.subscription.matches_properties is not None

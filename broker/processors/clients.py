@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import NoPermission, Refusal, SubscriptionNotParsed
+from rockhopper.broker.access.errors import (
+    NoPermission,
+    Refusal,
+    SubscriptionNotParsed,
+    TooManyWait,
+)
 from rockhopper.broker.members.consumer_groups import (
     PULLING,
     Client,
@@ -202,14 +207,30 @@ class ClientProcessors:
         """46: whether an expression can be subscribed to; asked before a consumer starts."""
         return with_body(request, CheckClientRequestBody, self._check_expression)
 
-    def _check_expression(self, _request: Request, body: CheckClientRequestBody) -> Response:
+    def _check_expression(
+        self, request: Request, body: CheckClientRequestBody
+    ) -> Response | Awaitable[Response]:
         data = body.subscription_data
         if data is None:
             return Response()
         try:
             subscription = data.subscription()
-            self._puller.filters.check_enabled(subscription)
-            _ = subscription.sql
+        except SubscriptionError as error:
+            raise SubscriptionNotParsed(str(error)) from None
+        self._puller.filters.check_enabled(subscription)
+        if subscription.is_sql and not self._puller.turns.budget.has_room():
+            return self._compile_in_turn(request, subscription)
+        return self._compile(subscription)
+
+    async def _compile_in_turn(self, request: Request, subscription: Subscription) -> Response:
+        if not await self._puller.turns.turn(request.connection):
+            raise TooManyWait("[OVERLOAD]system busy: too many requests with a filter wait")
+        return self._compile(subscription)
+
+    def _compile(self, subscription: Subscription) -> Response:
+        try:
+            with self._puller.turns.budget.pays():
+                _ = subscription.sql
         except SubscriptionError as error:
             raise SubscriptionNotParsed(str(error)) from None
         return Response()

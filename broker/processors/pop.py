@@ -13,7 +13,12 @@ from typing import TypeVar
 
 import structlog
 
-from rockhopper.broker.access.errors import InvalidParameter, Refusal, SubscriptionNotParsed
+from rockhopper.broker.access.errors import (
+    InvalidParameter,
+    Refusal,
+    SubscriptionNotParsed,
+    TooManyWait,
+)
 from rockhopper.broker.loop.slices import Work, in_slices, next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
@@ -40,7 +45,7 @@ from rockhopper.protocol.requests.popping import (
     PollingInfoResponse,
     PopMessageRequest,
 )
-from rockhopper.protocol.subscription import Subscription
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 log = structlog.get_logger("broker.pop")
 
@@ -69,8 +74,23 @@ class PopProcessors:
     """Those that were logged, by their ids; by hosts before their first heartbeat."""
     _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
 
-    def pop(self, request: Request) -> Response | Awaitable[Response] | None:
+    def pop(self, request: Request) -> Response | Awaitable[Response | None] | None:
         """200050: hand out messages, or wait for some."""
+        fields = request.fields(PopMessageRequest)
+        if fields.exp_type == TYPE_SQL92 and not self._pop.turns.budget.has_room():
+            return self._pop_in_turn(request)
+        return self._pop_now(request)
+
+    async def _pop_in_turn(self, request: Request) -> Response | None:
+        if not await self._pop.turns.turn(request.connection):
+            raise TooManyWait("[OVERLOAD]system busy: too many pops with a filter wait")
+        if request.connection.closed:
+            return None
+        request.check_access()
+        served = self._pop_now(request)
+        return await served if isinstance(served, Awaitable) else served
+
+    def _pop_now(self, request: Request) -> Response | Awaitable[Response] | None:
         fields = request.fields(PopMessageRequest)
         name, now_ms = self._config.broker_name, self._now_ms()
         born_ms = fields.born_time or now_ms
@@ -170,7 +190,8 @@ class PopProcessors:
                 raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
             parsed = Subscription(*key)
             # An expression that does not compile is refused here.
-            _ = parsed.sql
+            with self._pop.turns.budget.pays():
+                _ = parsed.sql
         except (ProtocolError, ValueError) as error:
             raise SubscriptionNotParsed(
                 f"parse the consumer's subscription failed: {error}"

@@ -8,6 +8,7 @@ processors, which decode any serialisation, run the same code. The order of the 
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 
 import msgspec
 import structlog
@@ -24,12 +25,14 @@ from rockhopper.broker.access.errors import (
     TopicNotFound,
 )
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.loop.filter_turns import FilterTurns
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups, ConsumeSettings
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
@@ -40,7 +43,7 @@ from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import group_error, is_retry_topic, retry_topic
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct
-from rockhopper.protocol.subscription import Subscription
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 from rockhopper.protocol.sys_flags import (
     PULL_FLAG_BROWSE,
     PULL_FLAG_COMMIT_OFFSET,
@@ -132,6 +135,7 @@ class Puller:
         self._consumers = consumers
         self._offsets = offsets
         self._long_polling = long_polling
+        self.turns = FilterTurns(store.reader.budget)
         self._stats = stats
         self.positions: ReaderPositions | None = None
         """Without it offsets are taken as they are: those of another broker's log."""
@@ -146,6 +150,52 @@ class Puller:
         Raises:
             Refusal: it is refused.
         """
+        if not self._is_filtered(pull):
+            return self._pull(pull)
+        budget = self.turns.budget
+        if not budget.has_room():
+            self._await_turn(pull, partial(self._pull_in_turn, pull))
+            return None
+        with budget.pays():
+            return self._pull(pull)
+
+    def _is_filtered(self, pull: Pull) -> bool:
+        """Whether a reader's expression, or its length, decides what the pull costs."""
+        if is_retry_topic(pull.topic) and ("_" in pull.group or self._live.filter_support_retry):
+            return True
+        if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
+            return pull.expression_type == TYPE_SQL92
+        chosen = self._consumers.subscription(pull.group, pull.topic, pull.connection)
+        return chosen is not None and chosen.is_sql
+
+    def _await_turn(self, pull: Pull, resume: Callable[[], None]) -> None:
+        """Have *pull* served when filters may go on. Raises TooManyWait."""
+
+        def in_turn() -> None:
+            if not pull.connection.closed:
+                with self.turns.budget.pays():
+                    resume()
+
+        if not self.turns.wait(pull.connection, in_turn):
+            raise TooManyWait(
+                "[OVERLOAD]system busy, start flow control for a while: "
+                "too many pulls with a filter wait"
+            )
+
+    def _pull_in_turn(self, pull: Pull) -> None:
+        try:
+            pull.check_access()
+            served = self._pull(pull)
+        except Refusal as error:
+            pull.refuse(error)
+            return
+        except (OSError, StoreError) as error:
+            pull.refuse(Refusal(str(error)))
+            return
+        if served is not None:
+            pull.answer(*served)
+
+    def _pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
         chosen = self.check(pull)
         moved = self._reset_of(pull) or self._moved_back(pull)
         if moved is not None:
@@ -242,6 +292,24 @@ class Puller:
 
     def answer_now(self, pull: Pull) -> None:
         """Answer a pull that has waited, with what there is."""
+        self._in_turn(pull, partial(self._answer_now, pull))
+
+    def _in_turn(self, pull: Pull, serve: Callable[[], None]) -> None:
+        """Serve a pull that has waited, or let it wait once more for its filter's turn."""
+        if not self._is_filtered(pull) or self._long_polling.is_closed:
+            serve()
+            return
+        budget = self.turns.budget
+        if budget.has_room():
+            with budget.pays():
+                serve()
+            return
+        try:
+            self._await_turn(pull, serve)
+        except Refusal as error:
+            pull.refuse(error)
+
+    def _answer_now(self, pull: Pull) -> None:
         try:
             chosen = self._check_again(pull)
         except Refusal as error:
@@ -285,7 +353,8 @@ class Puller:
                 pull.answer(outcome, result)
 
         tail = self._store.tail(pull.topic, pull.queue_id)
-        parked = ParkedPull(pull.connection, tail, offset, chosen, rerun)
+        woken = partial(self._in_turn, pull, rerun)
+        parked = ParkedPull(pull.connection, tail, offset, chosen, woken)
         return self._long_polling.park(parked, wait_s)
 
     def _waits_on(

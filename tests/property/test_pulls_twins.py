@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.store.reading import property_stage
+from rockhopper.broker.store.reading import filter_budget
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.frame import Frame
@@ -192,7 +192,7 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
         mock.patch.object(os, "fsync"),
         mock.patch.object(os, "fdatasync"),
         # How much is tested in one turn depends on the clock.
-        mock.patch.object(property_stage, "BUDGET_S", 1e9),
+        mock.patch.object(filter_budget, "BUDGET_S", 1e9),
     ):
         return asyncio.run(serve_it())
 

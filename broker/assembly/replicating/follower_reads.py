@@ -40,3 +40,4 @@ class FollowerReads:
     def stop(self) -> None:
         """Answer who waits."""
         self._polling.stop()
+        self.puller.turns.stop()

@@ -35,6 +35,7 @@ REQUEST_TIMEOUT_S = 3.0
 EXPRESSION_LENGTH_MAX = 65_536
 SUBSCRIPTIONS_CACHED_MAX = 4096
 ANY_QUEUE = -1
+EVERYTHING = ("", "*")
 
 _Reply = METHODS["ReceiveMessage"].reply
 
@@ -63,6 +64,20 @@ class Receiving:
 
     def receive(self, call: Call, request: Any) -> None:
         """ReceiveMessage."""
+        budget = self._pop.turns.budget
+        if request.filter_expression.expression not in EVERYTHING and not budget.has_room():
+            call.later(self._receive_in_turn(call, request))
+        else:
+            self._receive(call, request)
+
+    async def _receive_in_turn(self, call: Call, request: Any) -> None:
+        if not await self._pop.turns.turn(call.connection):
+            raise TooManyWait("too many calls with a filter wait")
+        if not call.is_over:
+            call.check_access()
+            self._receive(call, request)
+
+    def _receive(self, call: Call, request: Any) -> None:
         session = self._sessions.find(call)
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         wait_s = _polling_s(call, request, session)
@@ -123,7 +138,8 @@ class Receiving:
                 raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
             parsed = ExactSubscription(topic, asked.expression, kind)
             # An expression that does not compile is refused here.
-            _ = parsed.sql
+            with self._pop.turns.budget.pays():
+                _ = parsed.sql
         except (ProtocolError, ValueError) as error:
             raise SubscriptionNotParsed(f"the filter cannot be parsed: {error}") from None
         if len(self._subscriptions) >= SUBSCRIPTIONS_CACHED_MAX:

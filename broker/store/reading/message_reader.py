@@ -25,8 +25,13 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.reading.bulk_reading import gather, read_bulk
+from rockhopper.broker.store.reading.filter_budget import FilterBudget
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
-from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyStage
+from rockhopper.broker.store.reading.property_stage import (
+    MessageFilter,
+    PropertyStage,
+    PropertyTest,
+)
 from rockhopper.broker.store.recovering.entry_mending import EntryMender, is_of
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.errors import ProtocolError
@@ -85,7 +90,8 @@ class MessageReader:
         """From where on bodies are not compared with their CRC."""
         self.damaged_count = 0
         """How many damaged messages readers or the scrub came across since the start."""
-        self.stage = PropertyStage(commit_log)
+        self.budget = FilterBudget()
+        self.stage = PropertyStage(commit_log, self.budget)
 
     def get(
         self,
@@ -115,13 +121,19 @@ class MessageReader:
             if gathered is not None:
                 count, body = gathered
                 return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
-        elif subscription is not None and subscription.sql is not None and not queue.is_light:
-            selected = self._select(queue, units, offset, count_max, size_max, subscription.sql)
-            if selected is not None:
-                scanned, count, body = selected
-                status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
-                return GetResult(status, offset + scanned, low, high, body, count)
-        return self._get_each(queue, units, offset, count_max, size_max, subscription)
+        if subscription is None or subscription.matches_properties is None:
+            return self._get_each(queue, units, offset, count_max, size_max, subscription)
+        self.stage.begin()
+        try:
+            if subscription.sql is not None and not queue.is_light:
+                selected = self._select(queue, units, offset, count_max, size_max, subscription.sql)
+                if selected is not None:
+                    scanned, count, body = selected
+                    status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
+                    return GetResult(status, offset + scanned, low, high, body, count)
+            return self._get_each(queue, units, offset, count_max, size_max, subscription)
+        finally:
+            self.stage.end()
 
     def _select(
         self,
@@ -137,7 +149,6 @@ class MessageReader:
         test = self.stage.test_of(sql)
         if stretch is None or test is None:
             return None
-        self.stage.begin()
         owner = queue.topic_field, queue.queue_id, offset
         chosen = select_sound(owner, units, count_max, size_max, stretch, self.tail_start, test)
         if chosen is not None:
@@ -210,7 +221,7 @@ class MessageReader:
         if test is None:
             return by_tag
         stage = self.stage
-        stage.begin()
+        stage.look_at_one()
 
         def by_properties(log_offset: int, size: int, tags_code: int) -> bool | None:
             if stage.is_spent():
@@ -298,6 +309,18 @@ class MessageReader:
 
         As in RocketMQ an expression over properties is asked about the record as a whole.
         """
+        test = None if subscription is None else subscription.matches_properties
+        if test is None:
+            return self._get_batch(queue, offset, count_max, None)
+        self.stage.begin()
+        try:
+            return self._get_batch(queue, offset, count_max, test)
+        finally:
+            self.stage.end()
+
+    def _get_batch(
+        self, queue: BatchConsumeQueue, offset: int, count_max: int, test: PropertyTest | None
+    ) -> GetResult:
         low, high = max(queue.min_offset, 0), queue.max_offset
         refused = _range_status(offset, low, high)
         if refused is not None:
@@ -307,13 +330,14 @@ class MessageReader:
         size_all = 0
         next_offset, count = offset, 0
         status = GetStatus.MESSAGE_WAS_REMOVING
-        test = None if subscription is None else subscription.matches_properties
         unit_count = min(max(count_max, 1), limits.count_in_memory)
         for log_offset, size, _, _, base, batch_count, _, _ in self._batch_units(
             queue, offset, unit_count
         ):
             too_many = count + batch_count > count_max
             if parts and (too_many or size_all + size > limits.size_bytes_in_memory):
+                break
+            if test is not None and self.stage.is_spent():
                 break
             next_offset = base + batch_count
             if (

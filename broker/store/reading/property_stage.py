@@ -1,18 +1,18 @@
 """The second stage of a filtered read: looking into records for the properties of a message.
 
 Consume queues hold no more than the hash of a tag, so a filter over properties has to read the
-commit log. It reads what stands behind the body only, and gives up for now when it has taken
-``BUDGET_S`` out of ``WINDOW_S``: the pull comes back empty with the offset that it reached, and
+commit log. It reads what stands behind the body only, and gives up for now when the budget of all
+filters is spent (filter_budget.py): the pull comes back empty with the offset that it reached, and
 whoever else waits for the event loop gets a turn.
 """
 
 import struct
-import time
 from collections.abc import Callable, Mapping, Set
 from typing import Protocol, TypeAlias
 
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.selecting import NAMES_MAX, Test, values_in
+from rockhopper.broker.store.reading.filter_budget import FilterBudget
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import (
@@ -27,11 +27,6 @@ from rockhopper.protocol.store.record_head import (
 )
 
 PropertyTest: TypeAlias = Callable[[Mapping[str, str]], bool]
-
-WINDOW_S = 0.02
-BUDGET_S = 0.008
-# The clock is looked at once for so many messages; so many are looked at in any case.
-STRIDE = 8
 
 _WHOLE_SIZE_BYTES_MAX = 4096
 _TESTS_MAX = 1024
@@ -63,31 +58,40 @@ class MessageFilter(Protocol):
 
 
 class PropertyStage:
-    """Tests the properties of records of one commit log, for as long as its budget lasts."""
+    """Tests the properties of records of one commit log, for as long as the budget lasts."""
 
-    def __init__(self, log: CommitLog, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, log: CommitLog, budget: FilterBudget) -> None:
         self._log = log
-        self._clock = clock
-        self._window_s = self._stop_s = -1.0
-        self._until_look = STRIDE
+        self.budget = budget
+        self._is_first = False
         self._tests: dict[SqlFilter, Test | None] = {}
         self.tested_count = 0
         """Messages whose properties were looked at, since the start."""
 
     def begin(self) -> None:
-        """Begin a read; its first messages are looked at whatever others have used up."""
-        now_s = self._clock()
-        if now_s - self._window_s >= WINDOW_S:
-            self._window_s, self._stop_s = now_s, now_s + BUDGET_S
-        self._until_look = STRIDE
+        """Begin a read that has its turn: its first message is looked at in any case."""
+        self.budget.begin()
+        self.look_at_one()
+
+    def look_at_one(self) -> None:
+        """Look at one more message, whatever is spent."""
+        self._is_first = True
+
+    def begin_between(self) -> None:
+        """Begin one that takes what the others leave, and may look at nothing."""
+        self._is_first = self.budget.has_room()
+        self.budget.begin()
+
+    def end(self) -> None:
+        """The read is over."""
+        self.budget.end()
 
     def is_spent(self) -> bool:
         """Whether the read should end in front of its next message."""
-        if self._until_look:
-            self._until_look -= 1
+        if self._is_first:
+            self._is_first = False
             return False
-        self._until_look = STRIDE - 1
-        return self._clock() >= self._stop_s
+        return self.budget.is_spent()
 
     def test_of(self, sql: SqlFilter) -> Test | None:
         """What ``select_sound`` needs for *sql*; None if that takes more than it can do.

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from rockhopper.broker.store.reading import property_stage
-from rockhopper.broker.store.reading.property_stage import BUDGET_S, STRIDE, WINDOW_S, PropertyStage
+from rockhopper.broker.store.reading.filter_budget import BUDGET_S, FilterBudget
+from rockhopper.broker.store.reading.property_stage import PropertyStage
 from tests.support.records import encode_message
 
 START = 1000
@@ -34,7 +34,7 @@ class Clock:
 
 def stage(data: bytes, clock: Clock | None = None) -> tuple[PropertyStage, Log]:
     log = Log(data)
-    return PropertyStage(log, clock or Clock()), log  # type: ignore[arg-type]
+    return PropertyStage(log, FilterBudget(clock or Clock())), log  # type: ignore[arg-type]
 
 
 def seen(data: bytes, size: int | None = None) -> list[dict[str, str]]:
@@ -98,14 +98,20 @@ def test_a_read_stops_when_the_budget_is_used_up_but_never_at_once() -> None:
     looked_at.begin()
     assert not any(looked_at.is_spent() for _ in range(100))
     clock.now_s += BUDGET_S
-    assert any(looked_at.is_spent() for _ in range(STRIDE + 1))
-
+    assert looked_at.is_spent()
+    looked_at.end()
     looked_at.begin()
-    assert [looked_at.is_spent() for _ in range(STRIDE + 1)] == [False] * STRIDE + [True]
-    clock.now_s += WINDOW_S - BUDGET_S
-    looked_at.begin()
-    assert not any(looked_at.is_spent() for _ in range(100))
+    assert [looked_at.is_spent() for _ in range(3)] == [False, True, True]
+    looked_at.end()
 
 
-def test_the_budget_leaves_most_of_the_time_to_others() -> None:
-    assert property_stage.BUDGET_S < property_stage.WINDOW_S / 2
+def test_a_read_between_others_looks_at_nothing_that_they_have_to_wait_for() -> None:
+    clock = Clock()
+    looked_at, _ = stage(b"", clock)
+    looked_at.begin_between()
+    assert not looked_at.is_spent()
+    clock.now_s += BUDGET_S
+    looked_at.end()
+    looked_at.begin_between()
+    assert looked_at.is_spent()
+    looked_at.end()

@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.filter_budget import BUDGET_S, SHARE
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
-from rockhopper.broker.store.reading.property_stage import BUDGET_S, STRIDE, WINDOW_S
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 from tests.support.open_stores import Stores, close, messages, put
@@ -55,21 +55,18 @@ def test_tags_alone_look_into_no_record(stores: Stores) -> None:
 def test_a_pull_looks_at_800_messages_and_ends_when_its_time_is_up(stores: Stores) -> None:
     store = stores.open(commit_log_file_size_bytes=1 << 20)
     fill(store, 900)
-    now_s = 10.0
-
-    def clock() -> float:
-        return now_s
-
-    store.reader.stage._clock = clock
+    now_s = store.reader.budget.clock()
+    store.reader.budget.clock = lambda: now_s
     assert store.get_message(TOPIC, 0, 0, 32, sql("n < 0")).next_offset == 800
-    now_s += BUDGET_S
+    with store.reader.budget.pays():
+        now_s += BUDGET_S
     for offset in (0, 100):
         # What was judged once is known, for each expression.
         result = store.get_message(TOPIC, 0, offset, 32, sql(f"n < -{offset + 1}"))
         assert result.status is GetStatus.NO_MATCHED_MESSAGE
-        assert result.next_offset == offset + STRIDE
+        assert result.next_offset == offset + 1
+    now_s += BUDGET_S / SHARE
     assert found(store.get_message(TOPIC, 0, 0, 32, sql("n = 7"))) == [b"7"]
-    now_s += WINDOW_S
     assert store.get_message(TOPIC, 0, 100, 32, sql("n < 0")).next_offset == 900
 
 
