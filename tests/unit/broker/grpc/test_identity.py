@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.access.accounts import User
+from rockhopper.broker.access.access import Action
+from rockhopper.broker.access.accounts import Pattern, Rule, User
 from rockhopper.broker.access.guard import Guard
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.signing import sign
 from tests.support.grpc_client import (
     GrpcBroker,
     GrpcClient,
+    receiving,
     request,
     sending,
     settings_of_consumer,
@@ -128,3 +130,33 @@ async def test_a_replay_is_refused_once_its_user_has_changed(
     other = GrpcClient(served.door)
     reply = await other.ask("SendMessage", sending("t"), **recorded)
     assert reply.status.code == Code.UNAUTHORIZED
+
+
+@pytest.mark.parametrize("rpc", ["ReceiveMessage", "PullMessage"])
+async def test_a_call_that_waits_gets_nothing_once_its_right_is_taken_away(
+    tmp_path: Path, clock: Clock, rpc: str
+) -> None:
+    rules = {
+        "alice": [
+            Rule(Pattern.parse(resource), frozenset({Action.SUB}), (), is_allowed=True)
+            for resource in ("Topic:t", "Group:g")
+        ]
+    }
+    guard = Guard(remote_admin=False, authenticates=True, authorizes=True)
+    guard.use({"alice": User("alice", SECRETS["alice"])}, rules)
+    served = GrpcBroker(tmp_path, clock, {}, guard)
+    served.open_door()
+    served.create_topic("t", queues=1)
+    client = GrpcClient(served.door)
+    made = receiving("t")
+    if rpc == "PullMessage":
+        made = request(rpc, group="g", long_polling_timeout_ms=20_000)
+        made.message_queue.topic.name = "t"
+    waiting = client.ask_for(rpc, made, **signed("alice"))
+    assert not waiting.is_ended
+    del rules["alice"][0]
+    guard.rules_changed()
+    served.put("t", b"late")
+    await waiting.ended()
+    assert [each.status.code for each in waiting.messages] == [Code.UNAUTHORIZED]
+    await served.close()

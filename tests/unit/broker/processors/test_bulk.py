@@ -2,6 +2,7 @@
 
 import pytest
 
+from rockhopper.broker.processors import bulk as bulk_module
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRange,
     decode_queue_reads,
@@ -160,3 +161,22 @@ async def test_what_is_wrong_with_any_queue_is_refused(
     filled: ServedBroker, wanted: QueueRange, fields: dict[str, str], code: int
 ) -> None:
     assert (await queues(filled, QueueRange(0, 0, 1), wanted, **fields)).code == code
+
+
+async def test_a_topic_that_is_made_anew_meanwhile_ends_a_long_answer(
+    filled: ServedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first messages would be of the one topic, and the others of the other."""
+
+    async def replace() -> None:
+        deleted = await filled.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+        assert deleted.code == ResponseCode.SUCCESS
+        filled.create_topic("orders")
+        filled.topic_ids.get("orders", 0)
+
+    topic_id = filled.topic_ids.get("orders", 0)
+    wanted = [QueueRange(0, number, number + 1) for number in range(bulk_module.SLICE_COUNT)]
+    monkeypatch.setattr(bulk_module, "next_slice", replace)
+    answer = await queues(filled, *wanted, topicId=topic_id)
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "made anew" in (answer.remark or "")
