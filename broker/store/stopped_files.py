@@ -37,7 +37,8 @@ def note(layout: StoreLayout) -> None:
 def check(layout: StoreLayout) -> None:
     """Name what is missing or shorter; ask only behind a clean stop.
 
-    RocketMQ may have written the tables since: of these, what is missing or empty.
+    RocketMQ may have written the tables since, and a start that leaves a replica set its own small
+    files: of these, what is missing or empty.
     """
     try:
         document = checked_line.decode((layout.own / FILE_NAME).read_bytes())
@@ -47,10 +48,10 @@ def check(layout: StoreLayout) -> None:
     except (OSError, ValueError, KeyError):
         return
     found = {_name(path, layout): path for path in _files(layout)}
-    tables = f"{_name(layout.config, layout)}/"
+    replaced = tuple(f"{_name(path, layout)}/" for path in (layout.config, layout.own / "ha"))
     lost = []
     for name, size_bytes in sizes.items():
-        least_bytes = min(size_bytes, 1) if name.startswith(tables) else size_bytes
+        least_bytes = min(size_bytes, 1) if name.startswith(replaced) else size_bytes
         now_bytes = found[name].stat().st_size if name in found else None
         if now_bytes is None or now_bytes < least_bytes:
             now = "missing" if now_bytes is None else f"{now_bytes} bytes"

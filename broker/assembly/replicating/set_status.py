@@ -30,7 +30,10 @@ def status(
         # Of one whose disk was exchanged, the store that counted is gone.
         is_known = member is None or member.replica in stored
         link = next((f for replica, f in followers.items() if replica.id == number), None)
-        held = link.held_offset if link and link.link is not None else None
+        # Connected, and its log is not compared yet: below 0.
+        held = (
+            link.held_offset if link and link.link is not None and link.held_offset >= 0 else None
+        )
         replicas.append(
             {
                 "id": number,

@@ -15,6 +15,7 @@ from tests.support.open_stores import Stores, put
 
 JOURNAL = "rockhopper/pop/00000000000000000000"
 TABLE = "config/consumerOffset.json"
+EPOCHS = "rockhopper/ha/epochs.json"
 
 
 async def stop(stores: Stores) -> Path:
@@ -27,6 +28,8 @@ async def stop(stores: Stores) -> Path:
     journal.close()
     (stores.root / "config").mkdir()
     (stores.root / TABLE).write_text('{"offsetTable":{}}')
+    (stores.root / EPOCHS).parent.mkdir()
+    (stores.root / EPOCHS).write_text('{"epochs":[[1,0]]}')
     await store.close()
     return stores.root
 
@@ -51,6 +54,7 @@ def cut_to(size_bytes: int) -> Any:
         (JOURNAL, Path.unlink, "missing"),
         (TABLE, cut_to(0), "0 bytes"),
         (TABLE, Path.unlink, "missing"),
+        (EPOCHS, Path.unlink, "missing"),
     ],
 )
 async def test_what_is_gone_is_named(stores: Stores, name: str, harm: Any, now: str) -> None:
@@ -63,6 +67,7 @@ async def test_what_is_gone_is_named(stores: Stores, name: str, harm: Any, now: 
 async def test_what_is_there_is_not(stores: Stores) -> None:
     root = await stop(stores)
     (root / TABLE).write_text("{}")  # As RocketMQ, or an editor, may write it.
+    (root / EPOCHS).write_text('{"epochs":[]}')  # As --leave-set does.
     assert named(stores, root) == []
 
 

@@ -57,6 +57,14 @@ def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
     assert (status["epoch"], status["minInSyncReplicas"], status["confirmedOffset"]) == (3, 2, 800)
 
 
+def test_of_a_log_that_is_not_compared_yet_nothing_is_held(machine: Machine) -> None:
+    lead(machine)
+    assert machine.term
+    machine.term.followers[OTHER].held_offset = -1
+    status = set_status.status(machine, VIEW, confirmed_offset=800)
+    assert (status["replicas"][1]["heldOffset"], status["replicas"][1]["logEnd"]) == (None, 900)
+
+
 def test_what_is_announced_of_a_log_is_older_than_what_is_known(machine: Machine) -> None:
     lead(machine)
     machine.standing.log_end = 2000
