@@ -2,11 +2,16 @@
 
 import asyncio
 import struct
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rockhopper import App, ReceivedMessage, sync
+from rockhopper.broker.access.errors import NotAuthenticated
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.client import Admin, Consumer, Credentials, Producer
@@ -183,3 +188,102 @@ async def test_a_client_reads_its_file_again_when_its_signature_is_refused(tmp_p
                     await producer.send("orders", b"2")
                 write("the second secret")
                 await producer.send("orders", b"3")
+
+
+class Changed:
+    """A user whose secret is changed at the broker, and then, later, in the file of the client."""
+
+    def __init__(self, broker: Broker, admin: Admin, file: Path) -> None:
+        self._broker, self._admin, self.file = broker, admin, file
+        self._refused = 0
+        authenticator = broker.access.authenticator
+        verify = authenticator.verify
+
+        def count(*arguments: Any) -> Principal:
+            try:
+                return verify(*arguments)
+            except NotAuthenticated:
+                self._refused += 1
+                raise
+
+        authenticator.verify = count  # type: ignore[method-assign]
+
+    def write(self, secret: str) -> None:
+        self.file.touch(0o600)
+        self.file.write_text(f"accessKey: al\nsecretKey: {secret}\n")
+
+    async def at_the_broker(self) -> None:
+        await self._admin.accounts.change_secret("al", "the second secret")
+
+    async def refused(self) -> None:
+        """Wait until the client has been refused with what its file says."""
+        await until(lambda: self._refused > 0)
+
+    def in_the_file(self) -> None:
+        self.write("the second secret")
+
+
+@pytest.fixture
+async def changed(tmp_path: Path) -> AsyncIterator[tuple[Broker, Changed]]:
+    async with (
+        Broker.temporary(SETTINGS) as broker,
+        Admin(broker.nameserver, credentials=Credentials("root", SECRET)) as admin,
+    ):
+        await admin.accounts.add_user("al", "the first secret", is_super=True)
+        await admin.create_topic("orders", queues=1)
+        made = Changed(broker, admin, tmp_path / "credentials")
+        made.write("the first secret")
+        yield broker, made
+
+
+async def test_an_app_goes_on_once_its_file_has_the_new_secret(
+    changed: tuple[Broker, Changed],
+) -> None:
+    broker, secret = changed
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    app = App(broker.nameserver, credentials=secret.file)
+
+    @app.subscriber("orders", group="billing")
+    async def bill(message: ReceivedMessage) -> None:
+        got.put_nowait(message.body)
+
+    async with asyncio.timeout(HANG_S), app:
+        await app.producer.send("orders", b"before")
+        assert await got.get() == b"before"
+        await secret.at_the_broker()
+        await secret.refused()
+        secret.in_the_file()
+        await app.producer.send("orders", b"after")
+        assert await got.get() == b"after"
+
+
+async def test_synchronous_clients_go_on_once_their_file_has_the_new_secret(
+    changed: tuple[Broker, Changed],
+) -> None:
+    broker, secret = changed
+    loop = asyncio.get_running_loop()
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    producer = sync.Producer(broker.nameserver, credentials=secret.file, retries=0)
+    consumer = sync.Consumer(
+        "billing", "orders", nameserver=broker.nameserver, credentials=secret.file
+    )
+
+    def consume() -> None:
+        with consumer:
+            for message in consumer:
+                loop.call_soon_threadsafe(got.put_nowait, message.body)
+
+    async with asyncio.timeout(HANG_S):
+        consuming = asyncio.create_task(asyncio.to_thread(consume))
+        await asyncio.to_thread(producer.send, "orders", b"before")
+        assert await got.get() == b"before"
+        await secret.at_the_broker()
+        await secret.refused()
+        with pytest.raises(ClientError, match="signature"):
+            await asyncio.to_thread(producer.send, "orders", b"refused")
+        secret.in_the_file()
+        await asyncio.to_thread(producer.send, "orders", b"after")
+        assert await got.get() == b"after"
+        consumer.stop()
+        await consuming
+        await asyncio.to_thread(producer.close)
