@@ -206,7 +206,7 @@ class Changed:
                 self._refused += 1
                 raise
 
-        authenticator.verify = count  # type: ignore[method-assign]
+        authenticator.verify = count  # type: ignore[method-assign, assignment]
 
     def write(self, secret: str) -> None:
         self.file.touch(0o600)
