@@ -5,6 +5,7 @@ view asks every two.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from rockhopper.protocol.store.light_queues import is_light
 # What is looked at between two looks at other requests; to read a message counts as many.
 _LOOKS_PER_TURN = 256
 _READ_LOOKS = 8
+_AGES_MAX = 128
+"""Queues of a group of which the oldest message is looked at."""
 _BROADCASTING = "BROADCASTING"
 
 
@@ -54,7 +57,7 @@ class FiguresProcessor:
             for name in self._topics.configs
             if not is_light(name)
         }
-        groups = await self._put_groups_in(topics, looks)
+        groups = await self._put_groups_in(topics, looks, with_ages=fields.ages)
         for name, traffic in self._stats.by_key("put"):
             if name in topics:
                 topics[name].sent = traffic.messages
@@ -71,7 +74,7 @@ class FiguresProcessor:
         return Response(body=await asyncio.to_thread(found.encode))
 
     async def _put_groups_in(
-        self, topics: dict[str, TopicFigures], looks: "_Looks"
+        self, topics: dict[str, TopicFigures], looks: "_Looks", *, with_ages: bool
     ) -> dict[str, GroupFigures]:
         """Return the groups, with how far they are behind in each topic."""
         groups = {name: GroupFigures(name, topics=[]) for name in self._groups.groups}
@@ -87,23 +90,50 @@ class FiguresProcessor:
             self._store.has_messages,
             self._retry_owners.groups,
         )
-        for topic, group, queues in list(followed):
+        ages: Counter[str] = Counter()
+        for topic, group, queues in followed:
+            await looks.take(1)
             config = self._topics.get(topic)
             if config is None or topic not in topics or group not in groups:
                 continue
             topics[topic].groups.append(group)
             groups[group].topics.append(topic)
-            if groups[group].lag != LAG_UNKNOWN:
-                groups[group].lag += await self._lag(config, queues, looks)
+            if groups[group].lag == LAG_UNKNOWN:
+                continue
+            behind = await self._behind(config, queues, looks)
+            groups[group].lag += sum(high - first for _, first, high in behind)
+            if with_ages:
+                behind = behind[: _AGES_MAX - ages[group]]
+                ages[group] += len(behind)
+                await self._look_for_oldest(groups[group], topic, behind, looks)
         return groups
 
-    async def _lag(self, topic: TopicConfig, queues: Mapping[int, int], looks: "_Looks") -> int:
-        lag = 0
+    async def _look_for_oldest(
+        self,
+        group: GroupFigures,
+        topic: str,
+        behind: list[tuple[int, int, int]],
+        looks: "_Looks",
+    ) -> None:
+        group.oldest_ms = max(group.oldest_ms, 0)
+        for queue_id, first, _ in behind:
+            await looks.take(_READ_LOOKS)
+            stored_ms = self._store.store_time(topic, queue_id, first)
+            if stored_ms > 0:
+                group.oldest_ms = min(group.oldest_ms or stored_ms, stored_ms)
+
+    async def _behind(
+        self, topic: TopicConfig, queues: Mapping[int, int], looks: "_Looks"
+    ) -> list[tuple[int, int, int]]:
+        """Queues with messages that are not consumed: id, the first of them, the end."""
+        behind = []
         for queue_id in range(topic.read_queue_nums):
             await looks.take(1)
             low, high = self._store.queue_range(topic.name, queue_id)
-            lag += max(high - max(queues.get(queue_id, 0), low), 0)
-        return lag
+            first = max(queues.get(queue_id, 0), low)
+            if high > first:
+                behind.append((queue_id, first, high))
+        return behind
 
     async def _look_into(self, figures: TopicFigures, looks: "_Looks") -> None:
         """Put in how many messages there are, and when the newest came."""

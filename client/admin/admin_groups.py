@@ -105,6 +105,10 @@ class GroupAdmin:
         """Return who is online and how far it is, and nothing else; a group may be unknown."""
         return await self._reader.progress(group)
 
+    async def progress_in(self, group: str, topic: str) -> list[QueueLag]:
+        """Return how far it is in the queues of one topic; a group may be unknown."""
+        return await self._reader.progress_in(group, topic)
+
     async def online(self, group: str) -> GroupState:
         """Return who is online and what they subscribe to, and nothing else; none is fine."""
         return await self._reader.online(group)

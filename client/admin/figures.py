@@ -12,6 +12,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import ConsumerConnection, TopicStatsTable
 from rockhopper.protocol.bodies.figures import (
     LAG_UNKNOWN,
+    OLDEST_UNKNOWN,
     Figures,
     GroupFigures,
     TopicFigures,
@@ -37,6 +38,7 @@ _ANY = frozenset(
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     )
 )
+_NOT_IN_ONE = frozenset({ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION})
 _Found = TypeVar("_Found")
 
 
@@ -59,18 +61,36 @@ class FigureReader:
         found = await asyncio.gather(*(self._of(master, details) for master in masters))
         return merged(found)
 
-    async def _of(self, master: BrokerAddress, details: bool) -> Figures:
-        fields = encode_fields(FiguresRequest(details=details))
-        # One that hangs is noticed in the usual time: a long answer has more of it.
-        await self._session.request(master.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    async def read_groups(self) -> Figures | None:
+        """Return the groups with the ages of their lags; None if a broker has no one answer.
+
+        That is so if it is RocketMQ's, or if this user may not see everything.
+        """
+        masters = await self._masters()
         try:
-            answer = await self._session.request(
-                master.address, RequestCode.FIGURES, fields, timeout_s=_TIMEOUT_S
-            )
+            return merged(await asyncio.gather(*(self._ask(each, ages=True) for each in masters)))
+        except RequestRefusedError as error:
+            if error.code not in _NOT_IN_ONE:
+                raise
+            return None
+
+    async def _of(self, master: BrokerAddress, details: bool) -> Figures:
+        try:
+            return await self._ask(master, details=details)
         except RequestRefusedError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             return await self._of_another_kind(master.address)
+
+    async def _ask(
+        self, master: BrokerAddress, *, details: bool = False, ages: bool = False
+    ) -> Figures:
+        fields = encode_fields(FiguresRequest(details=details, ages=ages))
+        # One that hangs is noticed in the usual time: a long answer has more of it.
+        await self._session.request(master.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self._session.request(
+            master.address, RequestCode.FIGURES, fields, timeout_s=_TIMEOUT_S
+        )
         try:
             return Figures.decode(answer.body)
         except ProtocolError as error:
@@ -157,11 +177,16 @@ def merged(found: Sequence[Figures]) -> Figures:
             known.handed_out += topic.handed_out
             known.groups = sorted({*known.groups, *topic.groups})
         for group in figures.groups:
-            other = groups.setdefault(group.name, GroupFigures(group.name, topics=[]))
+            other = groups.setdefault(group.name, GroupFigures(group.name, topics=[], oldest_ms=0))
             other.members = max(other.members, group.members)
             other.handed_out += group.handed_out
             is_known = LAG_UNKNOWN not in (other.lag, group.lag)
             other.lag = other.lag + group.lag if is_known else LAG_UNKNOWN
+            if OLDEST_UNKNOWN in (other.oldest_ms, group.oldest_ms):
+                other.oldest_ms = OLDEST_UNKNOWN
+            else:
+                ages_ms = filter(None, (other.oldest_ms, group.oldest_ms))
+                other.oldest_ms = min(ages_ms, default=0)
             other.topics = sorted({*other.topics, *group.topics})
     return Figures(
         sorted(topics.values(), key=lambda topic: topic.name),

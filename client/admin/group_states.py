@@ -40,6 +40,12 @@ from rockhopper.protocol.requests.groups import GetConsumerRunningInfoRequest
 REQUEUE_GROUP = "rockhopper_dlq_requeue"
 """The group that remembers which dead letters were sent back: a tool's, as some of RocketMQ's."""
 
+
+def is_tools_group(name: str) -> bool:
+    """Whether a group is one of tools or brokers."""
+    return is_system_group(name) or name == REQUEUE_GROUP
+
+
 Told = TypeVar("Told", bound=Body)
 
 MEMBERS_ASKED_AT_ONCE_MAX = 16
@@ -164,11 +170,7 @@ class GroupReader:
     async def names(self, *, with_system: bool = False) -> list[str]:
         """Return the groups that a broker has settings of, without those of tools and brokers."""
         settings = await self.settings()
-        return sorted(
-            name
-            for name in settings
-            if with_system or not (is_system_group(name) or name == REQUEUE_GROUP)
-        )
+        return sorted(name for name in settings if with_system or not is_tools_group(name))
 
     async def states(self, *, with_system: bool = False) -> list[GroupState]:
         """Return all groups, each without settings and owners."""
@@ -231,6 +233,19 @@ class GroupReader:
     async def progress(self, group: str) -> GroupState:
         """Return who is online and how far it is, and nothing else; a group may be unknown."""
         return await self._state(group, await self._masters())
+
+    async def progress_in(self, group: str, topic: str) -> list[QueueLag]:
+        """Return how far it is in one topic, and ask about no other."""
+        masters = await self._masters()
+        asked = (self._lag_in(group, topic, master) for master in masters)
+        found = await asyncio.gather(*asked)
+        return sorted((each for lags in found for each in lags), key=lambda each: each.queue)
+
+    async def _lag_in(self, group: str, topic: str, master: BrokerAddress) -> list[QueueLag]:
+        table, low = await asyncio.gather(
+            self._stats(group, master, topic), self._begins(topic, master)
+        )
+        return [_queue_lag(key, at, low) for key, at in table.items() if key.topic == topic]
 
     async def online(self, group: str) -> GroupState:
         """Return who is online and what they subscribe to, and nothing else; none is fine."""
@@ -309,20 +324,7 @@ class GroupReader:
         topics = sorted({key.topic for key in table})
         begins = await asyncio.gather(*(self._begins(topic, master) for topic in topics))
         low = {key: offset for begin in begins for key, offset in begin.items()}
-        found = []
-        for key, at in table.items():
-            # What has expired is no lag: nobody will ever read it.
-            lag = at.broker_offset - max(at.consumer_offset, low.get(key, 0))
-            found.append(
-                QueueLag(
-                    MessageQueue(key.topic, key.broker_name, key.queue_id),
-                    at.broker_offset,
-                    at.consumer_offset,
-                    max(lag, 0),
-                    at.last_timestamp if at.last_timestamp > 0 else None,
-                )
-            )
-        return found
+        return [_queue_lag(key, at, low) for key, at in table.items()]
 
     async def _committed_topics(self, group: str, master: BrokerAddress) -> Sequence[str]:
         told = await self._ask(
@@ -421,6 +423,18 @@ class GroupReader:
             address=address,
             remedy="`rockhopper group list` shows those that there are",
         ).about(group=group)
+
+
+def _queue_lag(key: MessageQueueKey, at: Any, low: Mapping[MessageQueueKey, int]) -> QueueLag:
+    # What has expired is no lag: nobody will ever read it.
+    lag = at.broker_offset - max(at.consumer_offset, low.get(key, 0))
+    return QueueLag(
+        MessageQueue(key.topic, key.broker_name, key.queue_id),
+        at.broker_offset,
+        at.consumer_offset,
+        max(lag, 0),
+        at.last_timestamp if at.last_timestamp > 0 else None,
+    )
 
 
 async def ask_if_told(

@@ -86,37 +86,35 @@ def list_groups(is_all: bool, by_lag: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin.topic_figures import oldest_s, together
+    from rockhopper.client.admin.group_summaries import summarise_groups
 
     async with reached(nameserver) as admin:
-        states = await admin.groups.states(with_system=is_all)
-        if by_lag:
-            states = sorted(states, key=lambda state: -(_lag(state) or 0))
-        asked = [() if _lag(state) is None else state.queues for state in states]
-        ages = await together(oldest_s(admin, queues) for queues in asked)
+        found = await summarise_groups(admin, with_system=is_all)
+    if by_lag:
+        found = sorted(found, key=lambda each: -(each.lag or 0))
     if as_json:
-        for state, age_s in zip(states, ages, strict=True):
+        for each in found:
             write_json(
                 {
-                    "group": state.name,
-                    "members": len(state.members),
-                    "model": state.model,
-                    "topics": _topics(state),
-                    "lag": _lag(state),
-                    "lagSeconds": age_s,
+                    "group": each.name,
+                    "members": each.members,
+                    "model": each.model,
+                    "topics": each.topics,
+                    "lag": each.lag,
+                    "lagSeconds": each.oldest_s,
                 }
             )
         return
     rows = [
         (
-            state.name,
-            len(state.members),
-            _model(state),
-            "-" if _lag(state) is None else _lag(state),
-            seconds_text(age_s),
-            ", ".join(_topics(state)) or "-",
+            each.name,
+            each.members,
+            _model(each.model),
+            "-" if each.lag is None else each.lag,
+            seconds_text(each.oldest_s),
+            ", ".join(each.topics) or "-",
         )
-        for state, age_s in zip(states, ages, strict=True)
+        for each in found
     ]
     if rows:
         print_table(("GROUP", "MEMBERS", "MODEL", "LAG", "OLDEST", "TOPICS"), rows)
@@ -124,15 +122,8 @@ async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | Non
         click.echo("no groups yet (those of tools and brokers: --all)", err=True)
 
 
-def _topics(state: "GroupState") -> list[str]:
-    from rockhopper.protocol.names import is_retry_topic
-
-    topics = {*state.subscriptions, *(each.queue.topic for each in state.queues)}
-    return sorted(topic for topic in topics if not is_retry_topic(topic))
-
-
-def _model(state: "GroupState") -> str:
-    return "-" if state.model is None else _MODELS.get(state.model, state.model)
+def _model(model: str | None) -> str:
+    return "-" if model is None else _MODELS.get(model, model)
 
 
 def _lag(state: "GroupState") -> int | None:
@@ -215,7 +206,7 @@ def _print_head(state: "GroupState") -> None:
     write_line(f"online     {who}")
     if state.model is not None:
         begins = (state.start_from or "-").removeprefix("CONSUME_FROM_").lower().replace("_", " ")
-        write_line(f"model      {_model(state)}, begins at: {begins}")
+        write_line(f"model      {_model(state.model)}, begins at: {begins}")
     for client_id in state.shared_ids:
         write_line(f"WARNING    several members have the id {client_id}: each gets all messages")
     for broker, settings in sorted(state.settings.items()):

@@ -2,16 +2,18 @@
 
     [[topic, …], [group, …]]
     topic  [name, messages, newestMs, sent, sentPerSecond, handedOut, [group, …]]
-    group  [name, members, lag, handedOut, [topic, …]]
+    group  [name, members, lag, handedOut, [topic, …], oldestMs]
 
 ``sent`` and ``handedOut`` count from the broker's start. Without ``details`` the messages, the
-newest and the rate of a topic are 0, and cost nothing.
+newest and the rate of a topic are 0, and cost nothing. ``oldestMs`` is when the oldest message came
+that a group has not consumed, 0 for none; without ``ages`` it is -1.
 """
 
 import msgspec
 
 from rockhopper.protocol.errors import MalformedBodyError
 
+OLDEST_UNKNOWN = -1
 LAG_UNKNOWN = -1
 """The lag of a broadcast group, whose members keep their offsets themselves."""
 
@@ -36,6 +38,7 @@ class GroupFigures(msgspec.Struct, array_like=True):
     lag: int = 0
     handed_out: int = 0
     topics: list[str] = []
+    oldest_ms: int = OLDEST_UNKNOWN
 
 
 class Figures(msgspec.Struct, array_like=True):

@@ -77,6 +77,7 @@ class FiguresRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=F
     """FIGURES (70018): whether the messages of each topic are counted, too."""
 
     details: bool = False
+    ages: bool = False
 
 
 class ConsumerGroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

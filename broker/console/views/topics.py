@@ -107,11 +107,7 @@ async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, A
     lags: Sequence[QueueLag] = ()
     problem = ""
     try:
-        lags = [
-            each
-            for each in (await visit.admin.groups.progress(group)).queues
-            if each.queue.topic == figures.name
-        ]
+        lags = await visit.admin.groups.progress_in(group, figures.name)
     except ClientError as error:
         problem = told(error)
     seconds = await lag_seconds(visit.puller(), lags)

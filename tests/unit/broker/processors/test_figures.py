@@ -1,7 +1,8 @@
 """FIGURES: all topics and groups in one answer."""
 
-from rockhopper.protocol.bodies.figures import Figures
+from rockhopper.protocol.bodies.figures import OLDEST_UNKNOWN, Figures
 from rockhopper.protocol.codes import RequestCode
+from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 
 
@@ -59,3 +60,24 @@ async def test_a_retry_topic_without_offsets_is_behind(broker: ServedBroker) -> 
     found = {each.name: each for each in (await figures(broker)).groups}
     assert (found["billing"].lag, found["billing"].topics) == (1, ["%RETRY%billing"])
     assert (found["other"].lag, found["other"].topics) == (0, [])
+
+
+async def test_the_oldest_message_that_is_not_consumed_has_an_age_if_asked_for(
+    broker: ServedBroker, clock: Clock
+) -> None:
+    broker.create_topic("orders", queues=2)
+    for group in ("billing", "done", "new"):
+        broker.groups.find_or_create(group)
+    stored_ms = []
+    for queue_id in (0, 1, 1):
+        clock.advance(1000)
+        stored_ms.append(broker.put("orders", queue_id=queue_id).store_time_ms)
+    for queue_id, offset in ((0, 1), (1, 2)):
+        broker.offsets.commit("orders", "done", queue_id, offset)
+        broker.offsets.commit("orders", "billing", queue_id, offset - (queue_id == 1))
+    found = {each.name: each for each in (await figures(broker)).groups}
+    assert {each.oldest_ms for each in found.values()} == {OLDEST_UNKNOWN}
+    answer = await broker.ask(RequestCode.FIGURES, {"ages": "true"})
+    found = {each.name: each for each in Figures.decode(answer.body).groups}
+    assert found["billing"].oldest_ms == stored_ms[2]
+    assert found["done"].oldest_ms == 0

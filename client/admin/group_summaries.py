@@ -1,0 +1,71 @@
+"""A line for each consumer group: sums that our brokers tell in one answer.
+
+A group may have offsets in thousands of topics, and to ask for each of them takes a broker seconds.
+RocketMQ's brokers are asked so all the same, and ours by a user who may not see everything.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rockhopper.client.admin.admin import Admin
+from rockhopper.client.admin.group_states import GroupState, is_tools_group
+from rockhopper.client.admin.topic_figures import oldest_s, together
+from rockhopper.protocol.bodies.figures import LAG_UNKNOWN, GroupFigures
+from rockhopper.protocol.names import is_retry_topic
+
+_BROADCASTING, _CLUSTERING = "BROADCASTING", "CLUSTERING"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A consumer group, over all brokers."""
+
+    name: str
+    members: int
+    model: str | None
+    """None: nobody is online."""
+    topics: list[str]
+    lag: int | None
+    """None in broadcast, where members keep their offsets themselves."""
+    oldest_s: float | None
+    """For how long the oldest message waits that it has not consumed; None if that is not known."""
+
+
+async def summarise_groups(admin: Admin, *, with_system: bool = False) -> list[GroupSummary]:
+    """All groups by name, those of tools and brokers only if asked for."""
+    figures = await admin.figures.read_groups()
+    if figures is None:
+        states = await admin.groups.states(with_system=with_system)
+        asked = ([] if state.model == _BROADCASTING else state.queues for state in states)
+        ages = await together(oldest_s(admin, queues) for queues in asked)
+        return [_of_state(state, age_s) for state, age_s in zip(states, ages, strict=True)]
+    now_ms = time.time_ns() // 1_000_000
+    return [
+        _of_figures(group, now_ms)
+        for group in figures.groups
+        if with_system or not is_tools_group(group.name)
+    ]
+
+
+def _of_state(state: GroupState, age_s: float | None) -> GroupSummary:
+    lag = None if state.model == _BROADCASTING else state.lag
+    topics = _plain({*state.subscriptions, *(each.queue.topic for each in state.queues)})
+    return GroupSummary(state.name, len(state.members), state.model, topics, lag, age_s)
+
+
+def _of_figures(group: GroupFigures, now_ms: int) -> GroupSummary:
+    is_broadcasting = group.lag == LAG_UNKNOWN
+    model = _BROADCASTING if is_broadcasting else _CLUSTERING if group.members else None
+    age_s: float | None = None
+    if group.topics and not is_broadcasting:
+        if not group.lag:
+            age_s = 0.0
+        elif group.oldest_ms > 0:
+            age_s = max(now_ms - group.oldest_ms, 0) / 1000
+    lag = None if is_broadcasting else group.lag
+    return GroupSummary(group.name, group.members, model, _plain(group.topics), lag, age_s)
+
+
+def _plain(topics: Iterable[str]) -> list[str]:
+    return sorted(topic for topic in topics if not is_retry_topic(topic))
