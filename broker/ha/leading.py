@@ -117,6 +117,10 @@ class MasterTerm:
                 silent.append(replica)
         return silent
 
+    def is_young(self, now_ms: int) -> bool:
+        """Whether replicas that run may still be on their way to this master."""
+        return now_ms - self._began_at_ms < self._timing.catch_up_ms
+
     def has_floor(self, now_ms: int) -> bool:
         """Whether enough replicas are in sync and there: what is stored now can be confirmed.
 

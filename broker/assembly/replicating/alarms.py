@@ -143,6 +143,8 @@ class Alarms:
         yield from ((reason, text) for reason, text in texts.items() if text)
         if machine.term is not None:
             has_floor = machine.term.has_floor(self._now_ms())
+            if not has_floor and machine.term.is_young(self._now_ms()):
+                return
             if text := self._at_floor(machine, view, state, has_floor=has_floor):
                 yield FLOOR if has_floor else BELOW, text
             if text := self._outrun(machine):

@@ -136,7 +136,7 @@ class Round:
             found = await self._read_back(observer)
             await observer.until(observer.is_whole, "equal in the end")
             confirmed = next(iter(observer.statuses.values()))["confirmedOffset"]
-        await _until_dispatched(replicas, confirmed)
+        await _until_dispatched(replicas, confirmed, administering.records)
         replicas.kill()
         for epoch, number in leaders(replicas.replicas.values()):
             observer.leaders[epoch].add(number)
@@ -238,17 +238,21 @@ class Round:
         )
 
 
-async def _until_dispatched(replicas: SetOfReplicas, confirmed: int) -> None:
-    """Wait until the queues of all replicas have what their logs have; what lacks is told later."""
+async def _until_dispatched(replicas: SetOfReplicas, confirmed: int, records: Records) -> None:
+    """Wait until queues and tables of all replicas have what their logs have.
+
+    Tables are written a second after a change. What lacks then is told later.
+    """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SETTLED_WITHIN_S):
             for number, replica in replicas.replicas.items():
-                await _until_told(number, replica.store, confirmed)
+                await _until_told(number, replica.store, confirmed, records)
 
 
-async def _until_told(number: int, store: Path, confirmed: int) -> None:
+async def _until_told(number: int, store: Path, confirmed: int, records: Records) -> None:
     while True:
-        if not any(queue_problems(read_log(number, store, confirmed), store)):
+        lacks_changes = any(checker.forgotten_changes(records, {number: store}))
+        if not lacks_changes and not any(queue_problems(read_log(number, store, confirmed), store)):
             return
         await asyncio.sleep(LOOK_AGAIN_S)
 

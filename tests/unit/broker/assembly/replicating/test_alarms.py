@@ -154,6 +154,7 @@ def test_below_the_floor_is_said_to_store_nothing(clock: Clock) -> None:
     alarms = Alarms(clock, replica_count=3)
     machine = a_machine({ME}, floor=2)
     lead(machine)
+    clock.now_ms = Timing().catch_up_ms
     alarms.look(machine, {}, healthy())
     assert "=2: nothing is stored" in alarms.shown[of_set.BELOW]
 
@@ -297,13 +298,25 @@ def test_while_one_in_sync_has_its_store_nothing_is_gone(
 def test_below_the_floor_is_an_alarm_at_once(alarms: Alarms, clock: Clock) -> None:
     machine = a_machine({ME, OTHER}, floor=2)
     lead(machine, 1000)
+    clock.now_ms = Timing().catch_up_ms - 1
+    follower_of(machine).moved_at_ms = clock.now_ms
     alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
     follower_of(machine).link = None
-    clock.now_ms = 2 * Timing().gone_ms
+    clock.now_ms += 1
     alarms.look(machine, {}, healthy())
     assert list(alarms.shown) == [of_set.BELOW]
     assert "nothing is stored" in alarms.shown[of_set.BELOW]
+
+
+def test_a_set_that_begins_is_below_its_floor_for_a_moment(alarms: Alarms, clock: Clock) -> None:
+    machine = a_machine({ME}, floor=2)
+    lead(machine)
+    alarms.look(machine, {}, healthy())
+    assert alarms.shown == {}
+    clock.now_ms = Timing().catch_up_ms
+    alarms.look(machine, {}, healthy())
+    assert list(alarms.shown) == [of_set.BELOW]
 
 
 def test_settings_that_differ_are_named_by_replica(alarms: Alarms) -> None:
