@@ -25,7 +25,7 @@ from rockhopper.broker.access.errors import TooManyWait
 from rockhopper.broker.access.peer import ConsumersChanged, Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
-from rockhopper.broker.members.readers import ALL, Readers, find_readers
+from rockhopper.broker.members.readers import ALL, Kind, Readers, find_readers
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.subscription import Subscription
@@ -193,8 +193,13 @@ class ConsumerGroup:
         if len(self._kinds) <= 1 and not self._lost:
             return ALL
         if self._readers is None:
+            found: dict[tuple[Shape, bool], tuple[Member, set[str]]] = {}
+            for each in self.members.values():
+                if not each.is_broadcasting:
+                    key = each.shape, each.heeds_readers
+                    found.setdefault(key, (each, set()))[1].add(each.client_id)
             self._readers = find_readers(
-                [each for each in self.members.values() if not each.is_broadcasting],
+                [Kind(one.subscriptions, one.heeds_readers, ids) for one, ids in found.values()],
                 self.client_ids(),
                 [wanted for _, wanted in self._lost.values()],
             )

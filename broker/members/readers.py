@@ -17,21 +17,20 @@ compute the same. What may be skipped or left unread by it is *at risk*.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.subscription import Subscription
 
 
-class GroupMember(Protocol):
-    """What counts of a member that shares its group's queues."""
+class Kind(NamedTuple):
+    """Members that share their group's queues and want the same."""
 
-    client_id: str
-    subscriptions: dict[str, Subscription]
-
-    @property
-    def heeds_readers(self) -> bool:
-        """Whether it leaves a topic to the topic's readers."""
+    subscriptions: Mapping[str, Subscription]
+    """By topic; empty if they have not told yet."""
+    heeds_readers: bool
+    """Whether they leave a topic to the topic's readers."""
+    client_ids: Set[str]
 
 
 class Readers(NamedTuple):
@@ -46,29 +45,30 @@ ALL = Readers({}, frozenset())
 
 
 def find_readers(
-    members: Collection[GroupMember],
+    kinds: Collection[Kind],
     client_ids: Collection[str],
     lost: Iterable[Mapping[str, Subscription]] = (),
 ) -> Readers:
     """Return who reads what in a group.
 
-    *members* share its queues, *client_ids* are those of all, of broadcasting members too. *lost*
-    are subscriptions of members whose connection ended a moment ago: they may come back.
+    *kinds* are of members that share its queues, *client_ids* those of all, of broadcasting members
+    too. *lost* is what members wanted whose connection ended a moment ago: they may come back.
     """
     everybody, lost = frozenset(client_ids), list(lost)
-    subscribers: dict[str, list[GroupMember]] = {}
-    for member in members:
-        for topic in member.subscriptions:
-            subscribers.setdefault(topic, []).append(member)
-    all_known = all(member.subscriptions for member in members)
+    subscribers: dict[str, list[Kind]] = {}
+    for kind in kinds:
+        for topic in kind.subscriptions:
+            subscribers.setdefault(topic, []).append(kind)
+    all_known = all(kind.subscriptions for kind in kinds)
     by_topic: dict[str, frozenset[str]] = {}
     at_risk: set[str] = set()
     for topic, own in subscribers.items():
         wanted = [each.subscriptions[topic] for each in own]
         wanted += [gone[topic] for gone in lost if topic in gone]
-        distinct = {_filter(each): each for each in wanted}
-        if all_known and all(member.heeds_readers for member in own):
-            by_topic[topic] = _covering(topic, own, distinct.values())
+        distinct = {(each.expression_type, each.expression): each for each in wanted}
+        if all_known and all(kind.heeds_readers for kind in own):
+            wide = [kind for kind in own if _covers(kind.subscriptions[topic], distinct.values())]
+            by_topic[topic] = _ids(wide)
         elif len(distinct) > 1 or everybody != _ids(own):
             at_risk.add(topic)
     _leave_retries(by_topic, all(topic in subscribers for gone in lost for topic in gone), lost)
@@ -93,18 +93,9 @@ def _leave_retries(
             by_topic[topic] = complete
 
 
-def _covering(
-    topic: str, members: Iterable[GroupMember], wanted: Collection[Subscription]
-) -> frozenset[str]:
-    wide = {_filter(each) for each in wanted if all(map(each.covers, wanted))}
-    return frozenset(
-        member.client_id for member in members if _filter(member.subscriptions[topic]) in wide
-    )
+def _covers(subscription: Subscription, wanted: Iterable[Subscription]) -> bool:
+    return all(map(subscription.covers, wanted))
 
 
-def _filter(subscription: Subscription) -> tuple[str, str]:
-    return subscription.expression_type, subscription.expression
-
-
-def _ids(members: Iterable[GroupMember]) -> frozenset[str]:
-    return frozenset(member.client_id for member in members)
+def _ids(kinds: Iterable[Kind]) -> frozenset[str]:
+    return frozenset().union(*(kind.client_ids for kind in kinds))

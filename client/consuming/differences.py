@@ -14,32 +14,32 @@ class Differences:
     def __init__(self, group: str) -> None:
         self._group = group
         self._told: tuple[tuple[str, ...], ...] = ()
-        self.left: list[str] = []
+        self.left: set[str] = set()
         """Topics that other members read alone, for they want more of them."""
-        self.read: list[str] = []
+        self.read: set[str] = set()
         """Topics that this member reads, and others do not."""
-        self.unread: list[str] = []
+        self.unread: set[str] = set()
         """Topics that nobody reads, for nobody wants all that the members want of them."""
-        self.at_risk: list[str] = []
+        self.at_risk: set[str] = set()
         """Topics shared by RocketMQ's rule among members that want different messages."""
 
     def begin(self) -> None:
         """Forget what the last round has found."""
-        for found in (self.left, self.read, self.unread, self.at_risk):
+        for found in self._sets():
             found.clear()
 
     def add(self, topic: str, readers: Collection[str], client_id: str) -> None:
         """Note who reads a topic, where not all members do."""
         if not readers:
-            self.unread.append(topic)
+            self.unread.add(topic)
         elif client_id in readers:
-            self.read.append(topic)
+            self.read.add(topic)
         else:
-            self.left.append(topic)
+            self.left.add(topic)
 
     def tell(self) -> None:
         """Log what was found, unless the last round had found the same."""
-        found = tuple(tuple(sorted(each)) for each in self._lists())
+        found = tuple(tuple(sorted(each)) for each in self._sets())
         if found == self._told:
             return
         before, self._told = self._told, found
@@ -67,7 +67,7 @@ class Differences:
         text = "members of group %r subscribe differently: %s; see rockhopper group show %s"
         log.warning(text, self._group, what, self._group)
 
-    def _lists(self) -> tuple[list[str], ...]:
+    def _sets(self) -> tuple[set[str], ...]:
         return self.left, self.read, self.unread, self.at_risk
 
 

@@ -98,6 +98,8 @@ class Rebalancer:
         self._absent_since_s: dict[tuple[str, str], float] = {}
         self._members: dict[str, list[str]] = {}
         self._differences = Differences(settings.group)
+        # Topics of brokers some of which name no readers: every round asks another one.
+        self._beside_others: set[str] = set()
         self._awaited: dict[str, list[str]] = {}
         self._awaited_until_s = 0.0
 
@@ -331,27 +333,44 @@ class Rebalancer:
         if answer is None:
             return []
         topic, members = route.topic, answer.consumer_id_list
-        if topic in (answer.topics_at_risk or ()):
-            self._differences.at_risk.append(topic)
         named = (answer.readers or {}).get(topic)
         if named is None:
+            if answer.readers is not None:
+                self._beside_others.discard(topic)
+            if topic in self._beside_others or topic in (answer.topics_at_risk or ()):
+                self._differences.at_risk.add(topic)
             return members
-        readers = set(named)
+        readers = await self._agreed(route, set(named), heard)
+        is_retry = topic == self._settings.retry_topic
+        if readers is None:
+            if not is_retry:
+                self._beside_others.add(topic)
+                self._differences.at_risk.add(topic)
+            return members
+        if not is_retry:
+            self._differences.add(topic, named, self._session.client_id)
+        return [member for member in members if member in readers]
+
+    async def _agreed(
+        self, route: TopicRoute, readers: set[str], heard: dict[str, GetConsumerListByGroupBody]
+    ) -> set[str] | None:
+        """Return those of *readers* that every broker names; None if one names no readers at all.
+
+        A broker that is away, or does not count us in, has no say.
+        """
         for address in route.masters.values():
             try:
                 other = heard[address] if address in heard else await self._members_at(address)
             except ClientError as error:
                 self._problem(error)
                 continue
+            if self._session.client_id not in other.consumer_id_list:
+                continue
             if other.readers is None:
-                self._differences.at_risk.append(topic)
-                return members
+                return None
             heard[address] = other
-            if self._session.client_id in other.consumer_id_list:
-                readers.intersection_update(other.readers.get(topic, other.consumer_id_list))
-        if topic != self._settings.retry_topic:
-            self._differences.add(topic, named, self._session.client_id)
-        return [member for member in members if member in readers]
+            readers &= set(other.readers.get(route.topic, other.consumer_id_list))
+        return readers
 
     async def _ask_members(
         self, route: TopicRoute, heard: dict[str, GetConsumerListByGroupBody]

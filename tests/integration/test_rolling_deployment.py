@@ -255,8 +255,30 @@ async def test_beside_a_broker_that_names_no_readers_all_members_share(
         async with asyncio.timeout(NEXT_ROUND_S):
             await until(lambda: [reads(each, "orders") for each in (old, new)] == [4, 4])
         assert reads(new, "bills") == 4
+        rounds = count_rounds(new, monkeypatch)
+        while len(rounds) < 10 or "bills is shared with" not in caplog.text:
+            count = len(rounds)  # each asks one of the brokers, whichever
+            new.engine.rebalancer.soon()
+            await until(lambda count=count: len(rounds) > count)  # type: ignore[misc]
+        told = [each for each in caplog.messages if "subscribe" in each]
+        assert len(told) == 1, told
         await old.close()
         await new.close()
+
+
+def count_rounds(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """A list that gets an entry for each round of its rebalancing from now on."""
+    rounds: list[None] = []
+    whole = consumer.engine.rebalancer._round
+
+    async def counted() -> bool:
+        try:
+            return await whole()
+        finally:
+            rounds.append(None)
+
+    monkeypatch.setattr(consumer.engine.rebalancer, "_round", counted)
+    return rounds
 
 
 def members_of(broker: Broker) -> list[str]:

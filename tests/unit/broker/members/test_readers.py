@@ -1,21 +1,13 @@
 """Who reads a topic where the members of a group subscribe differently."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import permutations
 
-from rockhopper.broker.members.readers import Readers, find_readers
+from rockhopper.broker.members.readers import Kind, Readers, find_readers
 from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
 
 RETRIES = "%RETRY%billing"
 Subscriptions = Mapping[str, Subscription]
-
-
-@dataclass
-class Member:
-    client_id: str
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    heeds_readers: bool = True
 
 
 def to(**wanted: str) -> dict[str, Subscription]:
@@ -27,19 +19,19 @@ def to(**wanted: str) -> dict[str, Subscription]:
     return {**subscriptions, RETRIES: Subscription(RETRIES)}
 
 
-def ours(client_id: str, **wanted: str) -> Member:
-    return Member(client_id, to(**wanted))
+def ours(client_id: str, **wanted: str) -> Kind:
+    return Kind(to(**wanted), heeds_readers=True, client_ids={client_id})
 
 
-def java(client_id: str, **wanted: str) -> Member:
-    return Member(client_id, to(**wanted), heeds_readers=False)
+def java(client_id: str, **wanted: str) -> Kind:
+    return Kind(to(**wanted), heeds_readers=False, client_ids={client_id})
 
 
 def readers(
-    *members: Member, beside: tuple[str, ...] = (), lost: Subscriptions | None = None
+    *members: Kind, beside: tuple[str, ...] = (), lost: Subscriptions | None = None
 ) -> Readers:
     """Who reads what; *beside* are members that broadcast."""
-    ids = [*(member.client_id for member in members), *beside]
+    ids = [*(each for member in members for each in member.client_ids), *beside]
     gone = [lost] if lost else []
     first, *others = [find_readers(each, ids, gone) for each in permutations(members)]
     assert all(each == first for each in others), "the order of heartbeats counts"
@@ -102,7 +94,11 @@ def test_a_topic_that_clients_of_other_makes_do_not_read_is_read_by_ours() -> No
 
 
 def test_nothing_is_decided_beside_a_member_that_has_not_told_what_it_wants() -> None:
-    found = readers(ours("a", x="new"), ours("b", x="new || paid"), Member("v2"))
+    found = readers(
+        ours("a", x="new"),
+        ours("b", x="new || paid"),
+        Kind({}, heeds_readers=True, client_ids={"v2"}),
+    )
     assert found == ({}, {"x"})
 
 

@@ -53,7 +53,7 @@ def test_each_state_is_logged_once(told: Callable[[], list[str]]) -> None:
 def test_what_may_be_skipped_is_said(told: Callable[[], list[str]]) -> None:
     differences = Differences("billing")
     differences.begin()
-    differences.at_risk.append("orders")
+    differences.at_risk.add("orders")
     differences.tell()
     (line,) = told()
     assert "orders is shared with clients or brokers of another make" in line
