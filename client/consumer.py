@@ -58,6 +58,7 @@ from rockhopper.protocol.names import TRACE_TOPIC
 from rockhopper.tasks import (
     end_task,
     keep_running,
+    leave_behind,
     run_apart,
     run_in_background,
     start_task,
@@ -537,6 +538,7 @@ class Consumer:
                 len(left),
                 self.group,
             )
+            leave_behind(left)
 
     async def _supervise(self, workers: set[asyncio.Task[None]], handler: Handler) -> None:
         """Wait until all workers have ended, or one with an error, which is raised.

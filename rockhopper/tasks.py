@@ -4,6 +4,7 @@
     run_in_background   nobody awaits it: how it failed is logged, and its owner hears of it
     keep_running        as before, and it begins again after a failure
     run_apart           application code, in a task and a context of its own
+    leave_behind        for code that swallows its cancellation: nothing waits for it any more
 
 A task may end because its work is done, or because `end_tasks` has cancelled it. Everything else is
 a failure, a cancellation by other code of the process among it.
@@ -12,7 +13,8 @@ a failure, a cancellation by other code of the process among it.
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from asyncio.tasks import _unregister_task
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
@@ -113,6 +115,19 @@ async def run_apart(
 def describe_error(error: BaseException) -> str:
     """Its type and what it says, even if its `__str__` raises."""
     return "".join(traceback.format_exception_only(error)).strip()
+
+
+def leave_behind(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Let the program end without tasks that go on though they were cancelled.
+
+    `asyncio.run` cancels whatever is left, and waits for it; these, and the application code that
+    they run apart, it would wait for without end. They go on as long as the event loop does.
+    """
+    settling = _settle.__code__
+    for task in (*tasks, *asyncio.all_tasks()):
+        code = getattr(task.get_coro(), "cr_code", None)
+        if task.cancelling() and (code is settling or task in tasks):
+            _unregister_task(task)
 
 
 def end_tasks(tasks: Iterable[asyncio.Future[Any] | None]) -> asyncio.Future[list[Any]]:

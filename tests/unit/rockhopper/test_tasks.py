@@ -10,8 +10,10 @@ import pytest
 
 from rockhopper.tasks import (
     ApplicationCodeError,
+    end_task,
     end_tasks,
     keep_running,
+    leave_behind,
     let_go,
     run_apart,
     run_in_background,
@@ -215,3 +217,47 @@ def test_a_program_that_ends_says_nothing_of_its_tasks(caplog: pytest.LogCapture
 
     asyncio.run(main())
     assert not caplog.text
+
+
+def test_a_program_ends_though_code_that_was_left_behind_goes_on() -> None:
+    inside, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        while True:
+            inside.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+
+    async def work() -> None:
+        await run_apart(stubborn)
+
+    async def program() -> None:
+        task = start_task(work())
+        await inside.wait()
+        end_task(task)
+        await cancelled.wait()
+        leave_behind([task])
+        assert not task.done()
+
+    asyncio.run(program())
+
+
+def test_what_was_not_left_behind_is_cancelled_at_the_end_of_a_program() -> None:
+    ended: list[str] = []
+
+    async def patient() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("patient")
+
+    async def program() -> None:
+        other = start_task(run_apart(patient))
+        await asyncio.sleep(0)
+        leave_behind([])
+        assert not other.done()
+
+    asyncio.run(program())
+    assert ended == ["patient"]
