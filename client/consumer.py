@@ -34,6 +34,7 @@ from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCal
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.face.work_watch import WorkWatch
 from rockhopper.client.consuming.handout import Delivered, Handout
+from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, retry_later_of
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
@@ -567,6 +568,13 @@ class Consumer:
         process = around(self._hooks.process, last)
         return lambda message: process(Processing(message, self.group, self.client_id, self._model))
 
+    def _broker_time_ms(self, held: ProcessQueue, later_ms: int = 0) -> int | None:
+        """When it is at the broker of a queue, or will be after a while."""
+        session, queue = self.engine.session, held.queue
+        route = session.routes.known(queue.topic)
+        now_ms = session.clocks.now_ms(None if route is None else route.master(queue.broker_name))
+        return None if now_ms is None else now_ms + later_ms
+
     async def _work(self, handler: Handler) -> None:
         handout = self._handout
         worker = asyncio.current_task()
@@ -577,7 +585,7 @@ class Consumer:
             if delivered is None:
                 return
             held, message = delivered
-            if is_expired(message, time.time_ns() // 1_000_000):
+            if is_expired(message, partial(self._broker_time_ms, held)):
                 log.warning("%r is not handled: its requester has given up waiting", message)
                 handout.acknowledge(held, message)
                 continue
@@ -600,6 +608,14 @@ class Consumer:
                 else:
                     log.debug("%r is asked for again: %s", message, later)
                 delay = BY_THE_LADDER if later is None else later.delay
+                # In order a message stays as it is, and is looked at when its turn comes again.
+                wait_ms = 0 if self._settings.orderly else delay.least_ms
+                if is_expired(message, partial(self._broker_time_ms, held, wait_ms)):
+                    log.warning(
+                        "%r is not asked for again: its requester will have given up", message
+                    )
+                    handout.acknowledge(held, message)
+                    continue
                 await asyncio.shield(handout.redeliver(held, message, delay))
             else:
                 handout.acknowledge(held, message)

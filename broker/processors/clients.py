@@ -70,6 +70,7 @@ class ClientProcessors:
     _stats: BrokerStats
     _puller: Puller
     _announce: Callable[[], Awaitable[None]]
+    _now_ms: Callable[[], int]
 
     def heartbeat(self, request: Request) -> Response | Awaitable[Response]:
         """34: a client is there, with these consumer and producer groups.
@@ -130,7 +131,11 @@ class ClientProcessors:
             raise NoPermission("; ".join(refusals.values()))
         return Response(
             ext=encode_fields(
-                HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=not is_known)
+                HeartbeatResponse(
+                    is_support_heart_beat_v2=True,
+                    is_sub_change=not is_known,
+                    store_time=self._now_ms() if "storeTime" in request.ext else None,
+                )
             )
         )
 

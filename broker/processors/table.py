@@ -48,7 +48,15 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
     stats, pop, announce, clock = broker.stats, broker.pop, broker.announce, broker.clock
     clients = ClientProcessors(
-        config, topics, groups, consumers, producers, stats, broker.puller, announce
+        config,
+        topics,
+        groups,
+        consumers,
+        producers,
+        stats,
+        broker.puller,
+        announce,
+        clock.steady_ms,
     )
     following = OffsetProcessors(
         config.live, store, topics, groups, offsets, consumers, broker.positions

@@ -84,6 +84,14 @@ class Delay:
         return f"level {self.level}" if self.after_s is None else f"{self.after_s:g} s"
 
     @property
+    def least_ms(self) -> int:
+        """How long it takes at least."""
+        if self.after_s is not None:
+            return int(self.after_s * 1000)
+        # The broker's own choice begins at the third level.
+        return 0 if self.level < 0 else _LEVELS_S[(self.level or 3) - 1] * 1000
+
+    @property
     def level_above(self) -> int:
         """The first of RocketMQ's levels that takes as long, else the last."""
         if self.after_s is None:

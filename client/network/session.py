@@ -11,6 +11,7 @@ are looked up, and once another one leads in its place, what is under way there 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Self
 from weakref import WeakSet
 
@@ -20,6 +21,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     may_have_moved,
 )
+from rockhopper.client.network.broker_clocks import FIELD, BrokerClocks
 from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.outages import Outages
@@ -76,6 +78,7 @@ class Session(Sharer):
         self.producer_groups: set[str] = set()
         self.consumers: dict[str, ConsumerData] = {}
         self.outages = Outages()
+        self.clocks = BrokerClocks()
         self.on_connect: list[Callable[[Connection], None]] = []
         self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
@@ -224,6 +227,7 @@ class Session(Sharer):
         answer = await self.pool.request(address, command, timeout_s or self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise self.refusal(address, command.code, answer)
+        self.clocks.heard(address, answer.ext)
         if (connection := self.pool.existing(address)) is not None:
             self._greeted.add(connection)
 
@@ -256,14 +260,22 @@ class Session(Sharer):
             producer_data_set=[ProducerData(group) for group in sorted(producers)],
             consumer_data_set=[data for each in sharers for data in each.consumers.values()],
         )
-        return Command(int(RequestCode.HEART_BEAT), body=data.encode())
+        return Command(int(RequestCode.HEART_BEAT), ext={FIELD: "0"}, body=data.encode())
 
     def _greet(self, connection: Connection) -> None:
         has_groups = self.producer_groups or self.consumers
         if has_groups and self.routes.has_broker(connection.address):
             greeting = connection.request(self._heartbeat_command(), self.request_timeout_s)
-            greeting.add_done_callback(_ignore_outcome)
+            greeting.add_done_callback(partial(self._greeting_ended, connection.address))
             self._greeted.add(connection)
+
+    def _greeting_ended(self, address: str, greeting: asyncio.Future[Command]) -> None:
+        if greeting.cancelled():
+            return
+        if (error := greeting.exception()) is not None:
+            log.debug("a heartbeat was not answered: %s", error)
+        elif greeting.result().code == ResponseCode.SUCCESS:
+            self.clocks.heard(address, greeting.result().ext)
 
     def connected(self, connection: Connection) -> None:
         """See Sharer."""
@@ -350,8 +362,3 @@ class Session(Sharer):
                 except ClientError:  # broken or inherited by a fork: closing it says the same
                     break
         await asyncio.gather(*farewells, return_exceptions=True)
-
-
-def _ignore_outcome(request: asyncio.Future[Command]) -> None:
-    if not request.cancelled() and (error := request.exception()) is not None:
-        log.debug("a heartbeat was not answered: %s", error)

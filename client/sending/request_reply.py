@@ -9,6 +9,7 @@ heartbeat on a connection that is still open that it lives there.
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable
 from weakref import WeakSet
 
 from rockhopper.client.errors import MessageRejectedError, ReplyTimeoutError
@@ -170,12 +171,16 @@ def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
     return reply_topic(given[PROPERTY_CLUSTER]), properties
 
 
-def is_expired(message: ReceivedMessage, now_ms: int) -> bool:
-    """Whether it is a request whose requester has given up waiting, by the clock of both."""
+def is_expired(message: ReceivedMessage, now_ms: Callable[[], int | None]) -> bool:
+    """Whether it is a request whose requester has given up waiting.
+
+    It was stored by the clock that *now_ms* tells: those of requester and responder may differ.
+    """
     ttl = message.properties.get(PROPERTY_TTL)
     if ttl is None or PROPERTY_REPLY_TO_CLIENT not in message.properties:
         return False
-    return ttl.isdecimal() and message.born_time_ms + int(ttl) < now_ms
+    now = now_ms()
+    return now is not None and ttl.isdecimal() and message.store_time_ms + int(ttl) < now
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

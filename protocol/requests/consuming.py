@@ -15,6 +15,8 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     is_support_heart_beat_v2: bool | None = field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
     is_sub_change: bool | None = field(name="IS_SUB_CHANGE", default=None)
+    store_time: int | None = field(name="storeTime", default=None)
+    """Ours: the time at the broker, for clients whose heartbeat has this field."""
 
 
 class UnregisterClientRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import ClientStateError, Message, Producer, ReplyTimeoutError, RetryLater
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.billing import (
     AT_ONCE,
     NEXT_ROUND_S,
@@ -23,8 +25,10 @@ from tests.support.billing import (
     sent_back,
     take,
 )
+from tests.support.direct import short_send_fields
 from tests.support.hang import HANG_S
 from tests.support.turns import until
+from tests.support.wire import WireClient
 
 
 @pytest.fixture
@@ -414,3 +418,65 @@ async def test_a_request_older_than_its_time_out_is_not_handled(
         await done.wait()
     assert asked == [b"last"]
     assert committed(broker) == 2
+
+
+async def send_request(
+    broker: Broker, body: bytes, *, ttl_ms: int, requester_ahead_ms: int = 0
+) -> None:
+    """A request of a client whose clock is that far ahead of everybody else's."""
+    fields = short_send_fields("orders", 0)
+    fields["g"] = str(time.time_ns() // 1_000_000 + requester_ahead_ms)
+    fields["i"] = f"TTL\x01{ttl_ms}\x02REPLY_TO_CLIENT\x01c\x02CORRELATION_ID\x01i\x02"
+    async with WireClient(broker.address) as requester:
+        sent = await requester.ask(RequestCode.SEND_MESSAGE_V2, fields, body)
+        assert sent.code == ResponseCode.SUCCESS, sent
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+async def test_the_age_of_a_request_does_not_depend_on_the_clock_of_its_requester(
+    broker: Broker, ahead_ms: int
+) -> None:
+    asked: list[bytes] = []
+    done = asyncio.Event()
+
+    async def answer(message: ReceivedMessage) -> None:
+        asked.append(message.body)
+        done.set()
+
+    await send_request(broker, b"too old", ttl_ms=0, requester_ahead_ms=ahead_ms)
+    in_time_ms = round(HANG_S * 1000)
+    await send_request(broker, b"in time", ttl_ms=in_time_ms, requester_ahead_ms=ahead_ms)
+    async with billing(broker, handler=answer, concurrency=1):
+        await done.wait()
+    assert asked == [b"in time"]
+
+
+async def test_the_age_of_a_request_does_not_depend_on_the_clock_of_its_responder(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = asyncio.Event()
+
+    async def answer(_message: ReceivedMessage) -> None:
+        done.set()
+
+    await send_request(broker, b"in time", ttl_ms=round(HANG_S * 1000))
+    time_ns = time.time_ns
+    async with billing(broker, handler=answer, concurrency=1):
+        monkeypatch.setattr(time, "time_ns", lambda: time_ns() + 3_600_000_000_000)
+        await done.wait()
+
+
+async def test_a_request_that_failed_is_not_asked_for_again_for_nobody(broker: Broker) -> None:
+    """The first retry would come after ten seconds."""
+    asked: list[bytes] = []
+
+    async def fail(message: ReceivedMessage) -> None:
+        asked.append(message.body)
+        raise RuntimeError("on purpose")
+
+    await send_request(broker, b"charge 7", ttl_ms=9_000)
+    async with billing(broker, handler=fail, concurrency=1) as consumer:
+        handout = consumer.engine.handout
+        await until(lambda: handout.finished + handout.failed == 1)
+        assert (handout.finished, handout.failed) == (1, 0)
+    assert asked == [b"charge 7"]

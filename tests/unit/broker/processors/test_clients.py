@@ -380,3 +380,9 @@ async def test_a_group_without_permission_leaves_the_others_of_its_heartbeat_alo
     refused = [entry for entry in logs if "without permission" in entry["event"]]
     assert [entry["group"] for entry in refused] == ["audit"]
     await served.close()
+
+
+async def test_a_client_that_asks_is_told_the_time_of_messages(broker: ServedBroker) -> None:
+    asked = await broker.ask(Code.HEART_BEAT, {"storeTime": "0"}, beat())
+    assert (asked.ext or {})["storeTime"] == str(broker.clock.steady_ms())
+    assert "storeTime" not in ((await send(broker, beat(), Peer())).ext or {})
