@@ -129,3 +129,8 @@ class Guard(Access):
         if index is None:
             index = self._indexes[principal.user] = RuleIndex(self._rules.get(principal.user, ()))
         return decide(index.about(asked), actions, asked, principal.host)
+
+
+def guard_of(access: Access | None) -> Guard | None:
+    """What requires users of all peers, if something does."""
+    return access if isinstance(access, Guard) and not access.is_open else None

@@ -4,7 +4,9 @@
     no request within 10 s              closed
     a frame begun and not ended in 30 s closed
     a request stands still for 30 s     closed
-    requests that are not whole         the one beyond HELD_BYTES_MAX of all is refused
+    requests that are not whole         the one beyond HELD_BYTES_MAX of all is refused, and without
+                                        a user one of UNKNOWN_BYTES_MAX; for those of all
+                                        connections see listening/unfinished
     no call for 120 s                   closed
     answers not read                    reading stops; closed at 64 MiB or after 30 s of standstill
 
@@ -23,10 +25,11 @@ import structlog
 from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call
-from rockhopper.broker.grpc.identity import Proved
+from rockhopper.broker.grpc.identity import AUTHORIZATION, Proved
 from rockhopper.broker.grpc.service import GrpcService
 from rockhopper.broker.listening.caller import DIRECT, Caller
 from rockhopper.broker.listening.socket_names import socket_address
+from rockhopper.broker.listening.unfinished import UNKNOWN_BYTES_MAX
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader
@@ -71,12 +74,17 @@ class Port(Protocol):
 
     service: GrpcService
     request_size_bytes_max: int
+    has_users: bool
+    """Whether a peer has to prove who it is."""
 
     def admit(self, connection: "GrpcConnection") -> bool:
         """Count a new connection in; False when there are too many."""
 
     def forget(self, connection: "GrpcConnection") -> None:
         """Count a closed connection out."""
+
+    def count_unfinished(self, size_bytes: int) -> None:
+        """Note that so much more is held of requests that are not whole."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with *work* in turns of its own, until the server closes."""
@@ -97,6 +105,8 @@ class GrpcConnection(asyncio.Protocol):
         self._strangers: set[int] = set()
         """Requests that are no calls."""
         self._held_bytes = 0
+        self._unfinished_bytes = 0
+        """What was added to them in this turn."""
         self._backlog: deque[Event] = deque()
         self._is_serving = False
         self._is_flush_due = False
@@ -154,6 +164,23 @@ class GrpcConnection(asyncio.Protocol):
         """How many calls are not answered yet."""
         return self._http2.open_streams
 
+    @property
+    def held_bytes(self) -> int:
+        """What has come of requests that are not whole."""
+        return self._held_bytes
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved to be a user."""
+        return self.proved is not None
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of requests that are not whole, and close at once."""
+        for call in list(self._calls.values()):
+            self._forget(call.stream_id)
+            call.over()
+        self.abort(reason)
+
     def data_received(self, data: bytes) -> None:
         """Serve what *data* asks for, now or in the turns that follow."""
         if not self.has_asked and data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
@@ -180,6 +207,9 @@ class GrpcConnection(asyncio.Protocol):
                 break
         self.server.service.settle()
         self._is_serving = False
+        if self._unfinished_bytes:
+            size_bytes, self._unfinished_bytes = self._unfinished_bytes, 0
+            self.server.count_unfinished(size_bytes)
         self._flush()
         self._read_on()
 
@@ -287,6 +317,17 @@ class GrpcConnection(asyncio.Protocol):
                     f"requests that are not whole hold more than {HELD_BYTES_MAX} bytes of one "
                     "connection: send fewer large ones at a time",
                 )
+            if (
+                reader.held_bytes > UNKNOWN_BYTES_MAX
+                and self.server.has_users
+                and not self.is_known
+                and not call.fields.get(AUTHORIZATION)
+            ):
+                raise FramingError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"a request of more than {UNKNOWN_BYTES_MAX} bytes that names no user",
+                )
+            self._unfinished_bytes += len(data)
         return messages
 
     def fail(self, call: Call, code: GrpcStatus, text: str) -> None:

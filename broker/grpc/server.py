@@ -5,10 +5,12 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
+from rockhopper.broker.access.guard import guard_of
 from rockhopper.broker.grpc.connection import GrpcConnection
 from rockhopper.broker.grpc.service import GrpcService
 from rockhopper.broker.listening.connections import Connections
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.listening.unfinished import Unfinished
 from rockhopper.tasks import end_task, run_in_background
 
 SWEEP_INTERVAL_S = 1.0
@@ -25,6 +27,8 @@ class GrpcServer(Connections[GrpcConnection]):
         self, service: GrpcService, *, connections_max: int, message_size_bytes_max: int
     ) -> None:
         super().__init__("grpc", connections_max)
+        self.has_users = guard_of(service.access) is not None
+        self._unfinished = Unfinished(has_users=self.has_users)
         self.service = service
         self.request_size_bytes_max = message_size_bytes_max + REQUEST_OVERHEAD_BYTES
         self._listeners: list[Listener] = []
@@ -67,6 +71,10 @@ class GrpcServer(Connections[GrpcConnection]):
         for connection in list(self.connections):
             connection.close()
         await self.all_gone(CLOSE_TIMEOUT_S)
+
+    def count_unfinished(self, size_bytes: int) -> None:
+        """Note that so much more is held of requests, and close who holds too much, if need be."""
+        self._unfinished.count(size_bytes, self.connections)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with *work* in turns of its own, until the server closes."""

@@ -70,7 +70,7 @@ class GrpcService:
             )
             for name, (serve, demands) in rpcs.items()
         }
-        self._access = access
+        self.access = access
         self.open = on_opened
         self.heard = on_heard
         self.find = self._rpcs.get
@@ -86,7 +86,7 @@ class GrpcService:
             # It finds stored what was sent before it.
             self.settle()
         try:
-            if not self._access.is_open and call.rpc.demands is not None:
+            if not self.access.is_open and call.rpc.demands is not None:
                 self._admit(call, call.rpc.demands(request))
             reply = call.rpc.serve(call, request)
         except Exception as error:
@@ -97,9 +97,7 @@ class GrpcService:
 
     def _admit(self, call: Call, demands: Demands) -> None:
         line = call.connection
-        line.proved = identify(
-            self._access, call.fields, line.peer_host, line.proved, line.failures
-        )
+        line.proved = identify(self.access, call.fields, line.peer_host, line.proved, line.failures)
         if line.proved is not None:
             call.principal = line.proved.principal
         demands = tuple(demands)
@@ -111,7 +109,7 @@ class GrpcService:
         missing = [
             (actions, resource)
             for actions, resource in demands
-            if not self._access.may_any(principal, actions, resource)
+            if not self.access.may_any(principal, actions, resource)
         ]
         if missing:
             raise StatusError(Code.UNAUTHORIZED, name_missing(principal, missing))

@@ -147,7 +147,18 @@ def data_head(beat: Beat, log_offset: int, size_bytes: int, crc: int) -> bytes:
 class Decoder:
     """Frames from bytes as they come. Nothing is kept of a frame beyond its stated limits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_greeting: bool = False) -> None:
+        self._buffer = bytearray()
+        self.is_greeting = is_greeting
+        """Whether nothing larger than a greeting may come yet."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not complete."""
+        return len(self._buffer)
+
+    def forget(self) -> None:
+        """Let go of that; its connection is closed."""
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
@@ -166,8 +177,10 @@ class Decoder:
         at = 0
         try:
             while at < len(source):
-                read = _read_hello if source[at] == MAGIC[0] else _read_typed
-                found = read(source, at)
+                if source[at] == MAGIC[0]:
+                    found = _read_hello(source, at)
+                else:
+                    found = _read_typed(source, at, is_greeting=self.is_greeting)
                 if found is None:
                     break
                 frame, at = found
@@ -197,7 +210,9 @@ def _read_hello(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
     return _greeting_of(signed[_HELLO.size : -NONCE_SIZE_BYTES], signed), end
 
 
-def _read_typed(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
+def _read_typed(
+    source: bytes | bytearray, at: int, *, is_greeting: bool
+) -> tuple[Frame, int] | None:
     head = _TYPES.get(source[at])
     if head is None:
         raise WireError(f"a frame of type {source[at]}")
@@ -207,7 +222,8 @@ def _read_typed(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
     size = 0
     if head is _SIZED or head is _DATA:
         size = int.from_bytes(source[at + 4 : at + 8], "big")
-        _check_size(size, DATA_SIZE_BYTES_MAX if head is _DATA else JSON_SIZE_BYTES_MAX)
+        is_log = head is _DATA and not is_greeting
+        _check_size(size, DATA_SIZE_BYTES_MAX if is_log else JSON_SIZE_BYTES_MAX)
     end = body_at + size
     if len(source) < end:
         return None

@@ -21,11 +21,12 @@ import structlog
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action
 from rockhopper.broker.access.errors import NotAuthenticated
-from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.guard import Guard, guard_of
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.listening.caller import Caller
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.socket_names import socket_address
+from rockhopper.broker.listening.unfinished import Unfinished
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.sockets import close_in_children
 from rockhopper.tasks import end_task, run_in_background
@@ -104,6 +105,9 @@ class HttpServer:
         """By the first folder of their paths; they say themselves who gets what."""
         self._access = access
         self._listener: Listener | None = None
+        self.connections: set[_Connection] = set()
+        """Those that have not asked yet."""
+        self._unfinished = Unfinished(has_users=guard_of(access) is not None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
@@ -120,6 +124,10 @@ class HttpServer:
         for task in list(self._tasks):
             end_task(task)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def count_unfinished(self, size_bytes: int) -> None:
+        """Note that so much more is held of requests, and close who holds too much, if need be."""
+        self._unfinished.count(size_bytes, self.connections)
 
     def answer(self, connection: "_Connection", request: HttpRequest) -> None:
         """Serve *request* on *connection*."""
@@ -217,8 +225,27 @@ class _Connection(asyncio.Protocol):
         close_in_children(self._transport)
         self._host, _ = socket_address(self._caller.address or transport.get_extra_info("peername"))
         self._abort_after(REQUEST_TIMEOUT_S)
+        self._server.connections.add(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a request that is not complete."""
+        return len(self._received)
+
+    @property
+    def is_known(self) -> bool:
+        """Nobody is before the request is complete."""
+        return False
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of that, and close at once."""
+        log.info("closed a connection", peer=self._host, reason=reason)
+        self._received.clear()
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
         if self._timeout is not None:
             self._timeout.cancel()
         self._transport = None
@@ -238,7 +265,10 @@ class _Connection(asyncio.Protocol):
             self._abort_after(ANSWER_TIMEOUT_S)
             body = bytes(self._received[: self._body_size])
             self._received.clear()
+            self._server.connections.discard(self)
             self._server.answer(self, self._request._replace(body=body))
+            return
+        self._server.count_unfinished(len(data))
 
     def _take_head(self) -> Page | None:
         """Read the head once it is whole, and how much of a body follows; a refusal, if it is."""

@@ -24,7 +24,7 @@ from typing import cast
 import structlog
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.peer import Notice, Peer, Principal
+from rockhopper.broker.access.peer import USERS, Notice, Peer, Principal
 from rockhopper.broker.listening.caller import DIRECT, Caller
 from rockhopper.broker.listening.connections import Connections
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
@@ -157,6 +157,21 @@ class Connection(asyncio.Protocol):
         for callback in self.on_close:
             callback(self)
         self.on_close.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not complete."""
+        return self.decoder.pending_bytes
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved to be a user."""
+        return bool(self.attributes.get(USERS))
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of a frame that is not complete, and close at once."""
+        self.decoder.forget_pending()
+        self.abort(reason)
 
     @property
     def peer(self) -> str:

@@ -7,6 +7,7 @@ from typing import cast
 
 from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.wire import WireError
+from rockhopper.broker.listening.unfinished import Unfinished
 
 # Some frames of log may be on their way before the stream waits for its follower.
 UNSENT_BYTES_MAX = 1 << 20
@@ -19,13 +20,19 @@ class Link(asyncio.Protocol):
     to each; from ``frames`` on all are handed on.
     """
 
-    def __init__(self, number: int, on_made: "Callable[[Link], None] | None" = None) -> None:
-        """*on_made* is called once the connection is there."""
+    def __init__(
+        self,
+        number: int,
+        on_made: "Callable[[Link], None] | None" = None,
+        greeting: "Greeting | None" = None,
+    ) -> None:
+        """*on_made* is called once the connection is there; *greeting* are those that it is of."""
+        self._greeting = greeting
         self.number = number
         self.peer = self.host = ""
         self._on_made = on_made
         self._transport: asyncio.Transport | None = None
-        self._decoder = wire.Decoder()
+        self._decoder = wire.Decoder(is_greeting=greeting is not None)
         self._each: Callable[[wire.Frame], None] | None = None
         self._frames: deque[wire.Frame] = deque()
         self._error: Exception | None = None
@@ -55,6 +62,24 @@ class Link(asyncio.Protocol):
                 self._take(frame)
         except Exception as error:
             self._end(error)
+        if self._greeting is not None and self.held_bytes:
+            self._greeting.count(self, len(data))
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not complete, while it is greeted."""
+        return self._decoder.held_bytes if self._decoder.is_greeting else 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved the secret."""
+        return not self._decoder.is_greeting
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of that, and close at once."""
+        self._decoder.forget()
+        self._end(WireError(reason))
+        self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol; why it was lost makes no difference to anybody."""
@@ -79,6 +104,8 @@ class Link(asyncio.Protocol):
             self._news.set()
 
     def _end(self, error: Exception | None) -> None:
+        if self._greeting is not None:
+            self._greeting.discard(self)
         if not self._ended.is_set():
             self._error = error
             self._ended.set()
@@ -123,6 +150,9 @@ class Link(asyncio.Protocol):
             Exception: what *each* has raised; nothing is handed on after that.
         """
         self._each = each
+        self._decoder.is_greeting = False
+        if self._greeting is not None:
+            self._greeting.discard(self)
         while self._frames:
             each(self._frames.popleft())
         await self._ended.wait()
@@ -143,3 +173,20 @@ class Link(asyncio.Protocol):
         if not self._frames:
             raise WireError("the connection ended while greeting")
         return self._frames.popleft()
+
+
+class Greeting:
+    """The connections of a port that are still greeted, and what they hold."""
+
+    def __init__(self) -> None:
+        self._links: set[Link] = set()
+        self._unfinished = Unfinished(has_users=True)
+
+    def count(self, link: Link, size_bytes: int) -> None:
+        """Note that *link* holds so much more; close who holds too much, if need be."""
+        self._links.add(link)
+        self._unfinished.count(size_bytes, list(self._links))
+
+    def discard(self, link: Link) -> None:
+        """It is greeted, or has ended."""
+        self._links.discard(link)

@@ -16,7 +16,7 @@ import structlog
 
 from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.messages import Hello, Refused
-from rockhopper.broker.ha.running.link import Link
+from rockhopper.broker.ha.running.link import Greeting, Link
 from rockhopper.broker.ha.wire import WireError
 from rockhopper.broker.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
@@ -68,10 +68,11 @@ class Links:
         Raises:
             OSError: the port cannot be opened.
         """
+        greeting = Greeting()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = Listener(
             socket.create_server((host, port), family=family),
-            lambda _caller: Link(next(self._numbers), on_made),
+            lambda _caller: Link(next(self._numbers), on_made, greeting),
             name="replicas",
             gate=self._gate,
         )

@@ -16,7 +16,9 @@ from typing import cast
 
 import structlog
 
+from rockhopper.broker.access.guard import guard_of
 from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.listening.unfinished import Unfinished
 from rockhopper.broker.remoting.dispatcher import Processor, Request
 from rockhopper.broker.remoting.server import Connection, FrameHandler, Server
 from rockhopper.protocol.addresses import split_address
@@ -46,6 +48,32 @@ def remembering(processor: Processor) -> Processor:
     return cast(Processor, process)
 
 
+class _Held:
+    """The requests of one connection that are to be passed on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.frames: list[Frame] = []
+        self.held_bytes = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved to be a user."""
+        return self._connection.is_known
+
+    def add(self, frames: list[Frame]) -> int:
+        """Hold *frames* as well; how many bytes they are."""
+        size_bytes = sum(len(header) + len(body) for _, header, body in frames)
+        self.frames += frames
+        self.held_bytes += size_bytes
+        return size_bytes
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of them, and close at once."""
+        self.frames, self.held_bytes = [], 0
+        self._connection.abort(reason)
+
+
 class Handover:
     """Holds the requests of all connections of a server, then passes them on."""
 
@@ -53,7 +81,8 @@ class Handover:
         """Hold from now on what comes, on connections that are to come as well."""
         self._server = server
         self._outgoing = outgoing
-        self._held: dict[Connection, list[Frame]] = {}
+        self._held: dict[Connection, _Held] = {}
+        self._unfinished = Unfinished(has_users=guard_of(server.access) is not None)
         self._splices: set[_Splice] = set()
         self._address_of: Callable[[], str] = str
         self._codes: frozenset[int] = frozenset()
@@ -66,13 +95,25 @@ class Handover:
         return bool(self._held)
 
     @property
+    def held_bytes(self) -> int:
+        """The size of the requests that are held."""
+        return sum(each.held_bytes for each in self._held.values())
+
+    @property
     def has_clients(self) -> bool:
         """Whether anybody is connected who is passed on."""
         return bool(self._server.connections)
 
     def _hold(self, connection: Connection, frames: list[Frame]) -> int:
-        self._held.setdefault(connection, []).extend(frames)
+        held = self._held.get(connection)
+        if held is None:
+            held = self._held[connection] = _Held(connection)
+        self._unfinished.count(held.add(frames), self._held.values())
         return len(frames)
+
+    def _take_held(self, connection: Connection) -> list[Frame]:
+        held = self._held.pop(connection, None)
+        return [] if held is None else held.frames
 
     def leave(self) -> None:
         """Take connections and ports away from the server, which may close then.
@@ -90,7 +131,7 @@ class Handover:
         self._server.give_way_to(server)
         for connection in list(self._server.connections):
             if connection.handler == self._receive:
-                self._give(connection, server, self._held.pop(connection, []))
+                self._give(connection, server, self._take_held(connection))
 
     def recall(self, server: Server) -> None:
         """Pass nobody on any more, but hold; and hold the clients of *server*, which may close."""
@@ -118,7 +159,7 @@ class Handover:
             heartbeat = _last_heartbeat(connection)
             connection.attributes.clear()
             frames = FrameDecoder().feed(heartbeat) if heartbeat else []
-            self._give(connection, server, frames + self._held.pop(connection, []))
+            self._give(connection, server, frames + self._take_held(connection))
 
     def _give(self, connection: Connection, server: Server, held: list[Frame]) -> None:
         self._server.connections.discard(connection)
@@ -153,7 +194,7 @@ class Handover:
         self._splices.add(splice)
         splice.on_end = self._splices.discard
         splice.write(_last_heartbeat(connection))
-        held = self._held.pop(connection, [])
+        held = self._take_held(connection)
         splice.pass_on(connection, held)
         connection.handler = splice.pass_on
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.broker.access.access import CLUSTER, Action, Kind, Resource
+from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
 from rockhopper.broker.access.accounts import Pattern, Rule, User, parse_actions
-from rockhopper.broker.access.guard import VERDICTS_MAX, Guard
+from rockhopper.broker.access.guard import VERDICTS_MAX, Guard, guard_of
 from rockhopper.broker.access.peer import Principal
 
 NOTES = Resource(Kind.TOPIC, "rmq_sys_rockhopper_state")
@@ -103,3 +103,11 @@ def test_notes_with_secrets_are_super_users_alone(action: Action, authorizes: bo
     made = guard(rule("*", "All"), rule(f"Topic:{NOTES.name}", "All"), authorizes=authorizes)
     assert not made.may(Principal("127.0.0.1", "alice"), action, NOTES)
     assert may(made, "root", action, NOTES)
+
+
+@pytest.mark.parametrize("authenticates", [True, False])
+def test_users_are_required_by_a_guard_that_is_not_open(authenticates: bool) -> None:
+    guard = Guard(remote_admin=False, authenticates=authenticates)
+    assert guard_of(guard) is (guard if authenticates else None)
+    assert guard_of(Access(remote_admin=False)) is None
+    assert guard_of(None) is None

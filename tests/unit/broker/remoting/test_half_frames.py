@@ -7,8 +7,8 @@ import pytest
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import USERS
-from rockhopper.broker.remoting import half_frames
-from rockhopper.broker.remoting.half_frames import UNKNOWN_FRAME_BYTES_MAX, HalfFrames
+from rockhopper.broker.listening.unfinished import UNKNOWN_BYTES_MAX
+from rockhopper.broker.remoting.half_frames import HalfFrames
 from rockhopper.protocol.frame import FrameDecoder
 
 UNSIGNED = b'{"code":310}'
@@ -28,18 +28,13 @@ class Holder:
         for start in range(0, size, 100_000):
             assert self.decoder.feed(data[start : start + 100_000]) == []
         self.attributes: dict[str, object] = {USERS: {user}} if user else {}
-        self.is_aborted = False
-
-    def abort(self, reason: str) -> None:
-        assert reason
-        self.is_aborted = True
 
 
 def guard(*, authenticates: bool = True, unsigned_codes: tuple[int, ...] = ()) -> Guard:
     return Guard(remote_admin=False, authenticates=authenticates, unsigned_codes=unsigned_codes)
 
 
-BIG = UNKNOWN_FRAME_BYTES_MAX + 1
+BIG = UNKNOWN_BYTES_MAX + 1
 
 
 @pytest.mark.parametrize(
@@ -61,24 +56,3 @@ def test_large_frames_are_for_who_names_a_user(holder: Holder, is_refused: bool)
 )
 def test_where_no_user_is_required_frames_are_of_any_size(access: Access | None) -> None:
     assert HalfFrames(access).find_problem(Holder(UNSIGNED, BIG)) is None
-
-
-def test_unknown_peers_that_hold_most_are_closed_beyond_their_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(half_frames, "UNKNOWN_BYTES_MAX_ALL", 1_000_000)
-    large, small = Holder(SIGNED, 900_000), Holder(SIGNED, 200_000)
-    known = Holder(SIGNED, 2_000_000, user="ann")
-    frames = HalfFrames(guard())
-    frames.count(half_frames.STEP_BYTES - 1, [small, large, known])
-    assert not large.is_aborted
-    frames.count(1, [small, large, known])
-    assert [large.is_aborted, small.is_aborted, known.is_aborted] == [True, False, False]
-    assert large.decoder.pending_bytes == 0
-
-
-def test_all_peers_have_a_budget_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_frames, "BYTES_MAX_ALL", 1_000_000)
-    large, small = Holder(UNSIGNED, 900_000), Holder(UNSIGNED, 200_000)
-    HalfFrames(None).count(half_frames.STEP_BYTES, [large, small])
-    assert [large.is_aborted, small.is_aborted] == [True, False]

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from rockhopper.broker.ha import wire
-from rockhopper.broker.ha.messages import Ack
-from rockhopper.broker.ha.running.link import Link
+from rockhopper.broker.ha.messages import Ack, Beat
+from rockhopper.broker.ha.running.link import Greeting, Link
 from rockhopper.broker.ha.wire import Frame, WireError
+from rockhopper.broker.listening import unfinished
 
 ONE, TWO = Ack(1, 10, True), Ack(1, 20, True)
 
@@ -115,3 +116,33 @@ async def test_nothing_is_sent_behind_the_end() -> None:
     link.send(b"c")
     assert (pipe.sent, link.is_closing, link.peer) == (b"ab", True, "('127.0.0.1', 7)")
     assert Link(4).is_closing
+
+
+LARGE_BYTES = wire.JSON_SIZE_BYTES_MAX
+
+
+def greeted_by(peers: Greeting) -> tuple[Link, Pipe]:
+    link, pipe = Link(1, greeting=peers), Pipe()
+    link.connection_made(pipe)
+    return link, pipe
+
+
+async def test_a_peer_that_has_not_greeted_sends_nothing_large() -> None:
+    link, _ = greeted_by(Greeting())
+    link.data_received(wire.data_head(Beat(1, 0), 0, LARGE_BYTES + 1, 0))
+    with pytest.raises(WireError, match="are allowed"):
+        await link.next_frame()
+
+
+async def test_peers_that_do_not_end_their_greeting_hold_one_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unfinished, "UNKNOWN_BYTES_MAX_ALL", 4 << 20)
+    peers = Greeting()
+    half = b"RHHA\x00\x01\x00\x00" + LARGE_BYTES.to_bytes(4, "big") + bytes(LARGE_BYTES)
+    links = [greeted_by(peers) for _ in range(60)]
+    for link, _ in links:
+        link.data_received(half)
+    held = sum(link.held_bytes for link, _ in links)
+    assert 0 < held <= (4 << 20) + unfinished.STEP_BYTES
+    assert sum(pipe.is_closed for _, pipe in links) >= 40

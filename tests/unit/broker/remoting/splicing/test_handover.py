@@ -9,6 +9,8 @@ from typing import cast
 
 import pytest
 
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.listening import unfinished
 from rockhopper.broker.listening.gates import gate_of
 from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.remoting.server import Connection, Server
@@ -331,3 +333,27 @@ async def test_who_was_accepted_when_the_server_began_to_close_is_closed(old: An
     late = PipedPeer(old.server)
     assert late.aborted
     assert late.connection not in old.server.connections
+
+
+async def test_what_is_held_of_unknown_clients_has_a_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unfinished, "UNKNOWN_BYTES_MAX_ALL", 4 << 20)
+    access = Guard(remote_admin=False, authenticates=True)
+    server = Server("old", lambda _connection, frames: len(frames), connections_max=100)
+    server.access = access
+    await server.start("127.0.0.1", 0)
+    handover = Handover(server)
+    request = encode_command(
+        Command(code=RequestCode.SEND_MESSAGE, opaque=1, body=bytes(256 << 10))
+    )
+    clients = [await Client.to(server) for _ in range(60)]
+    await until(lambda: len(server.connections) == 60)
+    connections = list(server.connections)
+    for client in clients:
+        client.writer.write(request)
+    await until(lambda: sum(each.closed for each in connections) >= 60 - 20)
+    assert 0 < handover.held_bytes <= (4 << 20) + unfinished.STEP_BYTES
+    for client in clients:
+        client.writer.close()
+    await server.close()
