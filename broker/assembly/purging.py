@@ -10,6 +10,7 @@ longer than a test goes on as if it had just joined.
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SYSTEM_GROUPS, retry_topic
@@ -22,8 +23,11 @@ class Contents(Part):
     (half messages are rolled back) and before those that go on behind its end.
     """
 
-    def __init__(self, store: MessageStore, tables: Tables, consumers: ConsumerGroups) -> None:
+    def __init__(
+        self, store: MessageStore, tables: Tables, consumers: ConsumerGroups, stats: BrokerStats
+    ) -> None:
         self._store = store
+        self._stats = stats
         self._topics = tables.topics
         self._groups = tables.groups
         self._offsets = tables.offsets
@@ -38,6 +42,7 @@ class Contents(Part):
         for name in list(self._topics.configs):
             if not self._topics.is_system(name):
                 self._topics.delete(name)
+                self._stats.forget_topic(name)
         self._topic_ends.clear()
         self._offsets.delete_all()
         for group in list(self._groups.groups):

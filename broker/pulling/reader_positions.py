@@ -29,6 +29,7 @@ they like, and are answered as in RocketMQ.
 from collections import OrderedDict
 
 from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import BROADCASTING, PULLING, ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
@@ -45,14 +46,15 @@ HOSTS_MAX = 65_536
 class _Known:
     """What one connection may go on from: checked queues, and offsets that it was told."""
 
-    __slots__ = ("checked", "told")
+    __slots__ = ("checked", "purge_count", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, purge_count: int) -> None:
+        self.purge_count = purge_count
         self.checked: set[tuple[str, str, int]] = set()
         self.told: dict[tuple[str, int], int] = {}
 
 
-class ReaderPositions:
+class ReaderPositions(Part):
     """Checks the offsets of readers against the history of the log."""
 
     def __init__(
@@ -70,12 +72,18 @@ class ReaderPositions:
         self._history = history
         # Hosts whose broadcast consumers were checked, the one seen last at the end.
         self.hosts: OrderedDict[tuple[str, str, str, int], None] = OrderedDict()
+        self._purge_count = 0
+
+    def purge(self) -> None:
+        """Check the readers of all connections again."""
+        self._purge_count += 1
+        self.hosts.clear()
 
     def next_valid(
         self, peer: Peer, group: str, topic: str, queue_id: int, offset: int
     ) -> int | None:
         """Where a reader has to go on instead of *offset*; None if it may read there."""
-        known = _known(peer)
+        known = self._known(peer)
         if (group, topic, queue_id) in known.checked:
             return None
         limit = self._limit(known, peer, group, topic, queue_id, offset)
@@ -85,18 +93,18 @@ class ReaderPositions:
 
     def may_commit(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a member can have come as far as *offset* in the log as it is now."""
-        known = _known(peer)
+        known = self._known(peer)
         if (group, topic, queue_id) in known.checked:
             return True
         return self._limit(known, peer, group, topic, queue_id, offset) is None
 
     def claim(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
         """Take the positions of a reader that has compared histories for right."""
-        self._check(_known(peer), peer, group, topic, queue_id)
+        self._check(self._known(peer), peer, group, topic, queue_id)
 
     def tell(self, peer: Peer, topic: str, queue_id: int, offset: int) -> None:
         """Note an offset that an answer gave to a client, which may go on there."""
-        told = _known(peer).told
+        told = self._known(peer).told
         if len(told) >= QUEUES_PER_CONNECTION_MAX:
             told.clear()
         told[topic, queue_id] = max(offset, told.get((topic, queue_id), 0))
@@ -144,9 +152,8 @@ class ReaderPositions:
         if len(self.hosts) > HOSTS_MAX:
             self.hosts.popitem(last=False)
 
-
-def _known(peer: Peer) -> _Known:
-    known = peer.attributes.get(_KEY)
-    if not isinstance(known, _Known):
-        known = peer.attributes[_KEY] = _Known()
-    return known
+    def _known(self, peer: Peer) -> _Known:
+        known = peer.attributes.get(_KEY)
+        if not isinstance(known, _Known) or known.purge_count != self._purge_count:
+            known = peer.attributes[_KEY] = _Known(self._purge_count)
+        return known

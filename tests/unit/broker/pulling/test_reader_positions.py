@@ -85,6 +85,15 @@ async def test_who_is_not_online_but_has_committed_is_checked_too(broker: Served
     assert await pull(broker, Peer(), 14) == (ResponseCode.PULL_OFFSET_MOVED, 7)
 
 
+async def test_after_a_purge_connections_are_checked_again(broker: ServedBroker) -> None:
+    peer = join(broker, Peer())
+    assert await pull(broker, peer, 10) == (ResponseCode.SUCCESS, 11)
+    broker.parts.purge()
+    broker.create_topic("orders")
+    broker.put("orders")
+    assert await pull(broker, peer, 11) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+
+
 async def test_a_reader_without_a_group_reads_where_it_likes(broker: ServedBroker) -> None:
     assert await pull(broker, Peer(), 14) == (ResponseCode.SUCCESS, 15)
     assert await pull(broker, Peer(), 30) == (ResponseCode.PULL_OFFSET_MOVED, 15)
