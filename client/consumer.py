@@ -598,25 +598,7 @@ class Consumer:
                 handout.redeliver(held, message)
                 raise
             except Exception as error:
-                if isinstance(error, RequestRefusedError) and error.is_requester_gone:
-                    log.info("%r is finished, and its requester gone: %s", message, error)
-                    handout.acknowledge(held, message)
-                    continue
-                later = retry_later_of(error)
-                if later is None:
-                    self._tell_failure(message, error)
-                else:
-                    log.debug("%r is asked for again: %s", message, later)
-                delay = BY_THE_LADDER if later is None else later.delay
-                # In order a message stays as it is, and is looked at when its turn comes again.
-                wait_ms = 0 if self._settings.orderly else delay.least_ms
-                if is_expired(message, partial(self._broker_time_ms, held, wait_ms)):
-                    log.warning(
-                        "%r is not asked for again: its requester will have given up", message
-                    )
-                    handout.acknowledge(held, message)
-                    continue
-                await asyncio.shield(handout.redeliver(held, message, delay))
+                await self._failed(held, message, error)
             else:
                 handout.acknowledge(held, message)
                 if worker.cancelling():  # the handler has gone on to its end all the same
@@ -624,6 +606,26 @@ class Consumer:
             finally:
                 del at_work[worker]
                 delivery.worker = None
+
+    async def _failed(self, held: ProcessQueue, message: ReceivedMessage, error: Exception) -> None:
+        """Ask for a message again, unless it is a request that nobody waits for."""
+        if isinstance(error, RequestRefusedError) and error.is_requester_gone:
+            log.info("%r is finished, and its requester gone: %s", message, error)
+            self._handout.acknowledge(held, message)
+            return
+        later = retry_later_of(error)
+        if later is None:
+            self._tell_failure(message, error)
+        else:
+            log.debug("%r is asked for again: %s", message, later)
+        delay = BY_THE_LADDER if later is None else later.delay
+        # In order a message stays as it is, and is looked at when its turn comes again.
+        wait_ms = 0 if self._settings.orderly else delay.least_ms
+        if is_expired(message, partial(self._broker_time_ms, held, wait_ms)):
+            log.warning("%r is not asked for again: its requester will have given up", message)
+            self._handout.acknowledge(held, message)
+            return
+        await asyncio.shield(self._handout.redeliver(held, message, delay))
 
     def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
         text = "the handler failed on %r, in delivery %d of it: it is asked for again"
