@@ -437,11 +437,14 @@ class JsonTable(ABC):
             self._rewriting = loop.call_later(REWRITE_AFTER_S, self.fold_journal)
 
     def _may_append(self) -> bool:
+        return self._may_append_to_file and 0 < len(self._named) <= NAMED_MAX
+
+    @property
+    def _may_append_to_file(self) -> bool:
         return (
             self.changes_journal is not None
             and self._file_size_bytes >= JOURNALED_FROM_BYTES
             and self.changes_journal.size_bytes < self._file_size_bytes
-            and 0 < len(self._named) <= NAMED_MAX
         )
 
     def _append(self, changes: list[TableChange]) -> None:

@@ -70,4 +70,4 @@ class TableJournal:
         self._journal.mend()
         self._journal.close()
         self._is_begun = False
-        self._journal.forget_before(self._journal.number + 1)
+        disk.remove_files(self._journal.files())

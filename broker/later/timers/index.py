@@ -60,6 +60,9 @@ class TimerIndex:
         self._slots: dict[int, Slot] = {}
         self._closed: list[int] = []
         self._loading: list[int] = []
+        self._opened: set[int] = set()
+        # No slot has a message in front of it: later ones have larger offsets.
+        self._oldest_offset = 0
         # Recalled, and their withdrawal is in the queue but not in a slot file yet.
         self._hidden: set[int] = set()
         self.waiting = 0
@@ -70,6 +73,8 @@ class TimerIndex:
         self.due = DueTimers()
         self._slots.clear()
         self._closed.clear()
+        self._opened.clear()
+        self._oldest_offset = 0
         self._loading.clear()
         self._hidden.clear()
         self.waiting = 0
@@ -123,6 +128,11 @@ class TimerIndex:
             for piece in self.files.pieces(number)
             for entry in ENTRY.iter_unpack(piece)
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no slot."""
+        return not self._slots
 
     @property
     def slots(self) -> list[int]:
@@ -186,6 +196,7 @@ class TimerIndex:
                 continue
             slot.withdrawn |= self.files.withdrawn(number)
             slot.is_open = True
+            self._opened.add(number)
             self._loading.append(number)
             break
         if not self._loading:
@@ -274,11 +285,22 @@ class TimerIndex:
         """Slots of which nothing waits any more."""
         return [
             number
-            for number, slot in self._slots.items()
-            if slot.waiting <= 0
-            and (number + 1) * SLOT_MS <= now_ms
+            for number in sorted(self.begun_before(now_ms // SLOT_MS))
+            if (slot := self._slots[number]).waiting <= 0
             and (not slot.is_open or slot.read_bytes >= self.files.entries_size(number))
         ]
+
+    def begun_before(self, end: int) -> set[int]:
+        """The slots with a smaller number; those that come later are not looked at."""
+        found = {number for number in self._opened if number < end}
+        closed, places = self._closed, [0]
+        while places:
+            place = places.pop()
+            if place < len(closed) and closed[place] < end:
+                found.add(closed[place])
+                # In a heap all below a later one are later.
+                places += (2 * place + 1, 2 * place + 2)
+        return found & self._slots.keys()
 
     def end_offset(self, number: int) -> int:
         """The queue offset behind the newest entry of a slot."""
@@ -286,8 +308,9 @@ class TimerIndex:
 
     def drop(self, number: int) -> None:
         """Forget a slot and delete its entries."""
-        self._slots.pop(number, None)
-        if number in self._closed:
+        slot = self._slots.pop(number, None)
+        self._opened.discard(number)
+        if (slot is None or not slot.is_open) and number in self._closed:
             self._closed.remove(number)
             heapq.heapify(self._closed)
         self.files.drop_entries(number)
@@ -386,6 +409,8 @@ class TimerIndex:
         Slots that are open are left alone: their messages go within minutes.
         """
         found: list[Entry] = []
+        if queue_offset <= self._oldest_offset:
+            return found
         for number in self.slots:
             slot = self._slots[number]
             if (
@@ -411,6 +436,8 @@ class TimerIndex:
                         return found
             if len(found) == before and number * SLOT_MS >= from_ms:
                 slot.min_offset = queue_offset
+        offsets = [slot.min_offset for slot in self._slots.values() if slot.min_offset is not None]
+        self._oldest_offset = min(offsets, default=0)
         return found
 
     def _front_of(self, number: int, queue_offset: int) -> Iterator[Entry]:

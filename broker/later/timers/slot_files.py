@@ -52,6 +52,8 @@ class SlotFiles:
         self._sizes: dict[str, int] = {}
         self._unsynced: set[str] = set()
         self._crcs: dict[str, int] = {}
+        # Slots of which a file has another size than ``take_changed`` told.
+        self._changed: set[int] = set()
         # Where files of notes ended before the last ``note``.
         self._noted_from: dict[str, int] = {}
         # Slots whose entries are gone, and whose notes may go once that is on disk.
@@ -64,27 +66,13 @@ class SlotFiles:
         for path in self.directory.iterdir():
             stem = path.name.removesuffix(NOTES_SUFFIX).removesuffix(_BARE_SUFFIX)
             if stem.isdecimal():
-                self._sizes[path.name] = path.stat().st_size
+                self._note_size(path.name, path.stat().st_size)
                 slots.add(int(stem))
         return sorted(slots)
 
     def entries_size(self, slot: int) -> int:
         """Bytes of entries in *slot*."""
         return self._sizes.get(str(slot), 0)
-
-    @property
-    def sizes_bytes(self) -> dict[int, int]:
-        """Bytes of entries in each slot that has any."""
-        return {int(name): size for name, size in self._sizes.items() if size and name.isdecimal()}
-
-    @property
-    def note_sizes_bytes(self) -> dict[int, int]:
-        """Bytes of notes of each slot that has any."""
-        return {
-            int(name.removesuffix(NOTES_SUFFIX)): size
-            for name, size in self._sizes.items()
-            if size and name.endswith(NOTES_SUFFIX)
-        }
 
     def count_withdrawals(self, slot: int) -> int:
         """How many of the entries of *slot* withdraw another."""
@@ -120,9 +108,32 @@ class SlotFiles:
         for start in range(0, end, size_bytes):
             yield os.pread(self._open(name), min(size_bytes, end - start), start)
 
-    def crcs(self) -> dict[int, int]:
-        """CRC-32 of all entries of each slot that has any."""
-        return {slot: self._crc(str(slot)) for slot in self.sizes_bytes}
+    def take_changed(self) -> dict[int, tuple[int, int, int]]:
+        """Of each slot that has changed since: its bytes, their CRC-32, its bytes of notes."""
+        slots, self._changed = self._changed, set()
+        sizes = self._sizes
+        return {
+            slot: (
+                sizes.get(str(slot), 0),
+                self._crc(str(slot)) if sizes.get(str(slot)) else 0,
+                sizes.get(f"{slot}{NOTES_SUFFIX}", 0),
+            )
+            for slot in slots
+        }
+
+    def changed_again(self, slots: Iterable[int]) -> None:
+        """What ``take_changed`` told could not be saved."""
+        self._changed.update(slots)
+
+    def _note_size(self, name: str, size_bytes: int | None) -> bool:
+        """Note the size of a file, None: it is gone; return whether it was there."""
+        stem = name.removesuffix(NOTES_SUFFIX).removesuffix(_BARE_SUFFIX)
+        if stem.isdecimal():
+            self._changed.add(int(stem))
+        if size_bytes is None:
+            return self._sizes.pop(name, None) is not None
+        self._sizes[name] = size_bytes
+        return True
 
     def _crc(self, name: str) -> int:
         crc = self._crcs.get(name)
@@ -163,7 +174,8 @@ class SlotFiles:
     def _mend(self, name: str, read: RecordsRead) -> None:
         self._close(name)
         path = self.directory / name
-        self._sizes[name] = mend(path, read, self._quarantine, what="delivered timer messages")
+        size_bytes = mend(path, read, self._quarantine, what="delivered timer messages")
+        self._note_size(name, size_bytes)
 
     def append(self, pieces: Iterable[tuple[int, bytes]]) -> None:
         """Append entries to slots: all of them, or none.
@@ -200,7 +212,7 @@ class SlotFiles:
             for name, data in pieces:
                 size_bytes = self._sizes.get(name, 0)
                 disk.append_whole(self._open(name), size_bytes, data)
-                self._sizes[name] = size_bytes + len(data)
+                self._note_size(name, size_bytes + len(data))
                 self._unsynced.add(name)
                 if name in self._crcs:
                     self._crcs[name] = zlib.crc32(data, self._crcs[name])
@@ -218,8 +230,8 @@ class SlotFiles:
         data = b"".join([_notes_record(end, offsets) for end, offsets in offsets_of.items()])
         self._close(name)
         disk.write_atomically(self.directory / name, data)
-        self._sizes[name] = len(data)
-        if self._sizes.pop(bare, None) is not None:
+        self._note_size(name, len(data))
+        if self._note_size(bare, None):
             disk.remove_files([self.directory / bare])
 
     def has_bare_notes(self, slot: int) -> bool:
@@ -251,7 +263,7 @@ class SlotFiles:
     def _cut(self, name: str, size_bytes: int) -> None:
         if name in self._sizes:
             os.ftruncate(self._open(name), size_bytes)
-            self._sizes[name] = size_bytes
+            self._note_size(name, size_bytes)
             self._crcs.pop(name, None)
 
     def _open(self, name: str) -> int:
@@ -317,14 +329,15 @@ class SlotFiles:
         self._close(name)
         self._unsynced.discard(name)
         self._crcs.pop(name, None)
-        if self._sizes.pop(name, None) is not None:
+        if self._note_size(name, None):
             (self.directory / name).unlink(missing_ok=True)
 
     def wipe(self) -> None:
         """Delete every file: the index is to be built anew."""
         self.close()
         disk.remove_files([self.directory / name for name in self._sizes])
-        self._sizes.clear()
+        for name in list(self._sizes):
+            self._note_size(name, None)
         self._crcs.clear()
         self._over.clear()
         self._unsynced.clear()

@@ -21,11 +21,9 @@ from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers import java_files
 from rockhopper.broker.later.timers.checkpoint import (
-    TimerCheckpoint,
+    CheckpointChange,
+    CheckpointFile,
     damaged_slot,
-    load_checkpoint,
-    remove_checkpoint,
-    save_checkpoint,
 )
 from rockhopper.broker.later.timers.delivery import Delivery
 from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue
@@ -81,7 +79,9 @@ class Timers(Part):
         self._long_polling = long_polling
         self._now_ms = now_ms
         layout = store.layout
-        self._checkpoint_path = layout.own / "timers" / "checkpoint.json"
+        self._checkpoint = CheckpointFile(
+            layout.own / "timers" / "checkpoint.json", layout.quarantine
+        )
         self._timer_check_path = layout.config / "timercheck"
         self._java_paths = layout.timer_wheel, layout.timer_log
         self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
@@ -101,7 +101,7 @@ class Timers(Part):
         self.on_import: Callable[[], None] = lambda: None
         """Called when RocketMQ may have written to the queue, until what it does is durable."""
         self._timer = WallTimer(now_ms, self._run)
-        self._saved: TimerCheckpoint | None = None
+        self._saved: CheckpointChange | None = None
         self._timer_checks: tuple[int, ...] = ()
         self._save_timer: asyncio.TimerHandle | None = None
         self.saving: asyncio.Task[None] | None = None
@@ -217,7 +217,7 @@ class Timers(Part):
             OSError: files cannot be read or written.
         """
         check, crc = java_files.load_timer_check(self._timer_check_path)
-        checkpoint = load_checkpoint(self._checkpoint_path)
+        checkpoint = self._checkpoint.load()
         self._timer_checks = (crc,)
         low, high = self.queue.range
         noted, slot = self.index.noted()
@@ -233,7 +233,7 @@ class Timers(Part):
             notes = [note for number in sorted(noted) for note in noted[number]]
             delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
             # Without it a kill in the midst of this begins anew.
-            remove_checkpoint(self._checkpoint_path)
+            self._checkpoint.remove()
             self.index.files.wipe()
             import_queue(self._store, self.queue, self.index, check, self._now_ms(), delivered)
         else:
@@ -418,7 +418,7 @@ class Timers(Part):
         return (
             saved is not None
             and saved.indexed_offset == self.queue.offset
-            and not self.index.slots
+            and self.index.is_empty
             and not self.index.files.over
             and self.delivery.last_end <= self._store.flushed_offset
         )
@@ -438,40 +438,47 @@ class Timers(Part):
             checkpoint, paths = self._next_checkpoint(), self.index.files.take_unsynced()
             try:
                 over = self.index.files.over
-                if paths or over or checkpoint != self._saved:
+                if paths or over or self._is_news(checkpoint):
                     await asyncio.to_thread(self._save, checkpoint, paths)
                     self._saved = checkpoint
                 self.index.files.drop_notes(over)
                 self._drop_finished(checkpoint)
             except OSError as error:
                 self.index.files.unsynced_again(paths)
+                self.index.files.changed_again(checkpoint.slots)
                 log.error("the timers could not be saved", reason=str(error))
         finally:
             self.saving = None
 
-    def _next_checkpoint(self) -> TimerCheckpoint:
-        return TimerCheckpoint(
+    def _is_news(self, checkpoint: CheckpointChange) -> bool:
+        before = self._saved
+        return bool(checkpoint.slots) or before is None or checkpoint[:3] != before[:3]
+
+    def _next_checkpoint(self) -> CheckpointChange:
+        return CheckpointChange(
             self.queue.offset,
             self.delivery.settled_log_offset(),
             self._timer_checks,
-            self.index.files.sizes_bytes,
-            self.index.files.crcs(),
-            self.index.files.note_sizes_bytes,
+            self.index.files.take_changed(),
         )
 
-    def _save(self, checkpoint: TimerCheckpoint, paths: list[Path]) -> None:
+    def _save(self, checkpoint: CheckpointChange, paths: list[Path]) -> None:
         disk.sync_paths(paths)
         disk.sync_directory(self.index.files.directory)
-        save_checkpoint(self._checkpoint_path, checkpoint)
+        self._checkpoint.save(checkpoint)
 
     def save_now(self) -> None:
         checkpoint, over = self._next_checkpoint(), self.index.files.over
-        self._save(checkpoint, self.index.files.take_unsynced())
+        try:
+            self._save(checkpoint, self.index.files.take_unsynced())
+        except OSError:
+            self.index.files.changed_again(checkpoint.slots)
+            raise
         self._saved = checkpoint
         self.index.files.drop_notes(over)
         self._drop_finished(checkpoint)
 
-    def _drop_finished(self, checkpoint: TimerCheckpoint) -> None:
+    def _drop_finished(self, checkpoint: CheckpointChange) -> None:
         """Delete the files of slots that nothing depends on any more."""
         for number in self.index.finished(self._now_ms()):
             if self.index.end_offset(number) > checkpoint.indexed_offset:

@@ -58,7 +58,8 @@ def test_many_slots_need_few_descriptors_and_come_back(tmp_path: Path, index: Ti
     index.add([waits(n, n * MINUTE_MS) for n in range(500)])
     assert index.waiting == 500
     again = opened(tmp_path)
-    again.load(400, index.files.sizes_bytes, again.noted()[0], lambda notes: set(notes))
+    sizes = {slot: size for slot, (size, _, _) in index.files.take_changed().items()}
+    again.load(400, sizes, again.noted()[0], lambda notes: set(notes))
     assert again.waiting == 400
     assert again.min_offset == 0
     assert [entry.queue_offset for entry in again.find(7, 0, HOUR_MS)] == [7]
@@ -280,3 +281,38 @@ def test_all_that_waits_is_told_and_nothing_else(index: TimerIndex, is_open: boo
         for at in range(0, len(piece), ENTRY.size)
     ]
     assert [fields[4] for fields in told] == left
+
+
+def test_slots_that_begin_later_are_not_looked_at_for_those_that_are_finished(
+    index: TimerIndex,
+) -> None:
+    index.add([waits(n, n * MINUTE_MS) for n in range(500)])
+    seen = index.begun_before(3)
+    assert seen == {0, 1, 2}
+    open_all(index, 2 * MINUTE_MS)
+    assert index.begun_before(3) == {0, 1, 2}
+    index.delivered(take(index, MINUTE_MS))
+    assert index.finished(3 * MINUTE_MS) == [0, 1]
+    index.drop(0)
+    index.drop(1)
+    assert index.finished(3 * MINUTE_MS) == []
+
+
+def test_slots_are_not_looked_into_for_old_messages_once_there_is_none(
+    index: TimerIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add([waits(n + 10, HOUR_MS + n * MINUTE_MS) for n in range(5)])
+    assert [entry.queue_offset for entry in index.older_than(12, 0, 10)] == [10, 11]
+    assert index.older_than(10, 0, 10) == []
+    assert [entry.queue_offset for entry in index.older_than(11, 0, 10)] == [10]
+
+    class Looked(Exception):
+        """A walk over the slots has begun."""
+
+    def look(_index: TimerIndex) -> list[int]:
+        raise Looked
+
+    monkeypatch.setattr(TimerIndex, "slots", property(look))
+    assert index.older_than(10, 0, 10) == []
+    with pytest.raises(Looked):
+        index.older_than(11, 0, 10)

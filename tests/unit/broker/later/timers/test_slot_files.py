@@ -29,6 +29,16 @@ def files(tmp_path: Path) -> Iterator[SlotFiles]:
     made.close()
 
 
+def bytes_of(files: SlotFiles) -> dict[int, int]:
+    """The sizes of slots that have changed."""
+    return {slot: size for slot, (size, _, _) in files.take_changed().items()}
+
+
+def crcs_of(files: SlotFiles) -> dict[int, int]:
+    """The checksums of slots that have changed."""
+    return {slot: crc for slot, (_, crc, _) in files.take_changed().items()}
+
+
 def test_only_files_of_slots_are_loaded(tmp_path: Path) -> None:
     directory = tmp_path / "slots"
     directory.mkdir()
@@ -46,7 +56,8 @@ def test_entries_come_back_in_whole_pieces(files: SlotFiles) -> None:
     assert files.read_entries(1, 80, 40) == entry(2)
     assert files.read_entries(1, len(data) - 40, 400) == entry(1999)
     assert files.read_entries(1, len(data), 40) == b""
-    assert files.sizes_bytes == {1: 80_000, 2: 40}
+    assert bytes_of(files) == {1: 80_000, 2: 40}
+    assert files.take_changed() == {}
     assert files.entries_size(3) == 0
 
 
@@ -62,7 +73,7 @@ def test_an_append_that_fails_leaves_every_slot_as_it_was(
     files: SlotFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.append([(1, entry(0)), (2, entry(1))])
-    crcs = files.crcs()
+    before = files.take_changed()
     writes = 0
 
     def fail(descriptor: int, position: int, data: bytes) -> None:
@@ -75,18 +86,18 @@ def test_an_append_that_fails_leaves_every_slot_as_it_was(
     monkeypatch.setattr("rockhopper.broker.store.files.disk.write_fully", fail)
     with pytest.raises(OSError, match="no space"):
         files.append([(1, entry(2)), (2, entry(3)), (3, entry(4))])
-    assert files.sizes_bytes == {1: 40, 2: 40}
+    changed = files.take_changed()
+    assert {slot: changed[slot] for slot in before} == before
     assert [(files.directory / name).stat().st_size for name in ("1", "2")] == [40, 40]
-    assert files.crcs() == crcs
 
 
 def test_checksums_are_of_all_entries_however_they_were_made(files: SlotFiles) -> None:
     files.append([(1, entry(0))])
-    assert files.crcs() == {1: zlib.crc32(entry(0))}
+    assert crcs_of(files) == {1: zlib.crc32(entry(0))}
     files.append([(1, entry(1))])
-    assert files.crcs() == {1: zlib.crc32(entry(0) + entry(1))}
+    assert crcs_of(files) == {1: zlib.crc32(entry(0) + entry(1))}
     files.trim(1, 40, 10)
-    assert files.crcs() == {1: zlib.crc32(entry(0))}
+    assert crcs_of(files) == {1: zlib.crc32(entry(0))}
 
 
 def test_notes_come_back_with_the_end_of_the_log(tmp_path: Path, files: SlotFiles) -> None:
@@ -98,7 +109,7 @@ def test_notes_come_back_with_the_end_of_the_log(tmp_path: Path, files: SlotFile
     assert again.notes(1) == (expected, True)
     assert again.notes(2) == ([(12, 700)], True)
     assert again.notes(3) == ([], True)
-    assert again.note_sizes_bytes == files.note_sizes_bytes
+    assert again.take_changed() == files.take_changed()
     again.close()
 
 
@@ -220,7 +231,16 @@ def test_wiping_leaves_nothing(files: SlotFiles) -> None:
     files.drop_entries(2)
     files.wipe()
     assert list(files.directory.iterdir()) == []
-    assert (files.sizes_bytes, files.note_sizes_bytes, files.over) == ({}, {}, frozenset())
+    assert files.take_changed() == {1: (0, 0, 0), 2: (0, 0, 0)}
+    assert files.over == frozenset()
     assert files.take_unsynced() == []
     files.append([(1, entry(7))])
     assert b"".join(files.pieces(1)) == entry(7)
+
+
+def test_what_could_not_be_saved_has_changed_still(files: SlotFiles) -> None:
+    files.append([(1, entry(0)), (2, entry(1))])
+    changed = files.take_changed()
+    files.append([(1, entry(2))])
+    files.changed_again(changed)
+    assert bytes_of(files) == {1: 80, 2: 40}
