@@ -11,7 +11,7 @@ from tests.support.served_broker import ServedBroker
 
 @pytest.fixture
 def contents(broker: ServedBroker) -> Contents:
-    return Contents(broker.store, broker.tables, broker.consumers)
+    return Contents(broker.store, broker.tables, broker.consumers, broker.stats)
 
 
 async def test_users_topics_groups_and_offsets_go(broker: ServedBroker, contents: Contents) -> None:
