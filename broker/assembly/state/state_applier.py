@@ -191,8 +191,7 @@ class StateApplier:
         self.problem = None
         if more:
             self._handle = loop.call_soon(self._run)
-        if self._save_timer is None:
-            self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
+        self._save_later()
 
     def _step(self) -> bool:
         """Do one thing; whether there may be more to do."""
@@ -262,10 +261,17 @@ class StateApplier:
             reason=str(error),
         )
 
+    def _save_later(self) -> None:
+        if self._save_timer is None and self._is_open:
+            loop = asyncio.get_running_loop()
+            self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
+
     def _begin_to_save(self) -> None:
         self._save_timer = None
-        is_between = self.is_whole and not self._todo and not self._pieces
-        if self._saving is None and is_between and self._is_open:
+        if self._saving is not None or self._todo or self._pieces:
+            # Nothing may come any more that would have it tried again.
+            self._save_later()
+        elif self.is_whole and self._is_open:
             self._saving = run_in_background(self._save(), "saving the state")
 
     async def saved(self) -> None:
@@ -283,6 +289,7 @@ class StateApplier:
             await asyncio.to_thread(applied.save, self._store.layout, place)
         except OSError as error:
             log.warning("how far this replica has come is not noted", reason=str(error))
+            self._save_later()
         finally:
             self._saving = None
 

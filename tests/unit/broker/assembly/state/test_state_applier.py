@@ -1,5 +1,8 @@
 """What a follower has of its master's state, seen when it leads."""
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from rockhopper.broker.assembly.state import state_applier
@@ -388,3 +391,50 @@ def test_dispatch_waits_for_a_topic_and_not_for_timers(
     pair.loop.advance(0)
     while timers.pending_count < 2000:
         pair.loop.advance(0)
+
+
+@pytest.fixture
+def saves(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
+    """Of each time that the follower saves its state: what that waits for, without a disk."""
+    begun: list[asyncio.Future[None]] = []
+
+    async def save() -> None:
+        begun.append(asyncio.get_running_loop().create_future())
+        await begun[-1]
+
+    async def at_once(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    monkeypatch.setattr(pair.follower.applier.kept, "save", save)
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    return begun
+
+
+def test_what_comes_while_the_state_is_saved_is_saved_though_nothing_follows(
+    pair: Pair, saves: "list[asyncio.Future[None]]"
+) -> None:
+    for name in ("first", "second"):
+        pair.master.create_topic(name)
+        pair.take()
+        pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 1
+    saves[0].set_result(None)
+    pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 2
+    saves[1].set_result(None)
+    for _ in range(3):
+        pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 2
+
+
+def test_a_state_that_could_not_be_saved_is_saved_later(
+    pair: Pair, saves: "list[asyncio.Future[None]]"
+) -> None:
+    pair.master.create_topic("first")
+    pair.take()
+    pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    saves[0].set_exception(OSError("the disk is full"))
+    pair.pass_time(0)
+    pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 2
+    saves[1].set_result(None)
