@@ -27,14 +27,19 @@ _MULTI_TAG = "MULTI_TAG"
 
 def topic_table(root: Path) -> dict[str, object] | None:
     """The broker's table of topics in the store *root*; None if it is not there."""
-    path = root / _CONFIG / _TOPICS_FILE
-    changes = root / OWN_DIRECTORY / table_changes.DIRECTORY / _TOPICS_FILE
-    for each in (path, path.with_name(f"{_TOPICS_FILE}.bak")):
+    return table_in(root, _TOPICS_FILE, "topicConfigTable")
+
+
+def table_in(root: Path, file_name: str, key: str) -> dict[str, object] | None:
+    """What a table of the broker has under *key*, as of its last change; None without a file."""
+    path = root / _CONFIG / file_name
+    changes = root / OWN_DIRECTORY / table_changes.DIRECTORY / file_name
+    for each in (path, path.with_name(f"{file_name}.bak")):
         try:
             # The broker begins another journal after it has written the file.
             records = _records_in(changes)
             content = each.read_bytes()
-            table = json.loads(content)["topicConfigTable"]
+            table = json.loads(content)[key]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if isinstance(table, dict):

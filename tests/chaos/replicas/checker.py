@@ -4,11 +4,12 @@ What ``tests.chaos.verdict`` asks of one broker is asked of the last master by i
 early, rolled back. Here is what only several brokers can get wrong.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from rockhopper.pipeline.store_source.topics import table_in, topic_table
 from tests.chaos.ledger import Kind, Ledger, Placement
 from tests.chaos.replicas.clients.administering import Records
 from tests.chaos.replicas.clients.locking import Holding
@@ -114,11 +115,11 @@ def may_pop_again(settled_s: float, periods: Sequence[Period]) -> bool:
 def forgotten_changes(records: Records, stores: Mapping[int, Path]) -> Iterator[str]:
     """What was answered of topics and groups, and a replica does not know."""
     for replica, store in stores.items():
-        config = store / "config"
-        groups = json.loads((config / "subscriptionGroup.json").read_text())
-        for name in set(records.groups) - groups["subscriptionGroupTable"].keys():
+        # The file of a large table is behind what has changed since: that lies beside it.
+        groups = table_in(store, "subscriptionGroup.json", "subscriptionGroupTable") or {}
+        for name in set(records.groups) - groups.keys():
             yield f"replica {replica} does not have the group {name}, which was created"
-        table = json.loads((config / "topics.json").read_text())["topicConfigTable"]
+        table: dict[str, Any] = topic_table(store) or {}
         for name, queues in records.topics.items():
             known = table[name]["readQueueNums"] if name in table else None
             if known != queues:
