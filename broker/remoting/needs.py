@@ -115,7 +115,7 @@ def _demands(
 ) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in need.names(request):
         if need.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
-            actions = tuple(map(_on_group_of_retries, need.actions))
+            actions = tuple(dict.fromkeys(map(_on_group_of_retries, need.actions)))
             for group in access.retry_groups(name):
                 yield actions, Resource(Kind.GROUP, group)
         else:
