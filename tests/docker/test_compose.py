@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -137,7 +138,7 @@ def test_health_check_finds_the_broker_healthy(compose: Compose) -> None:
 
 def test_image_adds_little_to_its_base(compose: Compose) -> None:
     dockerfile = (ROOT / "docker/Dockerfile").read_text()
-    base = [line.split()[1] for line in dockerfile.splitlines() if line.startswith("FROM ")][-1]
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(.+)$", dockerfile, re.MULTILINE)
     sizes = [
         int(docker("image", "inspect", "-f", "{{.Size}}", name)) for name in (compose.image, base)
     ]
