@@ -48,6 +48,8 @@ from rockhopper.protocol.subscription import Subscription
 
 GROUPS_PER_HEARTBEAT_MAX = 1000
 CLIENT_ID_LENGTH_MAX = 1024
+GROUP_LENGTH_SHOWN = 200
+UNUSABLE_LOGGED = "unusable producer group logged"
 # Clients wait 3 s for the answer to a heartbeat.
 ANNOUNCE_TIMEOUT_S = 1.5
 # Characters of SQL92 that one heartbeat may have compiled at once; others wait for their pulls.
@@ -121,10 +123,7 @@ class ClientProcessors:
         if beat.consumer_data_set:
             stats.consumer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
             begun_s = time.perf_counter()
-        for producer in beat.producer_data_set:
-            if is_producer_group(producer.group_name):
-                client = _client(request, beat.client_id)
-                self._producers.register(producer.group_name, client)
+        self._register_producers(request, beat)
         if beat.producer_data_set:
             stats.producer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
         if refusals and not consumers:
@@ -138,6 +137,14 @@ class ClientProcessors:
                 )
             )
         )
+
+    def _register_producers(self, request: Request, beat: HeartbeatData) -> None:
+        for producer in beat.producer_data_set:
+            if is_producer_group(producer.group_name):
+                client = _client(request, beat.client_id)
+                self._producers.register(producer.group_name, client)
+            elif producer.group_name:
+                _log_unusable(request, beat.client_id, producer.group_name)
 
     def _register_consumer(
         self, request: Request, beat: HeartbeatData, consumer: ConsumerData
@@ -265,6 +272,19 @@ def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], d
                 reason=reason,
             )
     return allowed, refusals
+
+
+def _log_unusable(request: Request, client_id: str, group: str) -> None:
+    """Log, once a connection, that a producer's group is passed over."""
+    if UNUSABLE_LOGGED in request.attributes:
+        return
+    request.attributes[UNUSABLE_LOGGED] = True
+    log.warning(
+        "a producer's group has a name that cannot be used, and was left out of a heartbeat",
+        group=ascii(group[:GROUP_LENGTH_SHOWN]),
+        client=ascii(client_id[:GROUP_LENGTH_SHOWN]),
+        peer=request.connection.peer_host,
+    )
 
 
 def _client(request: Request, client_id: str) -> Client:

@@ -247,6 +247,17 @@ async def test_long_heartbeat_is_served_too(broker: ServedBroker) -> None:
     assert len(group.subscriptions()) == 1000
 
 
+async def test_a_producer_group_that_is_passed_over_is_logged_once_a_connection(
+    broker: ServedBroker,
+) -> None:
+    body = beat(producerDataSet=[{"groupName": "a\x1bb"}, {"groupName": ""}])
+    peer = Peer()
+    with capture_logs() as logs:
+        for _ in range(3):
+            await send(broker, body, peer)
+    assert [entry["group"] for entry in logs if "client" in entry] == ["'a\\x1bb'"]
+
+
 async def test_the_time_that_producers_take_is_counted_in_milliseconds(
     broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
