@@ -15,6 +15,7 @@ from rockhopper.client.commands.output import (
     typed,
     write_json,
     write_line,
+    write_note,
 )
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
 from rockhopper.client.commands.screen.family import Family
@@ -206,7 +207,9 @@ async def _config(
             continue
         if len(targets) > 1:
             where = f"{each.target.name} at {each.target.address}"
-            write_line(f"{'' if index == 0 else chr(10)}{where}")
+            if index:
+                write_line("")
+            write_line(where)
         _print_settings(chosen, is_described=each.is_described, only_live=choice.only_live)
 
 
@@ -263,11 +266,10 @@ async def _tell_of_replicas(admin: "Admin", targets: Sequence[BrokerAddress]) ->
     replicas = Counter(each.name for each in await admin.brokers() if not each.is_master)
     for target in targets:
         if count := replicas[target.name]:
-            click.echo(
+            write_note(
                 f"note: it holds for the master of {target.name}, at {target.address}, alone: "
                 f"{'its replica goes' if count == 1 else f'its {count} replicas go'} by "
-                "broker.conf after a failover, so write it into that of each",
-                err=True,
+                "broker.conf after a failover, so write it into that of each"
             )
 
 

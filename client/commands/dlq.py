@@ -1,6 +1,5 @@
 """`rockhopper dlq`: messages that groups gave up, and sending them back."""
 
-import sys
 from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from rockhopper.client.commands.output import (
     time_text,
     write_json,
     write_line,
+    write_note,
 )
 from rockhopper.client.commands.parameters import GROUP, TOPIC
 from rockhopper.client.commands.running import (
@@ -79,7 +79,7 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
         ]
         print_table(("GROUP", "DEAD LETTERS", "REQUEUED", "OLDEST"), rows)
     else:
-        click.echo("no group has dead letters", err=True)
+        write_note("no group has dead letters")
 
 
 @dlq.command()
@@ -116,7 +116,7 @@ async def _show(
             rows,
         )
     elif not as_json:
-        click.echo(f"the group {group} has no such dead letters", err=True)
+        write_note(f"the group {group} has no such dead letters")
 
 
 def _row(letter: "DeadLetter") -> tuple[object, ...]:
@@ -224,7 +224,7 @@ async def _requeue(
     if not as_json:
         _print_requeued(group, sent, repeated, dry_run=dry_run)
         if not sent and not repeated and not stayed:
-            print(f"no dead letters of {group} are left to send back", file=sys.stderr)
+            write_note(f"no dead letters of {group} are left to send back")
     if stayed:
         verb = "would stay" if dry_run else "stayed"
         told = [f"{counted(count, 'dead letter')} {verb}: {why}" for why, count in _first(stayed)]

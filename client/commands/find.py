@@ -14,6 +14,7 @@ from rockhopper.client.commands.output import (
     time_text,
     write_json,
     write_line,
+    write_note,
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
@@ -103,7 +104,7 @@ async def _query(
             [_row(message) for message in messages],
         )
     else:
-        print(f"no message in {topic} has the key {key!r}", file=sys.stderr)
+        write_note(f"no message in {topic} has the key {key!r}")
 
 
 def _row(message: "ReceivedMessage") -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from rockhopper.client.commands.output import (
     time_text,
     write_json,
     write_line,
+    write_note,
 )
 from rockhopper.client.commands.parameters import (
     GROUP,
@@ -119,7 +120,7 @@ async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | Non
     if rows:
         print_table(("GROUP", "MEMBERS", "MODEL", "LAG", "OLDEST", "TOPICS"), rows)
     else:
-        click.echo("no groups yet (those of tools and brokers: --all)", err=True)
+        write_note("no groups yet (those of tools and brokers: --all)")
 
 
 def _model(model: str | None) -> str:
@@ -292,7 +293,7 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
         else:
             write_line("nobody is online")
     else:
-        click.echo(f"the group {name} has consumed nothing yet", err=True)
+        write_note(f"the group {name} has consumed nothing yet")
 
 
 def _lag_json(each: "QueueLag", seconds: "_Seconds") -> dict[str, Any]:
@@ -468,10 +469,9 @@ async def _delete(
         ]
         what = ", ".join(doomed)
         if state.members:
-            click.echo(
+            write_note(
                 f"rockhopper: {len(state.members)} of its members are online: where brokers create "
-                "groups on first use, they bring it back",
-                err=True,
+                "groups on first use, they bring it back"
             )
         confirm(f"Delete {what}?", yes)
         targets = await admin.groups.delete(

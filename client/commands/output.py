@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from rockhopper.client.commands.screen.fitting import table_lines
 from rockhopper.client.printable import body_preview, body_text, printable, printable_json
 
@@ -22,9 +24,20 @@ def write_json(value: dict[str, Any]) -> None:
     sys.stdout.buffer.write(printable_json(line).encode() + b"\n")
 
 
-def write_line(text: str) -> None:
-    """Write a line of text; what the terminal's encoding lacks is escaped."""
-    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n")
+def write_line(text: str, *, is_bold: bool = False) -> None:
+    """Write a line of text: what is in it cannot command the terminal, nor turn the line.
+
+    What the terminal's encoding lacks is escaped, too.
+    """
+    line = printable(text)
+    if is_bold:
+        line = f"\x1b[1m{line}\x1b[0m"
+    sys.stdout.buffer.write(line.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n")
+
+
+def write_note(text: str) -> None:
+    """Write *text* to standard error, as safe for a terminal as ``write_line``."""
+    click.echo("\n".join(map(printable, text.split("\n"))), err=True)
 
 
 def flush() -> None:
@@ -135,7 +148,7 @@ def print_table(
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     head, lines = table_lines(columns, texts, width, ends_in_text=ends_in_text)
     for line in head:
-        write_line(line if width is None else f"\x1b[1m{line}\x1b[0m")
+        write_line(line, is_bold=width is not None)
     for line in lines:
         write_line(line)
 

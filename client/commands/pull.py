@@ -11,7 +11,7 @@ import click
 
 from rockhopper.client.commands.messages.reading import Span, and_what_follows, in_order, newest
 from rockhopper.client.commands.messages.wanted import Wanted, wanted_options
-from rockhopper.client.commands.output import flush
+from rockhopper.client.commands.output import flush, write_note
 from rockhopper.client.commands.parameters import (
     GROUP,
     TOPIC,
@@ -238,7 +238,7 @@ class _Printer:
     def print_end(self) -> None:
         if not self._job.as_json and self._rows.count == 0:
             which = "such messages" if self._job.wanted.is_choosy else "messages"
-            print(f"no {which} in {self._job.topic} {_where(self._job)}", file=sys.stderr)
+            write_note(f"no {which} in {self._job.topic} {_where(self._job)}")
 
 
 def _where(job: _Job) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rockhopper.client.commands.output import write_note
 from rockhopper.client.commands.shell.chosen import (
     context_in_use as context_in_use,
 )
@@ -202,9 +203,9 @@ def report(error: BaseException | str) -> None:
     name = context_in_use()
     who = "rockhopper" if name is None else f"rockhopper [{name}]"
     try:
-        print(f"{who}: {text}", file=sys.stderr)
+        write_note(f"{who}: {text}")
         for note in getattr(error, "__notes__", ()):
-            print(f"{who}: {note}", file=sys.stderr)
+            write_note(f"{who}: {note}")
     except BrokenPipeError:
         pass
 

@@ -1,7 +1,6 @@
 """`rockhopper topic`."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from rockhopper.client.commands.output import (
     time_text,
     write_json,
     write_line,
+    write_note,
 )
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import (
@@ -76,7 +76,7 @@ async def _list(is_all: bool, is_long: bool, as_json: bool, nameserver: str | No
                 write_line(name)
     hidden = len(topics) - len(own)
     if not own and not as_json:
-        print(f"no topics yet ({hidden} of the system's own: --all)", file=sys.stderr)
+        write_note(f"no topics yet ({hidden} of the system's own: --all)")
 
 
 def _print_figures(names: Sequence[str], figures: "Figures", as_json: bool) -> None:

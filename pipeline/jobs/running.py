@@ -19,6 +19,7 @@ from rockhopper.client.commands.running import (
     EXIT_USAGE,
     nameserver,
 )
+from rockhopper.client.printable import printable
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import naming_disk_problems
 from rockhopper.pipeline.jobs.options import JobOptions
@@ -176,4 +177,5 @@ def run_job(
 
 def report(error: PipelineError | str) -> None:
     """Say on standard error what is wrong."""
-    print(f"pipeline: {error}", file=sys.stderr)
+    text = f"pipeline: {error}"
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)

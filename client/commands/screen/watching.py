@@ -14,6 +14,7 @@ import click
 
 from rockhopper.client.commands.running import Failure, context_in_use, run
 from rockhopper.client.commands.screen.fitting import cut
+from rockhopper.client.printable import printable
 
 INTERVAL_S = 2.0
 INTERVAL_S_MIN = 0.2
@@ -111,7 +112,7 @@ async def again_and_again(show: Show, interval_s: float, title: str = "") -> Non
             if is_first and problem:
                 raise
         # What was shown before the error, such as the brokers that do answer, counts too.
-        lines = page.lines() + ([f"rockhopper: {problem}"] if problem else [])
+        lines = page.lines() + ([printable(f"rockhopper: {problem}")] if problem else [])
         draw(lines, title, interval_s, is_first=is_first)
         is_first = False
         took_s = time.monotonic() - begun_s

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rockhopper.client.commands.output import print_table, write_json, write_line
+from rockhopper.client.commands.output import print_table, write_json, write_line, write_note
 from rockhopper.client.commands.running import access_options
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.shell.chosen import CONTEXT_VARIABLE, chosen
@@ -71,7 +71,7 @@ def add(name: str, nameserver: str) -> None:
     )
     write_line(f"{name} is kept in {contexts.path}; {used}")
     if before is not None:
-        click.echo(f"note: it replaces {name} at {before.nameserver}", err=True)
+        write_note(f"note: it replaces {name} at {before.nameserver}")
 
 
 def _check_address(nameserver: str) -> None:
@@ -93,7 +93,7 @@ def _check_address(nameserver: str) -> None:
                     f"{unknown}: name the place as HOST:PORT; with a port, a host that is known "
                     "only later is taken too"
                 ) from None
-            click.echo(f"note: {unknown}", err=True)
+            write_note(f"note: {unknown}")
 
 
 def _absolute(variable: str) -> str | None:
@@ -138,7 +138,7 @@ def list_contexts(as_json: bool) -> None:
         ]
         print_table(("", "CONTEXT", "NAME SERVICE", "TLS", "CREDENTIALS"), rows)
     else:
-        click.echo("no contexts yet: rockhopper context add NAME -n HOST:PORT", err=True)
+        write_note("no contexts yet: rockhopper context add NAME -n HOST:PORT")
 
 
 def _used() -> str | None:
@@ -168,7 +168,7 @@ def show(name: str | None, as_json: bool) -> None:
     if name is None and used is None:
         nameserver = os.environ.get("NAMESRV_ADDR")
         why = f"$NAMESRV_ADDR is {nameserver}" if nameserver else "none was chosen"
-        click.echo(f"no context is in use: {why}", err=True)
+        write_note(f"no context is in use: {why}")
         return
     shown = name or used or ""
     each = contexts.get(shown)

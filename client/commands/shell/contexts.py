@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from rockhopper.client.commands.output import write_note
 from rockhopper.client.network.addresses import parse_nameservers
 from rockhopper.client.network.credentials import FILE_VARIABLE
 from rockhopper.client.network.tls import (
@@ -35,7 +36,7 @@ class ContextError(click.ClickException):
 
     def show(self, file: object = None) -> None:
         """Write it as every other error."""
-        click.echo(f"rockhopper: {self.message}", err=True)
+        write_note(f"rockhopper: {self.message}")
 
 
 class Context(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=True):

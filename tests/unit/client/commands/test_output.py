@@ -2,15 +2,20 @@
 
 import base64
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from rockhopper.client.commands import output
 from rockhopper.client.commands.output import (
     counted,
     message_json,
     print_table,
     time_text,
     typed,
+    write_line,
+    write_note,
 )
 from rockhopper.client.commands.screen.fitting import cut, pad
 from rockhopper.client.queues import MessageQueue
@@ -114,3 +119,28 @@ def test_what_a_broker_says_as_text_has_its_type() -> None:
         "hours": "04",
         "empty": "",
     }
+
+
+HOSTILE = "name\x1b]0;x\x07\x9b31m\u202egnp\r\n"
+
+
+def test_a_name_from_elsewhere_cannot_command_the_terminal(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    write_line(f"group {HOSTILE}")
+    write_note(f"no group {HOSTILE.strip()}")
+    out, err = capsysbinary.readouterr()
+    assert out.decode() == "group name\\x1b]0;x\\x07\\x9b31m\\u202egnp\\r\\n\n"
+    assert err.decode() == "no group name\\x1b]0;x\\x07\\x9b31m\\u202egnp\n"
+
+
+def test_commands_print_text_by_these_functions_alone() -> None:
+    commands = Path(output.__file__).parent
+    directly = re.compile(r"(?<![\w.])(?:print|click\.echo)\(")
+    found = {
+        str(path.relative_to(commands))
+        for path in commands.rglob("*.py")
+        if directly.search(path.read_text())
+    }
+    # A shell's own script, and the function itself.
+    assert found == {"shell/completion.py", "output.py"}
