@@ -39,6 +39,8 @@ class Discovery:
         self._now_s = now_s
         self._sizes: dict[MessageQueue, float] = {}
         self._queues: list[MessageQueue] = []
+        self._left: frozenset[MessageQueue] = frozenset()
+        """Those that topics with fewer queues have left with messages."""
         self.ids: dict[Place, str] = {}
         """What tells the topics of ``queues`` from others of their names; blank where brokers have
         no ids. Asked for before ``ranges`` are, so that these are at least as new."""
@@ -180,13 +182,15 @@ class Discovery:
         def attempt() -> dict[MessageQueue, tuple[int, int]]:
             queues = self.queues(in_use)
             try:
-                return self.remote.ranges(queues, with_left=not self._rules.assign)
+                found = self.remote.ranges(queues, with_left=not self._rules.assign)
             except PipelineError as error:
                 if not is_unknown_topic(error):
                     raise
                 # It went since the routes were asked for: asked anew they tell what to do.
                 self._asked_at_s = -ROUTES_KEPT_S
                 raise PipelineError(error.sentence) from RouteNotFoundError(error.sentence)
+            self._left = frozenset(found.keys() - set(queues))
+            return found
 
         return self._rules.patience("what the queues hold could not be asked for", attempt)
 
@@ -205,7 +209,7 @@ class Discovery:
 
     def committed(self, queues: Collection[MessageQueue]) -> Offsets:
         """Where the group goes on, of those queues that are there and where it has committed."""
-        there = [queue for queue in queues if queue in self._queues]
+        there = [queue for queue in queues if self._is_there(queue)]
         group = self._rules.group
         found = self._rules.patience(
             f"the offsets of the group {group!r} could not be asked for",
@@ -213,6 +217,9 @@ class Discovery:
         )
         # Apache's brokers say 0 of a group that has never committed.
         return {queue: at for queue, at in found.items() if at}
+
+    def _is_there(self, queue: MessageQueue) -> bool:
+        return queue in self._left or queue in self._queues
 
     def members(self) -> list[str]:
         """The clients that consume for the group now."""
@@ -224,7 +231,7 @@ class Discovery:
 
     def commit(self, offsets: Offsets) -> None:
         """Tell the brokers where the group goes on, as far as its queues are there."""
-        there = {queue: at for queue, at in offsets.items() if queue in self._queues}
+        there = {queue: at for queue, at in offsets.items() if self._is_there(queue)}
         group = self._rules.group
         self._rules.patience(
             f"the offsets of the group {group!r} could not be committed",

@@ -354,6 +354,22 @@ def test_a_stream_reads_on_in_queues_that_its_topic_has_left(
     assert sorted(query.bodies) == numbered(0, 6)
 
 
+def test_a_group_sees_what_is_done_in_queues_that_its_topic_has_left(
+    broker: PipelineBroker, topic: str
+) -> None:
+    broker.send(topic, numbered(0, 5), 1)
+    given = {"groupId": f"g-{topic}", "commitOffsets": "onBatch"}
+    query = Query(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=2, **given)
+    query.batch()
+    broker.shrink(topic, 1)
+    while query.batch():
+        pass
+    query.restart()
+    query.plan()
+    queue = MessageQueue(topic, "broker-a", 1)
+    assert broker.run(broker.admin.offsets.committed(given["groupId"], queue)) == 5
+
+
 def test_offsets_to_start_at_name_every_queue(broker: PipelineBroker, topic: str) -> None:
     with pytest.raises(PipelineError, match=r"says nothing of .*/1: name every queue"):
         Query(broker, topic, startingOffsets=f'{{"{topic}": {{"0": 0}}}}').batch()
