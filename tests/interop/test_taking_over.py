@@ -135,7 +135,7 @@ async def test_what_was_popped_and_not_acknowledged_goes_on_and_goes_back(
     ours = launch.rockhopper(settings)
     await check_under_ours(popper, ours)
     ours.kill() if is_killed else ours.stop()
-    popper.server = launch.apache(settings)
+    popper.server = launch.apache({**settings, "enableRetryTopicV2": "true"})
     # In flight when ours ended: m07 since Apache's time, m11 and the redelivered since ours.
     await popper.pop_until({b"m07", b"m11", b"m01", b"m02", b"m03", b"m06"})
 
