@@ -16,6 +16,7 @@ class GroupAdmin(Part[admin_groups.GroupAdmin]):
     lag = waits(admin_groups.GroupAdmin.lag)
     online = waits(admin_groups.GroupAdmin.online)
     progress = waits(admin_groups.GroupAdmin.progress)
+    progress_in = waits(admin_groups.GroupAdmin.progress_in)
     create = waits(admin_groups.GroupAdmin.create)
     plan_reset = waits(admin_groups.GroupAdmin.plan_reset)
     reset_offsets = waits(admin_groups.GroupAdmin.reset_offsets)
