@@ -153,6 +153,7 @@ async def test_nothing_is_stored_while_too_few_are_there(opening: Opening) -> No
 async def test_under_sync_flush_slaves_get_what_is_on_disk(opening: Opening) -> None:
     async with opening(FlushDiskType.SYNC) as rig:
         rig.store.flush_service.stop()
+        rig.store.flush_now()
         async with ClassicSlave(rig.port) as slave:
             flushed = rig.end
             slave.report(1)
