@@ -24,6 +24,7 @@ _NOT_THERE = {
     errno.EOPNOTSUPP,
     errno.ENOTTY,
 }
+_FULL = errno.ENOSPC, errno.EDQUOT
 
 
 def check_file_system(directory: Path) -> None:
@@ -37,14 +38,27 @@ def check_file_system(directory: Path) -> None:
         with _needed(directory, "no file locks"):
             fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         file.truncate(mmap.PAGESIZE)
+        has_room = _has_room(file.fileno())
         with (
             _needed(directory, "no shared writable mappings"),
             mmap.mmap(file.fileno(), mmap.PAGESIZE) as mapped,
         ):
-            mapped[0] = 1
-            mapped.flush()
+            if has_room:
+                mapped[0] = 1
+                mapped.flush()
     with _needed(directory, "no fsync of directories"):
         disk.sync_directory(directory)
+
+
+def _has_room(descriptor: int) -> bool:
+    """Reserve the page that is written: on a full disk the process would die of a signal."""
+    try:
+        disk.reserve(descriptor, 0, mmap.PAGESIZE)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -51,3 +51,23 @@ def test_a_disk_that_fails_is_no_unfit_one(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="not supported") as caught:
         check_file_system(tmp_path)
     assert caught.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_on_a_full_disk_nothing_is_written_through_the_mapping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    class Mapped:
+        def __init__(self, *_: object) -> None: ...
+
+        def __enter__(self) -> "Mapped":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __setitem__(self, *_: object) -> None:
+            pytest.fail("the kernel would end the process by SIGBUS")
+
+    monkeypatch.setattr(disk, "reserve", failing(number))
+    monkeypatch.setattr(mmap, "mmap", Mapped)
+    check_file_system(tmp_path)
