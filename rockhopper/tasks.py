@@ -147,6 +147,12 @@ def end_task(task: asyncio.Future[Any]) -> None:
     task.cancel()
 
 
+def is_cancelled_alone(awaited: asyncio.Future[Any]) -> bool:
+    """Whether a CancelledError means what was awaited, and not the caller, which goes on."""
+    caller = asyncio.current_task()
+    return awaited.cancelled() and not (caller is not None and caller.cancelling())
+
+
 def let_go(request: asyncio.Future[Any]) -> None:
     """Give up waiting for a request, whatever becomes of it."""
     if not request.cancel() and not request.cancelled():

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 _HOLD_MIN_S = 0.1
 _OUTAGE_PAUSE_MAX_S = 0.5
 _REFUSED_PAUSE_S = 1.0
+_HELD_S = 0.5
+"""A pull that is refused after as long was held by the broker: it had been allowed."""
 REFUSED_FOR_GOOD_S = 30.0
 """A queue that was read may be refused for so long: permissions change in steps."""
 # What no waiting will change: the application must hear of it.
@@ -106,7 +108,7 @@ class Fetcher:
                 await held.span_free.wait()
                 await held.wanted.wait()
                 offset = held.fetch_offset
-                asked_at = loop.time()
+                asked_at, asked_s = loop.time(), self._now_s()
                 # Not held after an outage: an answer at once says that it is over.
                 wait_s = 0.0 if failures else self._settings.poll_s
                 try:
@@ -115,7 +117,7 @@ class Fetcher:
                     )
                 except ClientError as error:
                     failures += 1
-                    await self._pause(self._failed(held, error, failures))
+                    await self._pause(self._failed(held, error, failures, asked_s))
                     continue
                 if failures:
                     failures = 0
@@ -151,7 +153,9 @@ class Fetcher:
         if result.messages:
             self._listener.fetched(held)
 
-    def _failed(self, held: ProcessQueue, error: ClientError, failures: int) -> float:
+    def _failed(
+        self, held: ProcessQueue, error: ClientError, failures: int, asked_s: float
+    ) -> float:
         """Note a failure; return how long to wait before the next try."""
         interrupted = self._interrupted.setdefault(held.queue.broker_name, set())
         key = error.address or held.queue.broker_name
@@ -160,13 +164,19 @@ class Fetcher:
         interrupted.add(held.queue)
         if isinstance(error, RequestRefusedError):
             if error.code in _LASTING_CODES:
-                since_s = self._refused_since_s.setdefault(held.queue, self._now_s())
-                if held.last_fetch_ms == 0 or self._now_s() - since_s >= REFUSED_FOR_GOOD_S:
+                if self._is_for_good(held, asked_s):
                     self._listener.refused(held, error)
                 return _REFUSED_PAUSE_S
             if error.code in _STRANGER_CODES:
                 self._listener.unknown(held)
         return float(min(0.025 * 2 ** min(failures, 8), _OUTAGE_PAUSE_MAX_S))
+
+    def _is_for_good(self, held: ProcessQueue, asked_s: float) -> bool:
+        now_s = self._now_s()
+        was_allowed = held.last_fetch_ms != 0 or now_s - asked_s >= _HELD_S
+        if not was_allowed and held.queue not in self._refused_since_s:
+            return True
+        return now_s - self._refused_since_s.setdefault(held.queue, now_s) >= REFUSED_FOR_GOOD_S
 
     def _recovered(self, queue: MessageQueue) -> None:
         self._refused_since_s.pop(queue, None)

@@ -34,7 +34,7 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
 from rockhopper.sockets import connect, leads_elsewhere
-from rockhopper.tasks import start_task
+from rockhopper.tasks import is_cancelled_alone, start_task
 
 log = logging.getLogger(__name__)
 
@@ -139,9 +139,9 @@ class ConnectionPool:
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._is_closed or not attempt.cancelled() or (task and task.cancelling()):
+            if not is_cancelled_alone(attempt):
                 raise
+            self.check_usable()
             raise self.unreachable(address, "is not the master any more") from None
         except ClientError as error:
             raise another(error) from error.__cause__

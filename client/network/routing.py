@@ -25,6 +25,7 @@ from typing import Any
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
+    ClientStateError,
     MalformedAnswerError,
     RequestTimeoutError,
     RouteNotFoundError,
@@ -41,7 +42,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
-from rockhopper.tasks import end_tasks, let_go, start_task
+from rockhopper.tasks import end_tasks, is_cancelled_alone, let_go, start_task
 
 log = logging.getLogger(__name__)
 
@@ -435,8 +436,13 @@ class RouteTable:
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]
     ) -> TopicRoute | None:
         """Share one look-up among all who want it; a cancelled caller does not end it."""
+        lookup = self._begin(key, look_up)
         try:
-            return await asyncio.shield(self._begin(key, look_up))
+            return await asyncio.shield(lookup)
+        except asyncio.CancelledError:
+            if not is_cancelled_alone(lookup):
+                raise
+            raise ClientStateError("this client is closed; open a new one") from None
         except ClientError as error:
             raise another(error) from error.__cause__
 

@@ -24,7 +24,6 @@ _NOT_THERE = {
     errno.EOPNOTSUPP,
     errno.ENOTTY,
 }
-_FULL = errno.ENOSPC, errno.EDQUOT
 
 
 def check_file_system(directory: Path) -> None:
@@ -55,7 +54,7 @@ def _has_room(descriptor: int) -> bool:
     try:
         disk.reserve(descriptor, 0, mmap.PAGESIZE)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in disk.DISK_FULL_ERRNOS:
             raise
         return False
     return True

@@ -49,6 +49,7 @@ class Fetched:
         settings = ConsumerSettings("g", {}, poll_s=15.0)
         outages = Outages()
         self.now_s = 0.0
+        self.held_s = 0.0
         self.fetcher = Fetcher(
             self, settings, self.shared, self, outages, self._pause, lambda: self.now_s
         )
@@ -57,6 +58,8 @@ class Fetched:
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
         self.asked.append((offset, wait_s))
+        self.now_s += self.held_s
+        self.held_s = 0.0
         if not self.answers:
             self.done.set()
             await asyncio.Event().wait()
@@ -165,6 +168,16 @@ async def test_a_queue_that_was_read_is_refused_for_good_after_half_a_minute() -
     fetched = Fetched(result(0), *[refused(16)] * (for_so_long + 1))
     await fetched.run()
     assert fetched.told == ["fetched", "refused 16"]
+
+
+async def test_a_queue_whose_first_pull_was_held_had_been_allowed() -> None:
+    fetched = Fetched(*[refused(16)] * int(REFUSED_FOR_GOOD_S), result(0))
+    fetched.held_s = 3.0
+    await fetched.run()
+    assert fetched.told == ["fetched"]
+    fetched = Fetched(refused(16))
+    await fetched.run()
+    assert fetched.told == ["refused 16"]
 
 
 async def test_a_permission_that_comes_back_in_time_ends_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
-from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.client.errors import BrokerUnreachableError, ClientStateError
 from rockhopper.client.network.connection_pool import QUESTIONS_AT_ONCE_MAX, ConnectionPool
 from rockhopper.client.network.credentials import chosen_credentials
 from rockhopper.client.received import ReceivedMessage
@@ -175,6 +175,9 @@ async def test_a_pool_that_is_closed_while_it_dials_leaves_nothing_open() -> Non
                 await asyncio.sleep(0)
             await pool.close()
             await asyncio.wait([connecting])
+            if connecting.cancelled() or connecting.exception() is not None:
+                with pytest.raises(ClientStateError, match="closed"):
+                    await connecting
             async with asyncio.timeout(HANG_S):
                 await until(lambda: not server.connections)
 
