@@ -37,6 +37,7 @@ class _AccountTable(JsonTable):
         """Called with the name of what has changed, or gone."""
 
     file_mode = OWNER_ONLY
+    refuses_lost_changes = True
 
     def _replace(self, path: Path, data: bytes, backup: bytes | None = None) -> None:
         write_atomically(path, data, backup, mode=self.file_mode)

@@ -110,6 +110,8 @@ class JsonTable(ABC):
     """
 
     file_mode = DEFAULT_FILE_MODE
+    refuses_lost_changes = False
+    """Whether a start ends where the journal has lost a change: one that had shut a door."""
     """Whom the files let in, but for the umask."""
     without = ""
     """What starting with an empty table costs, for who has to decide that."""
@@ -223,6 +225,13 @@ class JsonTable(ABC):
         except (ValueError, KeyError, TypeError) as error:
             reason = f"the journal of its changes makes no sense: {error}"
             raise CorruptFileError(self.path, reason) from None
+        if journal.is_rotten and self.refuses_lost_changes:
+            directory = journal.directory
+            raise CorruptFileError(
+                self.path,
+                f"the journal of its changes is damaged, and some are lost; move {directory} away "
+                "to go on with what the file holds, and look at who has which rights",
+            )
         if changes:
             self.version = DataVersion.from_json(changes[-1].version)
             log.info(

@@ -29,6 +29,7 @@ class TableJournal:
             directory, quarantine, what="changes of a table", suffix=SUFFIX, mode=mode
         )
         self._is_begun = False
+        self.directory = directory
 
     @property
     def size_bytes(self) -> int:
@@ -48,6 +49,11 @@ class TableJournal:
             ValueError: it holds what makes no sense.
         """
         return changes_of(self._journal.read(), shas)
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether changes were lost that had been durable."""
+        return self._journal.is_rotten
 
     def append(self, file_sha: str, changes: Iterable[TableChange]) -> None:
         """Note changes of a file with this fingerprint, durably. Raises OSError."""

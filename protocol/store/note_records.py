@@ -20,6 +20,7 @@ _HEAD = struct.Struct(">IIB")
 _SECOND = 0x80
 # A damaged second copy is known by its first: no other record is that much alike.
 _DAMAGED_BYTES_MAX = 2
+_PLAUSIBLE_BYTES = 16 << 20
 
 Record = tuple[int, bytes]
 
@@ -36,6 +37,8 @@ class RecordsRead(NamedTuple):
     is_lossy: bool
     """Whether one of these held more than the second copy of a record, or its first."""
     size_bytes: int
+    is_torn: bool = False
+    """Whether all that is lost is a record that was cut off at the end, as by a power cut."""
 
 
 def encode_record(kind: int, payload: bytes) -> bytes:
@@ -60,6 +63,8 @@ def decode_records(data: bytes) -> RecordsRead:
     records: list[Record] = []
     damages: list[tuple[int, int]] = []
     lost_at: int | None = None
+    loss_count = 0
+    is_cut = False
     # The first copy of a record whose second is to follow.
     awaited: Record | None = None
     position = 0
@@ -69,8 +74,10 @@ def decode_records(data: bytes) -> RecordsRead:
         found = _record_at(data, position)
         if damaged:
             damages.append((start, position))
-            if not _is_other_copy(damaged, awaited, found) and lost_at is None:
-                lost_at = len(records)
+            if not _is_other_copy(damaged, awaited, found):
+                lost_at = len(records) if lost_at is None else lost_at
+                loss_count += 1
+                is_cut = found is None and _is_beginning(damaged)
         if found is None:
             break
         kind, payload = found
@@ -81,7 +88,8 @@ def decode_records(data: bytes) -> RecordsRead:
         awaited = None if is_second else record
         position += _HEAD.size + len(payload)
     sound_count = len(records) if lost_at is None else lost_at
-    return RecordsRead(records, sound_count, damages, lost_at is not None, len(data))
+    is_torn = is_cut and loss_count == 1
+    return RecordsRead(records, sound_count, damages, loss_count > 0, len(data), is_torn)
 
 
 def _record_at(data: bytes, position: int) -> Record | None:
@@ -94,6 +102,15 @@ def _record_at(data: bytes, position: int) -> Record | None:
         return None
     payload = data[start:end]
     return (kind, payload) if crc32(payload, crc32(bytes((kind,)))) == crc else None
+
+
+def _is_beginning(damaged: bytes) -> bool:
+    """Whether it may be the first bytes of a record; what has rotted hardly ever looks so."""
+    if len(damaged) < _HEAD.size:
+        return True
+    size_bytes, _, kind = _HEAD.unpack_from(damaged)
+    is_cut = bool(len(damaged) - _HEAD.size < size_bytes <= _PLAUSIBLE_BYTES)
+    return is_cut and 0 < kind < _SECOND
 
 
 def _next_record(data: bytes, position: int) -> int:

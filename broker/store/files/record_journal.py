@@ -81,6 +81,11 @@ class RecordJournal:
         """Whether ``read`` found a record that is lost, be it the last one."""
         return any(read.is_lossy for _, read in self._damaged)
 
+    @property
+    def is_rotten(self) -> bool:
+        """Whether more is lost than a record that a power cut tore off."""
+        return any(read.is_lossy and not read.is_torn for _, read in self._damaged)
+
     def files(self) -> list[Path]:
         """The files, oldest first."""
         if not self.directory.is_dir():

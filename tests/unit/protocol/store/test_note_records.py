@@ -20,7 +20,7 @@ def test_a_record_is_written_twice_and_the_copies_differ_in_kind_and_checksum() 
 
 
 def test_no_bytes_are_no_records() -> None:
-    assert decode_records(b"") == ([], 0, [], False, 0)
+    assert decode_records(b"") == ([], 0, [], False, 0, False)
 
 
 def test_records_come_back_once() -> None:
@@ -148,3 +148,15 @@ def test_zeros_are_no_records_though_their_checksum_may_fit() -> None:
 def test_a_size_that_reaches_beyond_the_end_is_damage(size: int) -> None:
     read = decode_records(size.to_bytes(4, "big") + AB[4:11])
     assert (read.records, read.damages) == ([], [(0, 11)])
+
+
+def test_only_a_record_cut_off_at_the_end_is_torn() -> None:
+    data = encode_record(1, b"first") + encode_record(2, b"second")
+    first_bytes = len(encode_record(1, b"first"))
+    for end in range(first_bytes + 1, first_bytes + 15):
+        read = decode_records(data[:end])
+        assert (read.records, read.is_lossy, read.is_torn) == ([(1, b"first")], True, True)
+    zeroed = decode_records(data[:first_bytes] + bytes(len(data) - first_bytes))
+    assert (zeroed.is_lossy, zeroed.is_torn) == (True, False)
+    both = decode_records(bytes(first_bytes) + data[first_bytes : first_bytes + 12])
+    assert (both.is_lossy, both.is_torn) == (True, False)
