@@ -225,7 +225,7 @@ class SplitWriter:
     def _settle(self, part: "_Part", number: int) -> ArchivedFile:
         date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
         queues = merged(part.summaries)
-        directory = f"topic={quote(part.topic, safe='')}/date={date}"  # as Hive and Spark spell it
+        directory = f"{topic_directory(part.topic)}/date={date}"
         return ArchivedFile(
             path=f"{directory}/{self._name}-{number}.parquet",
             topic=part.topic,
@@ -351,3 +351,12 @@ def summaries_of(
             )
         )
     return found
+
+
+def topic_directory(topic: str) -> str:
+    """The directory of a topic's files, as Hive and Spark spell it.
+
+    They read one name as null unless a character of it is escaped.
+    """
+    name = quote(topic, safe="")
+    return f"topic=%5F{name[1:]}" if topic == "__HIVE_DEFAULT_PARTITION__" else f"topic={name}"

@@ -4,16 +4,23 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from rockhopper.pipeline.decoder import decode, walk
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import merged
-from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, summaries_of
+from rockhopper.pipeline.jobs.archiving.writing import (
+    SplitWriter,
+    WriteTarget,
+    summaries_of,
+    topic_directory,
+)
 from rockhopper.pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.store.message_codec import SYS_FLAG_COMPRESSED_ZLIB
@@ -174,3 +181,16 @@ def test_bodies_that_do_not_compress_are_written_as_they_are(tmp_path: Path) -> 
         "text": {"body": "ZSTD", "msgId": "ZSTD"},
         "random": {"body": "UNCOMPRESSED", "msgId": "ZSTD"},
     }
+
+
+@pytest.mark.parametrize(
+    ("topic", "directory"),
+    [
+        ("orders", "topic=orders"),
+        ("%LIKE", "topic=%25LIKE"),
+        ("__HIVE_DEFAULT_PARTITION__", "topic=%5F_HIVE_DEFAULT_PARTITION__"),
+    ],
+)
+def test_no_topic_is_read_as_null(topic: str, directory: str) -> None:
+    assert topic_directory(topic) == directory
+    assert unquote(directory) == f"topic={topic}"
