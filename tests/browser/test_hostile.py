@@ -2,7 +2,9 @@
 
 import asyncio
 import http.server
+import json
 import re
+import socket
 import threading
 import zlib
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 from rockhopper.broker.testing.threaded import ThreadedBroker
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.admin.admin import Admin
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command, encode_command
 from tests.support.raw_send import send_compressed
 
 pytestmark = pytest.mark.browser
@@ -51,16 +55,30 @@ async def fill(nameserver: str) -> None:
             )
     await send_compressed(nameserver, "hostile", zlib.compress(bytes(100 << 20), 9))
     await send_compressed(nameserver, "hostile", b"this is no zlib stream")
-    async with Consumer(
-        "readers", {"hostile": SCRIPT.replace(" ", "/")}, nameserver=nameserver
-    ) as consumer:
+    async with Consumer("readers", "hostile", nameserver=nameserver) as consumer:
         async for _ in consumer:
             break
 
 
+def join(address: str) -> socket.socket:
+    """Join the group with an expression that our clients refuse."""
+    topic = {"topic": "hostile", "subString": SCRIPT, "tagsSet": [], "codeSet": []}
+    group: dict[str, Any] = {"groupName": "readers", "consumeType": "CONSUME_PASSIVELY"}
+    group |= {"messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET"}
+    group["subscriptionDataSet"] = [topic | {"subVersion": 1}]
+    body = json.dumps({"clientID": SCRIPT, "consumerDataSet": [group]}).encode()
+    host, _, port = address.rpartition(":")
+    member = socket.create_connection((host, int(port)))
+    member.sendall(encode_command(Command(int(RequestCode.HEART_BEAT), body=body)))
+    assert member.recv(1)
+    return member
+
+
 @pytest.fixture(scope="module")
-def hostile(broker: ThreadedBroker, do: Do) -> None:
+def hostile(broker: ThreadedBroker, do: Do) -> Iterator[None]:
     do(fill(broker.nameserver))
+    with join(broker.address):
+        yield
 
 
 @pytest.mark.usefixtures("hostile")
