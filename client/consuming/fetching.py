@@ -135,14 +135,14 @@ class Fetcher:
             return
         held.last_fetch_ms = time.time_ns() // 1_000_000
         if result.has_moved:
+            why = f"the queue holds {result.min_offset} to {result.max_offset}"
             log.log(
                 logging.DEBUG if offset == result.next_offset else logging.WARNING,
-                "%s: the broker moved this group from offset %d to %d (the queue holds %d to %d)",
+                "%s: the broker moved this group from offset %d to %d (%s)",
                 held.queue,
                 offset,
                 result.next_offset,
-                result.min_offset,
-                result.max_offset,
+                "the log was cut short behind it" if result.is_cut else why,
             )
             held.reset(result.next_offset)
             self._listener.moved(held)

@@ -56,6 +56,8 @@ class PullResult:
     max_offset: int
     has_moved: bool
     """The offset asked for is not in the queue; `next_offset` is the nearest that is."""
+    is_cut: bool = False
+    """The log was cut short behind `next_offset`: min and max offset are not known."""
 
 
 class Space(NamedTuple):
@@ -148,7 +150,7 @@ class Puller:
         address = await self._address(queue)
         valid = await self._valid(queue, offset, address)
         if valid < offset:
-            return PullResult([], valid, valid, valid, has_moved=True)
+            return PullResult([], valid, valid, valid, has_moved=True, is_cut=True)
         if backlog is None or times == 1:
             answer = await self._ask(address, queue, offset, max_count, wait_s)
             return self._result(queue, offset, answer, address)
