@@ -40,8 +40,10 @@ def families(
     store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
     permission = parts.config.live.broker_permission
     yield gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
-    yield gauge("rocketmq_topic_number", "Topics").add(len(topics))
-    yield gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(parts.groups))
+    yield gauge("rocketmq_topic_number", "Topics, with system and retry topics").add(len(topics))
+    yield gauge("rocketmq_consumer_group_number", "Consumer groups, with system groups").add(
+        len(parts.groups)
+    )
     yield readiness(is_ready=is_ready)
     yield counter("rockhopper_log_lines_dropped_total", "Lines of the log not written").add(
         dropped_count()

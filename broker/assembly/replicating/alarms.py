@@ -164,9 +164,10 @@ class Alarms:
             if in_sync > 1
             else "what is stored now is lost with this replica"
         )
+        but = ", but not all there," if not has_floor and in_sync >= state.min_in_sync else ""
         return (
-            f"{in_sync} of {count} replicas are in sync and minInSyncReplicas={state.min_in_sync}: "
-            f"{meanwhile}; see why the others are away"
+            f"{in_sync} of {count} replicas are in sync{but} "
+            f"and minInSyncReplicas={state.min_in_sync}: {meanwhile}; see why the others are away"
         )
 
     def _outrun(self, machine: Machine) -> str:
