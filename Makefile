@@ -197,7 +197,7 @@ bench-ha-beside: $(VENV)/.installed-test  ## the same faults on a set of ours an
 bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large requests, many topics and clients
 	$(BIN)/python -m benchmarks.stalls
 
-growth: $(VENV)/.installed  ## see whether costs grow with what should not matter (three minutes, a quiet machine)
+growth: $(VENV)/.installed  ## see whether costs grow with what should not matter (six minutes, a quiet machine)
 	$(BIN)/python -m benchmarks.growth $(if $(ONLY),--only $(ONLY))
 
 bench-grpc: $(VENV)/.installed-test  ## measure the port of RocketMQ 5 clients beside Apache's proxy (needs Go, a JDK, Maven)

@@ -428,7 +428,7 @@ def _settle(brokers: list[Broker], quiet_s: float) -> None:
     """Wait until nothing is left of the preparation."""
     wanted = 1 + round(quiet_s / SETTLING_S)
     quiet = 0
-    for _ in range(SETTLING_ROUNDS_MAX * wanted):
+    for _ in range(SETTLING_ROUNDS_MAX + wanted):
         time.sleep(SETTLING_S)
         used_us = 1e6 * sum(broker.worst()["process"] for broker in brokers)
         quiet = quiet + 1 if used_us < SETTLED_US else 0
