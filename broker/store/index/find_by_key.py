@@ -4,7 +4,7 @@ The index knows keys by a 31-bit hash and times by the second, so what it names 
 message; nobody who asks ever gets to see one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.record_search import BODY_BYTES_MAX, RecordSearch
@@ -19,23 +19,14 @@ MISSED_BYTES_MAX = 16 << 20
 class KeySearch(RecordSearch):
     """Collects the newest messages of a topic with a key; ``steps`` does the work."""
 
-    def __init__(
-        self,
-        topic: str,
-        key: str,
-        count_max: int,
-        begin_ms: int,
-        end_ms: int,
-        record_at: Callable[[int], bytes],
-        is_visible: Callable[[StoredMessage], bool],
-    ) -> None:
-        super().__init__(topic, key, count_max, begin_ms, end_ms, record_at, is_visible)
-        self.newest_first: list[bytes] = []
+    @property
+    def newest_first(self) -> list[bytes]:
         """The records that were found."""
+        return [record for _, record in self._found]
 
     def steps(self, index: MessageIndex) -> Iterator[None]:
         """Search; between the steps others can be served."""
-        found = self.newest_first
+        found = self._found
         size_all = misses = missed_bytes = 0
         seen: set[int] = set()
         for log_offset in index.candidates(self._topic, self._wanted, self._begin_ms, self._end_ms):
@@ -58,7 +49,7 @@ class KeySearch(RecordSearch):
             size_all += len(record)
             if found and size_all > BODY_BYTES_MAX:
                 break
-            found.append(record)
+            found.append((log_offset, record))
 
     def is_carried(self, message: StoredMessage) -> bool:
         """Whether it is one of its keys, or its unique key."""

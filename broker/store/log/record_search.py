@@ -35,6 +35,8 @@ class RecordSearch:
         self._topic, self._wanted, self._count_max = topic, wanted, count_max
         self._begin_ms, self._end_ms = begin_ms, end_ms
         self._record_at, self._is_visible = record_at, is_visible
+        self._found: list[tuple[int, bytes]] = []
+        """Commit log offsets and records."""
         self._step_records = self._step_bytes = 0
         self.looked_bytes = 0
         """The size of the record that was looked at last."""

@@ -26,19 +26,6 @@ _CODE_AT = CONSUME_QUEUE_UNIT_SIZE_BYTES - _CODE.size
 class TagSearch(RecordSearch):
     """Collects the newest messages of a topic with a tag; ``steps`` does the work."""
 
-    def __init__(
-        self,
-        topic: str,
-        tag: str,
-        count_max: int,
-        begin_ms: int,
-        end_ms: int,
-        record_at: Callable[[int], bytes],
-        is_visible: Callable[[StoredMessage], bool],
-    ) -> None:
-        super().__init__(topic, tag, count_max, begin_ms, end_ms, record_at, is_visible)
-        self._found: list[tuple[int, bytes]] = []
-
     def records(self) -> list[bytes]:
         """What was found, in the order of the log."""
         return [record for _, record in self._found]
