@@ -64,7 +64,7 @@ class SetState:
     trail: tuple[Sight, ...] = ()
     """What this state and some before it are known by; the last is its own."""
     writer: int = STATE_WRITER
-    """What whoever changes it has to know of it."""
+    """Only a release that knows this version of the state may change it."""
     unknown: tuple[tuple[str, bytes], ...] = ()
     """Fields of a later release, as they are stored: they are stored again with each change."""
 

@@ -4,7 +4,7 @@ RocketMQ shares out a topic's queues among all members of a group. Where these s
 differently, as two versions of a service do in a rolling deployment, queues fall to members that do
 not read the topic, and a member whose filter lets less through commits past what only others want.
 
-A Rockhopper's ``Consumer`` therefore leaves a topic to those members that want all that any member
+Rockhopper's ``Consumer`` therefore leaves a topic to those members that want all that any member
 wants of it, its *readers*. Example: member A wants the tag new, member B wants new || paid. While
 both are there, B reads every queue and A reads none; when B has gone, A reads on. Nobody reads
 while no member wants all of it (new || paid beside paid || void): waiting skips nothing.

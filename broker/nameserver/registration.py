@@ -3,9 +3,9 @@
 RocketMQ: BrokerOuterAPI. Every name service has a task of its own, so that one that hangs delays
 no other. A registration is sent at the start, every registerNameServerPeriod and at once when the
 name service closed the connection. It names all topics: a name service refuses a first registration
-of a single one. A topic that changes in between is told alone (217, as RocketMQ's
-enableSingleTopicRegister does); all are told again when one goes, when many change at once, and to
-name services that refuse 217.
+of a single one. Between two registrations, a changed topic is sent alone (217, as with
+RocketMQ's enableSingleTopicRegister). All are sent again when a topic is deleted, when many change
+at once, and to name services that refuse 217.
 
 A replica of a set registers as what it is just then: the master under id 0, a follower under its
 own, both with the epoch as stateVersion, by which a name service tells who came later.

@@ -110,9 +110,9 @@ class JsonTable(ABC):
     """
 
     file_mode = DEFAULT_FILE_MODE
-    refuses_lost_changes = False
-    """Whether a start ends where the journal has lost a change: one that had shut a door."""
     """Whom the files let in, but for the umask."""
+    refuses_lost_changes = False
+    """Whether a start is refused when the journal has lost a change, such as a denial."""
     without = ""
     """What starting with an empty table costs, for who has to decide that."""
 
@@ -226,11 +226,10 @@ class JsonTable(ABC):
             reason = f"the journal of its changes makes no sense: {error}"
             raise CorruptFileError(self.path, reason) from None
         if journal.is_rotten and self.refuses_lost_changes:
-            directory = journal.directory
             raise CorruptFileError(
                 self.path,
-                f"the journal of its changes is damaged, and some are lost; move {directory} away "
-                "to go on with what the file holds, and look at who has which rights",
+                "the journal of its changes is damaged, and some are lost; move "
+                f"{journal.directory} away to start with what the file holds, and check all rights",
             )
         if changes:
             self.version = DataVersion.from_json(changes[-1].version)

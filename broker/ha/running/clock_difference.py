@@ -1,8 +1,8 @@
 """How far this machine's clock is ahead of its master's, by the time that each beat carries.
 
 What a beat shows is the difference and its way: the smallest of some seconds is the difference to a
-few milliseconds, whatever was held up meanwhile. Delayed messages, retention and time-outs go by
-the clock of whoever leads: two that differ make them early or late with a failover.
+few milliseconds, whatever was held up meanwhile. Delayed messages, retention and time-outs follow
+the master's clock: if a follower's differs, a failover makes them early or late.
 
 Example: a follower is 3 s behind. Its beats come with 2.998, 2.950 and 1.200 s (one was held up
 for 1.8 s) more than its own clock shows: it is 2.998 s behind.
