@@ -614,17 +614,18 @@ class Consumer:
             self._handout.acknowledge(held, message)
             return
         later = retry_later_of(error)
-        if later is None:
-            self._tell_failure(message, error)
-        else:
-            log.debug("%r is asked for again: %s", message, later)
         delay = BY_THE_LADDER if later is None else later.delay
         # In order a message stays as it is, and is looked at when its turn comes again.
         wait_ms = 0 if self._settings.orderly else delay.least_ms
         if is_expired(message, partial(self._broker_time_ms, held, wait_ms)):
-            log.warning("%r is not asked for again: its requester will have given up", message)
+            text = "the handler failed on %r, which does not come again: its requester will be gone"
+            log.warning(text, message, exc_info=error)
             self._handout.acknowledge(held, message)
             return
+        if later is None:
+            self._tell_failure(message, error)
+        else:
+            log.debug("%r is asked for again: %s", message, later)
         await asyncio.shield(self._handout.redeliver(held, message, delay))
 
     def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
