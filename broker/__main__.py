@@ -321,8 +321,12 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
         await service.announce()
         parent.tell_serving(service.facts())
     # What is loaded by then stays: a collection need not look at it again.
-    loop.call_later(FREEZE_AFTER_S, collections.freeze)
-    await _first_of(stopping.wait, service.failed.wait)
+    freezing = loop.call_later(FREEZE_AFTER_S, collections.freeze)
+    try:
+        await _first_of(stopping.wait, service.failed.wait)
+    finally:
+        freezing.cancel()
+        collections.stop()
     if service.failed.is_set():
         log.error("stopping because the store has failed")
     else:

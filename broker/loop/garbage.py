@@ -43,11 +43,10 @@ class ShortCollections:
         gc.collect()
 
     def stop(self) -> None:
-        """Watch no more, and let everything be collected again."""
+        """Watch no more; what is frozen stays so, or the end of a process would look at it all."""
         if self._noted in gc.callbacks:
             gc.callbacks.remove(self._noted)
             gc.set_threshold(*self._thresholds)
-            gc.unfreeze()
 
     def _noted(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "start":
