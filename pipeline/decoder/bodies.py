@@ -12,6 +12,7 @@ from rockhopper.pipeline.decoder.records import Records
 from rockhopper.pipeline.decoder.strings import gather
 from rockhopper.protocol.errors import CompressionError
 from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.store.message_codec.record_check import OWN_CRC_NAME, is_own_crc_right
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 BATCH_SIZE_BYTES_MAX = 32 << 20
@@ -31,6 +32,17 @@ def damaged_bodies(records: Records) -> npt.NDArray[np.bool_]:
     differs = body_crcs(records) != records.heads["bodyCrc"]
     found: npt.NDArray[np.bool_] = differs & (records.body_end > records.body_start)
     return found
+
+
+def damaged_records(records: Records) -> list[int]:
+    """Rows of records that end with a CRC of their own, and it is another."""
+    data = records.data.data
+    if not len(records) or OWN_CRC_NAME not in bytes(data[records.offsets[0] : records.ends[-1]]):
+        return []
+    bounds = zip(records.offsets.tolist(), records.ends.tolist(), strict=True)
+    return [
+        row for row, (at, end) in enumerate(bounds) if not is_own_crc_right(bytes(data[at:end]))
+    ]
 
 
 class Bodies:

@@ -7,7 +7,7 @@ numbers by slot, stably, puts every entry right behind the one that it has to na
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,13 @@ class IndexFileInfo:
     end_offset: int
     used_slot_count: int
     next_number: int
+    header_end_offset: int = 0
+    header_next_number: int = 0
+    """What the header says itself where entries behind it were looked for."""
+    is_settled: bool = False
+    """Whether nobody has yet to write the header for the newest entries."""
+    former_end_ms: int | None = None
+    """Where the file before ends; 0 where none can have been, None where it may be gone."""
 
     @property
     def entries_at(self) -> int:
@@ -103,6 +110,8 @@ def read_index_info(
             end_offset,
             used,
             max(number, 1),
+            end_offset,
+            max(number, 1),
         )
         if not look_behind or info.is_full:
             return info
@@ -125,17 +134,7 @@ def _with_uncounted(descriptor: int, info: IndexFileInfo) -> IndexFileInfo:
             last = int(part["position"][good - 1])
         if good < count:
             break
-    return IndexFileInfo(
-        info.path,
-        info.slot_count,
-        info.entry_count_max,
-        info.begin_ms,
-        info.end_ms,
-        info.begin_offset,
-        last,
-        info.used_slot_count,
-        number,
-    )
+    return replace(info, end_offset=last, next_number=number)
 
 
 def _entries(descriptor: int, info: IndexFileInfo, first: int, behind: int) -> Entries:
@@ -227,6 +226,23 @@ def check_chains(info: IndexFileInfo) -> Iterator[tuple[int, int, str]]:
             where,
             f"{len(wrong)} slots do not name the newest entry of their chain",
         )
+    if info.is_settled:
+        yield from _check_header(info, int(positions[-1]), int(np.count_nonzero(newest)))
+
+
+def _check_header(
+    info: IndexFileInfo, last_offset: int, used_slot_count: int
+) -> Iterator[tuple[int, int, str]]:
+    last = info.next_number - 1
+    if info.header_next_number != info.next_number:
+        counted = info.header_next_number - 1
+        yield last, last_offset, f"its header counts {counted} entries, and {last} are there"
+    if info.header_end_offset != last_offset:
+        yield last, last_offset, f"its header says that it ends at {info.header_end_offset}"
+    # RocketMQ counted every entry here before 4.9, and other brokers go on with its files.
+    if not used_slot_count <= info.used_slot_count <= last:
+        said = f"its header says that {info.used_slot_count} slots are in use"
+        yield last, last_offset, f"{said}, and {used_slot_count} are"
 
 
 def file_names(times_ms: list[int]) -> list[str]:

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from rockhopper.paths import expand_home
 from rockhopper.pipeline.decoder import is_record
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.store.checked_line import decode
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
 from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
@@ -27,6 +28,7 @@ from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY_FILE,
     CONSUME_QUEUE_DIRECTORY,
     DELETED_TOPICS_FILE,
+    INVENTORY_FILE,
     LOCK_FILE,
     OWN_DIRECTORY,
     PURGED_TOPICS_FILE,
@@ -73,6 +75,10 @@ class StoreDirectory:
     deleted_topics: Mapping[str, int] = field(default_factory=dict)
     foreign_files: tuple[str, ...] = ()
     purged_topics: Mapping[str, int] = field(default_factory=dict)
+    is_clean: bool = False
+    """Whether the last broker on it has stopped, and not been killed."""
+    noted_end: int = 0
+    """Up to where the log has once been on disk, as far as a Rockhopper has noted that."""
 
     @property
     def gone(self) -> dict[str, int]:
@@ -126,6 +132,8 @@ def open_store(path_option: str, commit_log_option: str | None = None) -> StoreD
         {} if root is None else _topic_ends(root, DELETED_TOPICS_FILE),
         foreign,
         {} if root is None else _topic_ends(root, PURGED_TOPICS_FILE),
+        root is not None and not is_live and not (root / ABORT_FILE).exists(),
+        0 if root is None else _noted_end(root / OWN_DIRECTORY),
     )
 
 
@@ -289,6 +297,13 @@ def _checkpoint(path: Path) -> tuple[int, ...]:
         return decode_checkpoint(path.read_bytes())
     except OSError:
         return decode_checkpoint(b"")
+
+
+def _noted_end(own: Path) -> int:
+    flushed = _checkpoint(own / CHECKPOINT_FILE)[5]
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return max(flushed, int(decode((own / INVENTORY_FILE).read_bytes())["logEnd"]))
+    return flushed
 
 
 def _topic_ends(root: Path, name: str) -> dict[str, int]:

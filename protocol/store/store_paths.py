@@ -22,6 +22,8 @@ DELETED_TOPICS_FILE = "deleted-topics.records"
 PURGED_TOPICS_FILE = "purged-topics.records"
 """The same of topics that were emptied: their queues keep their offsets, and begin behind those."""
 
+INVENTORY_FILE = "inventory.json"
+"""In OWN_DIRECTORY: a checked line (checked_line.py) of what the store held when it was whole."""
 COMMIT_LOG_DIRECTORY_FILE = "commit-log-directory"
 """In OWN_DIRECTORY: where the commit log is, if not below the root; one line, an absolute path."""
 

@@ -1,30 +1,17 @@
-"""A small document in a file: one line of JSON, and one with the CRC-32 of the first in hex."""
+"""Loading a document of one checked line (protocol.store.checked_line) from its file."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from zlib import crc32
 
 import structlog
+
+from rockhopper.protocol.store.checked_line import decode as decode
+from rockhopper.protocol.store.checked_line import encode as encode
 
 log = structlog.get_logger("broker.store")
 
 Value = TypeVar("Value")
-
-
-def encode(document: Any) -> bytes:
-    """The bytes of the file."""
-    line = json.dumps(document, separators=(",", ":")).encode()
-    return line + f"\n{crc32(line):08x}\n".encode()
-
-
-def decode(data: bytes) -> Any:
-    """The document. Raises ValueError for whatever is wrong with it."""
-    line, crc, _ = data.split(b"\n")
-    if int(crc, 16) != crc32(line):
-        raise ValueError("its CRC does not fit it")
-    return json.loads(line)
 
 
 def load(path: Path, value_of: Callable[[Any], Value], if_damaged: str) -> Value | None:

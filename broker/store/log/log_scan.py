@@ -20,6 +20,7 @@ from zlib import crc32
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.protocol.store.message_codec import BODY_CRC_MASK, check_record
+from rockhopper.protocol.store.message_codec.record_check import OWN_CRC_NAME, is_own_crc_right
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
     HEAD_SIZE_BYTES,
@@ -42,8 +43,6 @@ _HEAD = head_struct(
     "body_size_bytes",
 )
 _UINT16 = struct.Struct(">H")
-_CRC_NAME = b"__CRC32#\x01"
-_CRC_SIZE_BYTES = 20
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 _ZEROS = bytes(8)
 _LAST_RECORD_TRIES = 256
@@ -111,7 +110,7 @@ def read_record(
     if check_crc:
         if body_size and crc32(data[body_start:body_end]) & BODY_CRC_MASK != crc:
             return None
-        if properties[-20:-11] == _CRC_NAME and not _is_own_crc_right(data, position, end):
+        if properties[-20:-11] == OWN_CRC_NAME and not is_own_crc_right(data[position:end]):
             return None
     topic = data[body_end + 1 : topic_end]
     if not topic.isascii():
@@ -132,8 +131,8 @@ def _read_uncommon(
     end = position + check.size_bytes
     if (
         check_crc
-        and check.properties_bytes[-20:-11] == _CRC_NAME
-        and not _is_own_crc_right(data, position, end)
+        and check.properties_bytes[-20:-11] == OWN_CRC_NAME
+        and not is_own_crc_right(data[position:end])
     ):
         return None
     return Record(
@@ -146,12 +145,6 @@ def _read_uncommon(
         check.topic.encode(),
         check.properties_bytes,
     )
-
-
-def _is_own_crc_right(data: mmap.mmap | bytes, start: int, end: int) -> bool:
-    covered_end = end - _CRC_SIZE_BYTES
-    digits = str(crc32(data[start:covered_end]) & BODY_CRC_MASK)[::-1].ljust(10, "0")
-    return data[end - 11 : end - 1] == digits.encode()
 
 
 def read_damaged(data: mmap.mmap | bytes, position: int, base_offset: int) -> Record | None:

@@ -29,8 +29,9 @@ from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
+from rockhopper.protocol.store.store_paths import INVENTORY_FILE
 
-FILE_NAME = "inventory.json"
+FILE_NAME = INVENTORY_FILE
 QueueKey = tuple[str, int]
 
 

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     TORN_TAIL = "torn tail"
     FOREIGN_FILE = "foreign file"
     BODY = "body"
+    RECORD = "record"
     SYS_FLAG = "sys flag"
     CONFLICT = "conflict"
     UNIT_MISSING = "unit missing"
@@ -44,6 +45,7 @@ REMEDIES: dict[Kind, str] = {
     Kind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
     Kind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
     Kind.BODY: "restore the file from a replica or a backup, or have the message sent again",
+    Kind.RECORD: "restore the file from a replica or a backup, or have the message sent again",
     Kind.SYS_FLAG: "restore the file from a replica or a backup: by this flag the body is read",
     **dict.fromkeys((Kind.CONFLICT, *_UNIT_KINDS), _REBUILD),
     Kind.MESSAGE_LOST: "restore the damaged file of the log; consumers step over the place",

@@ -20,6 +20,8 @@ from rockhopper.pipeline.jobs.results import count_text
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_SIZE_BYTES
 
 Array = npt.NDArray[Any]
+# A crash leaves whole seconds.
+_END_SLACK_MS = 999
 _Part = tuple[IndexFileInfo, int, Array]
 """A file, and some of its entries with the number of the first."""
 
@@ -45,7 +47,7 @@ def check_index_entries(
     required = required_keys(keys, needs_tags=needs_tags)
     codes = _codes(required["position"], required["hash"], start)
     if len(codes) == len(all_held) and (codes == all_held).all():
-        _check_times(parts, required, findings)
+        _check_times(parts, held, codes, required["ms"], findings)
         return len(all_held)
     missing = ~np.isin(codes, all_held)
     for low, high in runs_of(missing):
@@ -55,6 +57,7 @@ def check_index_entries(
         findings.add(Finding(Kind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low))
     optional = keys[(keys["kind"] == KIND_DELETED) | (keys["kind"] == KIND_TAG)]
     known = np.concatenate((codes, _codes(optional["position"], optional["hash"], start)))
+    _check_times(parts, held, known, np.concatenate((required["ms"], optional["ms"])), findings)
     what = "are no keys of the messages that they point to"
     for part, entry_codes in zip(parts, held, strict=True):
         _report(part, ~np.isin(entry_codes, known), what, findings)
@@ -100,21 +103,59 @@ def no_index(directory: Path, key_count: int) -> Finding:
 def _codes(positions: Array, hashes: Array, start: int) -> npt.NDArray[np.int64]:
     """Place and hash in one number; places of a piece are less than 2³¹ apart."""
     relative = positions.astype(np.int64) - start
-    codes: npt.NDArray[np.int64] = (relative << 31) | (hashes.astype(np.int64) & 0x7FFFFFFF)
+    codes: npt.NDArray[np.int64] = (relative << 32) | (hashes.astype(np.int64) & 0xFFFFFFFF)
     return codes
 
 
-def _check_times(parts: Sequence[_Part], required: Array, findings: Findings) -> None:
-    at = 0
-    for part in parts:
+def _check_times(
+    parts: Sequence[_Part],
+    held: Sequence[npt.NDArray[np.int64]],
+    known: npt.NDArray[np.int64],
+    known_ms: Array,
+    findings: Findings,
+) -> None:
+    """Compare the times of entries and headers with those of messages, where these are *known*."""
+    if not len(known):
+        return
+    order = np.argsort(known, kind="stable")
+    ordered, times_ms = known[order], known_ms.astype(np.int64)[order]
+    for part, codes in zip(parts, held, strict=True):
         file, first, entries = part
-        expected = seconds_since(required["ms"][at : at + len(entries)], file.begin_ms)
-        at += len(entries)
-        wrong = entries["seconds"] != expected
+        rows = np.minimum(np.searchsorted(ordered, codes), len(ordered) - 1)
+        is_known = ordered[rows] == codes
+        ms = times_ms[rows]
+        wrong = is_known & (entries["seconds"] != seconds_since(ms, file.begin_ms))
         if first == 1:
-            wrong[0] = False  # It counts from the end of the file before.
+            wrong[0] = is_known[0] and not _may_begin_with(file, int(entries[0]["seconds"]), ms[:1])
         what = "have another time than their messages, so a look-up by time misses them"
         _report(part, wrong, what, findings)
+        _check_header_times(part, is_known, ms, findings)
+
+
+def _may_begin_with(file: IndexFileInfo, seconds: int, ms: Array) -> bool:
+    """Whether a file's first entry may have this time: it counts from the end of the file before.
+
+    That end is known to the second only where a crash has cut the file before.
+    """
+    if file.former_end_ms is None:
+        return seconds >= 0
+    return abs(seconds - int(seconds_since(ms, file.former_end_ms)[0])) <= (file.former_end_ms > 0)
+
+
+def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: Findings) -> None:
+    """Compare the times that a file says to begin and end at with those of its messages."""
+    file, first, entries = part
+    last = first + len(entries) - 1
+    for number, row, name, at, held, slack in (
+        (1, 1 - first, "begins", 0, file.begin_ms, 0),
+        (file.next_number - 1, len(entries) - 1, "ends", 8, file.end_ms, _END_SLACK_MS),
+    ):
+        if not (file.is_settled and first <= number <= last and is_known[row]):
+            continue
+        if not 0 <= held - int(ms[row]) <= slack:
+            reason = f"its header says that it {name} at {held} ms, and its message has {ms[row]}"
+            position = int(entries["position"][row])
+            findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))
 
 
 def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> Findings:

@@ -4,8 +4,10 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from rockhopper.pipeline.derived.entries import QueueKey
@@ -46,7 +48,9 @@ from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.scan import Damage
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 CHECKS = ("crc", "queues", "index", "archive")
@@ -114,6 +118,7 @@ def audit(asked: AuditOptions) -> AuditResult:
         store.gone,
     )
     under_way.read_log(groups, work)
+    under_way.check_end()
     if "queues" in chosen:
         under_way.check_rests()
     under_way.check_index_files(index_files or ())
@@ -199,6 +204,7 @@ class _Audit:
     result: AuditResult
     findings: Findings = field(default_factory=Findings)
     parts: list[AuditPart] = field(default_factory=list)
+    lost: list[Damage] = field(default_factory=list)
 
     def check_directory(self) -> None:
         """What else is among the files of the log."""
@@ -206,6 +212,12 @@ class _Audit:
             reason = "it is no file of a commit log"
             path = str(self.store.commit_log / name)
             self.findings.add(Finding(Kind.FOREIGN_FILE, reason, path))
+        for former, file in pairwise(self.store.segments):
+            if file is self.store.segments[-1] and file.size_bytes != former.size_bytes:
+                reason = f"the file has {file.size_bytes} bytes, the one before {former.size_bytes}"
+                self.findings.add(
+                    Finding(Kind.LOG_DAMAGE, reason, file.path, None, file.base_offset)
+                )
 
     def index_files(self, geometry: Geometry) -> tuple[IndexFileInfo, ...]:
         """Those that have entries."""
@@ -222,7 +234,18 @@ class _Audit:
                 reason = f"it is no index file: {error}"
                 self.findings.add(Finding(Kind.INDEX_FILE, reason, str(path)))
         self.result.index_file_count = len(paths)
-        return tuple(info for info in found if info.next_number > 1)
+        found = [info for info in found if info.next_number > 1]
+        return tuple(self._settled(number, info, found) for number, info in enumerate(found))
+
+    def _settled(
+        self, number: int, info: IndexFileInfo, files: Sequence[IndexFileInfo]
+    ) -> IndexFileInfo:
+        """*info* with what the files beside it, and the store's state, say of it."""
+        former_end_ms = files[number - 1].end_ms if number else None
+        if not number and not self.store.start_offset:
+            former_end_ms = 0  # Nothing has expired.
+        is_settled = self.store.is_clean or number < len(files) - 1
+        return replace(info, is_settled=is_settled, former_end_ms=former_end_ms)
 
     def read_log(self, groups: Sequence[tuple[Piece, ...]], work: AuditWork) -> None:
         """Compare what records say with what is there of them."""
@@ -237,6 +260,26 @@ class _Audit:
             assert self.root is not None
             self.findings.add(no_index(self.root / INDEX_DIRECTORY, unindexed))
 
+    def check_end(self) -> None:
+        """See that the log reaches as far as it has been on disk."""
+        store, end = self.store, self.store.noted_end
+        if store.flushed.offset is not None:
+            end = min(end, store.flushed.offset)  # The broker has flushed more since.
+        reached = max((part.reached for part in self.parts), default=0)
+        reached = max(reached, _behind_blank(store, reached))
+        if max(reached, store.start_offset) >= end:
+            return
+        if store.end_offset < end:
+            reason = "the newest files of the commit log are missing"
+        else:
+            reason = "no record is left of the newest part of the log"
+        path = store.segments[-1].path if store.segments else str(store.commit_log)
+        lost = Damage(reached, end, reason, path)
+        self.lost.append(lost)
+        reason = f"{reason}: it was on disk up to commit log offset {lost.end}"
+        count = lost.end - lost.start
+        self.findings.add(Finding(Kind.LOG_DAMAGE, reason, path, None, reached, count=count))
+
     def check_rests(self) -> None:
         """Look at units that no record is for."""
         assert self.root is not None
@@ -249,7 +292,7 @@ class _Audit:
         queues = sorted(on_disk | set(spans))
         for key, found in spans.items():
             _check_claims(key, found, self.findings)
-        damages = tuple(damage for part in self.parts for damage in part.damages)
+        damages = (*(damage for part in self.parts for damage in part.damages), *self.lost)
         store, end = self.store, self.result.commit_log_end
         bounds = LogBounds(store.start_offset, end, store.is_live, damages)
         asked = [(key, tuple(spans.get(key, ())), batch_units[key]) for key in queues]
@@ -320,6 +363,18 @@ class _Audit:
             )
         if any(count > KEPT_MAX for count in findings.counts.values()):
             result.notes.append(f"at most {KEPT_MAX} findings of a kind are kept from each task")
+
+
+def _behind_blank(store: StoreDirectory, offset: int) -> int:
+    """The end of the file if it is blank from *offset* on; 0 otherwise."""
+    for file in store.segments:
+        if file.base_offset <= offset < file.end_offset:
+            with suppress(OSError), open(file.path, "rb") as opened:
+                opened.seek(offset - file.base_offset)
+                size, magic = BLANK_RECORD.unpack(opened.read(BLANK_RECORD.size))
+                if magic == MAGIC_BLANK and offset + size == file.end_offset:
+                    return file.end_offset
+    return 0
 
 
 def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rockhopper.pipeline.decoder import Records
-from rockhopper.pipeline.decoder.bodies import damaged_bodies
+from rockhopper.pipeline.decoder.bodies import damaged_bodies, damaged_records
 from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
 from rockhopper.pipeline.derived.entries import Entries, QueueKey, impossible_rows
 from rockhopper.pipeline.derived.index_files import IndexFileInfo
@@ -61,6 +61,8 @@ class AuditPart:
     findings: Findings = field(default_factory=Findings)
     record_count: int = 0
     size_bytes: int = 0
+    reached: int = 0
+    """Where the last record ends, or damage that has records behind it."""
     damages: list[Damage] = field(default_factory=list)
     spans: dict[QueueKey, list[Span]] = field(default_factory=dict)
     batch_units: Counter[QueueKey] = field(default_factory=Counter)
@@ -80,9 +82,13 @@ def _audit_piece(work: AuditWork, piece: Piece, part: AuditPart) -> None:
     for found in scan(piece):
         if isinstance(found, Damage):
             _note_damage(found, piece, part)
+            if not found.is_torn_tail:
+                part.reached = max(part.reached, found.end)
             continue
         part.record_count += len(found)
         part.size_bytes += int(found.ends[-1] - found.offsets[0])
+        last = int(found.heads["physOffset"][-1]) + int(found.heads["size"][-1])
+        part.reached = max(part.reached, last)
         if work.checks_bodies:
             _check_records(found, piece, work.has_multi_tags, part.findings)
         if has_entries:
@@ -109,6 +115,8 @@ def _check_records(
     reason = "the CRC of the body is not the one that was stored with it"
     rows = np.flatnonzero(damaged_bodies(records)).tolist()
     wrong = [(Kind.BODY, row, reason) for row in rows]
+    reason = "the CRC that RocketMQ put into the properties is not that of the record"
+    wrong += [(Kind.RECORD, row, reason) for row in damaged_records(records) if row not in rows]
     flags = contradictions(records, has_multi_tags=has_multi_tags)
     wrong += [(Kind.SYS_FLAG, row, reason) for row, reason in flags]
     for kind, row, reason in wrong:

@@ -19,6 +19,20 @@ from rockhopper.protocol.store.record_head import (
     RECORD_SIZE_BYTES_MIN,
 )
 
+OWN_CRC_NAME = b"__CRC32#\x01"
+OWN_CRC_SIZE_BYTES = 20
+"""With ``enabledAppendPropCRC`` RocketMQ has a record end with this property, ten digits, 0x02."""
+
+
+def is_own_crc_right(record: Buffer) -> bool:
+    """Whether the CRC that a whole record ends with, if it does, is that of what is before it."""
+    covered = len(record) - OWN_CRC_SIZE_BYTES
+    name_end = covered + len(OWN_CRC_NAME)
+    if covered < 0 or record[covered:name_end] != OWN_CRC_NAME:
+        return True
+    digits = str(crc32(record[:covered]) & BODY_CRC_MASK)[::-1].ljust(10, "0")
+    return bool(record[name_end:-1] == digits.encode())
+
 
 class RecordStatus(Enum):
     """What stands at an offset."""

@@ -1,15 +1,19 @@
 """Bodies: decompressed where that is wanted, whole batches bounded, damage seen."""
 
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rockhopper.pipeline.decoder import bodies
-from rockhopper.pipeline.decoder.bodies import Bodies, body_crcs, damaged_bodies
+from rockhopper.pipeline.decoder.bodies import Bodies, body_crcs, damaged_bodies, damaged_records
 from rockhopper.pipeline.decoder.records import Records, read_records
+from rockhopper.pipeline.decoder.walk import walk
 from rockhopper.protocol.store.message_codec.record import body_crc
+from rockhopper.protocol.store.record_head import FLAG_AT
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
+from tests.support import golden_stores
 from tests.support.records import encode_message
 
 PLAIN = [b"first", b"x" * 1000, b"", b"last"]
@@ -63,3 +67,14 @@ def test_crcs_are_those_that_are_stored_until_a_body_rots() -> None:
     assert damaged_bodies(found).tolist() == [False, False, False]
     found.data[found.body_start[2]] ^= 1
     assert damaged_bodies(found).tolist() == [False, False, True]
+
+
+def test_records_that_end_with_a_crc_of_their_own(tmp_path: Path) -> None:
+    root = golden_stores.copy_golden_store("crcprop", tmp_path / "store")
+    (segment,) = (root / "commitlog").iterdir()
+    data = np.frombuffer(segment.read_bytes(), np.uint8).copy()
+    found = read_records(data, walk(data.tobytes(), 0, len(data)).offsets)
+    assert damaged_records(found) == []
+    data[found.offsets[1] + FLAG_AT] ^= 1
+    assert damaged_records(found) == [1]
+    assert damaged_records(records((b"plain", 0))) == []

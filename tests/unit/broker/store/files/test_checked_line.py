@@ -1,40 +1,12 @@
-"""A document with its checksum: whole or not there, and whatever else is said once."""
+"""A document in its file: whole or not there, and whatever else is said once."""
 
 import json
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files import checked_line
-
-DOCUMENT = {"name": "café", "numbers": [1, 2]}
-LINE = b'{"name":"caf\\u00e9","numbers":[1,2]}'
-
-
-def test_it_is_one_line_of_json_and_one_with_its_checksum() -> None:
-    data = checked_line.encode(DOCUMENT)
-    assert data == LINE + b"\n" + b"%08x" % crc32(LINE) + b"\n"
-    assert checked_line.decode(data) == DOCUMENT
-
-
-@pytest.mark.parametrize("cut", [0, 1, len(LINE), len(LINE) + 5, len(LINE) + 9])
-def test_a_part_of_it_is_refused(cut: int) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        checked_line.decode(checked_line.encode(DOCUMENT)[:cut])
-
-
-def test_any_flipped_bit_is_refused_unless_it_says_the_same() -> None:
-    data = checked_line.encode(DOCUMENT)
-    for bit in range(len(data) * 8):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        try:
-            assert checked_line.decode(bytes(damaged)) == DOCUMENT, bit
-        except ValueError:
-            continue
-        assert bit // 8 > len(LINE), bit
 
 
 def load(path: Path) -> int | None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from rockhopper.pipeline.jobs.auditing.index import (
 )
 from tests.support import golden_stores
 from tests.support.derived_stores import audited, rebuilt
-from tests.support.rot import overwrite
+from tests.support.rot import flip_bit, overwrite
 from tests.support.written_logs import WrittenLog
 
 
@@ -111,9 +112,51 @@ def test_entries_that_the_header_does_not_count_yet(store: Path) -> None:
     overwrite(path, 36, (5).to_bytes(4, "big"))
     data = path.read_bytes()
     overwrite(path, 24, data[entry_at(path, 4) + 4 : entry_at(path, 4) + 12])
+    (store / "abort").touch()
 
     assert read_index_info(path, 16, 400, look_behind=True).next_number == whole.next_number
     assert audited(store).counts == {}
+    (store / "abort").unlink()
+    assert audited(store).counts == {"index file": 2}
+
+
+@pytest.mark.parametrize(
+    ("position", "reason"),
+    [
+        (7, "it begins at"),
+        (13, "it ends at"),
+        (23, "it begins at"),
+        (31, "it ends at"),
+        (33, "slots are in use"),
+        (39, "its header counts"),
+    ],
+)
+def test_each_field_of_the_header_is_compared(position: int, reason: str, store: Path) -> None:
+    path = index_paths(store / "index")[-1]
+    flip_bit(path, position, 2 if position == 39 else 1)
+
+    found = [each for each in audited(store).findings if reason in each["reason"]]
+
+    assert [each["path"] for each in found] == [str(path)]
+
+
+def test_a_hash_that_is_negative(store: Path) -> None:
+    path = index_paths(store / "index")[0]
+    flip_bit(path, entry_at(path, 9), 7)
+
+    assert audited(store).counts == {"index missing": 1, "index surplus": 1}
+
+
+def test_times_are_compared_beside_the_messages_of_a_deleted_topic(store: Path) -> None:
+    path = index_paths(store / "index")[0]
+    (store / "rockhopper" / "deleted-topics.json").write_text('{"Topic1": 1000000}')
+    shutil.rmtree(store / "consumequeue" / "Topic1")
+    assert audited(store).counts == {}
+    times = {entry_at(path, number) + 14 for number in range(20, 40)}
+    for position in times:
+        flip_bit(path, position)
+
+    assert audited(store).counts["index surplus"] >= 1
 
 
 def test_a_log_without_keys_needs_no_index(tmp_path: Path) -> None:
@@ -191,6 +234,29 @@ def test_tags_and_what_deleted_topics_had_may_be_there_or_not(
     needed = kind == KIND_TAG and not is_there
     assert len(compared(files, wanted, tags=True)[1]) == needed
     assert len(required_keys(wanted, needs_tags=True)) == (2 if kind == KIND_TAG else 1)
+
+
+@pytest.mark.parametrize(
+    ("former_end_ms", "seconds", "is_right"),
+    [
+        (0, 0, True),
+        (0, 1, False),
+        (3000, 12, True),
+        (3000, 11, True),
+        (3000, 10, False),
+        (3000, 0, False),
+        (None, 4711, True),
+        (None, -1, False),
+    ],
+)
+def test_the_first_entry_counts_from_the_end_of_the_file_before(
+    former_end_ms: int | None, seconds: int, is_right: bool, tmp_path: Path
+) -> None:
+    info = replace(index_file(tmp_path / "1", keys(10, 20)), former_end_ms=former_end_ms)
+    overwrite(tmp_path / "1", info.entries_at + 20 + 12, seconds.to_bytes(4, "big", signed=True))
+
+    wrong = [] if is_right else [(Kind.INDEX_SURPLUS, 10, 1)]
+    assert compared([info], keys(10, 20)) == (2, wrong)
 
 
 def test_times_are_compared_but_the_first_of_a_file(tmp_path: Path) -> None:

@@ -1,24 +1,38 @@
 """An audit finds what is wrong, says where, and says nothing where nothing is wrong."""
 
 import json
+import os
+import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rockhopper.pipeline.derived.index_files import index_paths
+from rockhopper.pipeline.derived.index_files import index_paths, read_index_info
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.auditing.findings import REMEDIES, Kind
 from rockhopper.pipeline.jobs.results import UsageProblem, as_document
+from rockhopper.pipeline.store_source.directory import open_store
+from rockhopper.protocol.store.record_head import (
+    BORN_TIME_AT,
+    FLAG_AT,
+    HEAD_SIZE_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    QUEUE_OFFSET_AT,
+)
 from tests.support import apache_golden, open_stores
 from tests.support.derived_stores import (
     APACHE_GEOMETRY,
     audited,
     fill,
     rebuilt,
+    write_store,
 )
+from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
-from tests.support.rot import overwrite
+from tests.support.rot import flip_bit, overwrite
 from tests.support.written_logs import WrittenLog
 
 
@@ -193,3 +207,94 @@ def test_the_result_for_programs(store: Path) -> None:
     assert document["counts"] == {"unit missing": 1}
     assert document["findings"][0]["queueOffset"] == 0
     assert set(REMEDIES) == set(Kind)
+
+
+def vouched_for(store: Path) -> Iterator[tuple[Path, int]]:
+    """Every byte that a second place in the store, or a checksum, tells of."""
+    for file in sorted((store / "commitlog").iterdir()):
+        data = file.read_bytes()
+        at = 0
+        while int.from_bytes(data[at + 4 : at + 8], "big") in (MAGIC_V1, MAGIC_V2):
+            size, body = (int.from_bytes(data[at + one : at + one + 4], "big") for one in (0, 84))
+            topic_end = HEAD_SIZE_BYTES + body + 1 + data[at + HEAD_SIZE_BYTES + body]
+            covered = [
+                *range(FLAG_AT),
+                *range(QUEUE_OFFSET_AT, BORN_TIME_AT),
+                *range(84, topic_end),
+            ]
+            yield from ((file, at + one) for one in covered)
+            at += size
+    for file in sorted((store / "consumequeue").rglob("0" * 20)):
+        yield from ((file, at) for at in range(len(file.read_bytes().rstrip(b"\0"))))
+    for path in index_paths(store / "index"):
+        info = read_index_info(path, 16, 400, look_behind=False)
+        # Not the last time's milliseconds, nor how many slots are in use.
+        yield from ((path, at) for at in (*range(14), *range(16, 32), *range(36, 40)))
+        entries = range(info.entries_at + 20, info.entries_at + 20 * info.next_number)
+        yield from ((path, at) for at in (*range(40, info.entries_at), *entries))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_flipped_bit_is_found(seed: int, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", 40)
+    dice = random.Random(seed)
+    unnamed = []
+    for path, position in dice.sample(list(vouched_for(store)), 60):
+        bit = dice.randrange(8)
+        held = flip_bit(path, position, bit)
+        if audited(store).is_good:
+            unnamed.append((str(path.relative_to(store)), position, bit))
+        path.write_bytes(held)
+    assert unnamed == []
+    assert audited(store).is_good
+
+
+@pytest.mark.parametrize("checks", [["crc"], None])
+def test_the_newest_file_of_the_log_is_missing(checks: list[str] | None, store: Path) -> None:
+    newest = segment(store, -1)
+    end = open_store(str(store)).noted_end
+    newest.unlink()
+
+    result = audited(store, checks=checks)
+
+    assert result.counts["log damage"] == 1
+    damage = next(one for one in result.findings if one["kind"] == "log damage")
+    assert "the newest files of the commit log are missing" in damage["reason"]
+    assert (damage["commitLogOffset"], damage["count"]) == (
+        int(newest.name),
+        end - int(newest.name),
+    )
+    assert "restore" in damage["remedy"]
+
+
+def test_the_last_records_are_zeros(store: Path) -> None:
+    newest = segment(store, -1)
+    data = newest.read_bytes()
+    overwrite(newest, 0, bytes(len(data)))
+
+    result = audited(store, checks=["crc"])
+
+    assert [one["commitLogOffset"] for one in result.findings] == [int(newest.name)]
+    assert "no record is left of the newest part" in result.findings[0]["reason"]
+
+
+def test_a_torn_write_of_a_killed_broker_is_no_damage(tmp_path: Path) -> None:
+    clock = Clock()
+    broker = open_stores.open_store(tmp_path / "store", clock)
+    fill(broker, clock, 20)
+    end = broker.max_commit_log_offset
+    killed = copy_killed(tmp_path / "store", tmp_path / "killed")
+    open_stores.close(broker)
+    overwrite(segment(killed, end // 4096), end % 4096, b"\0\0\1\0torn")
+
+    assert audited(killed).is_good
+
+
+def test_the_newest_file_was_cut_off_where_nothing_stood(store: Path) -> None:
+    newest = segment(store, -1)
+    os.truncate(newest, len(newest.read_bytes().rstrip(b"\0")) + 8)
+
+    (finding,) = audited(store, checks=["crc"]).findings
+
+    assert (finding["kind"], finding["path"]) == ("log damage", str(newest))
+    assert "the one before 4096" in finding["reason"]

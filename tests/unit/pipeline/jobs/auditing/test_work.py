@@ -13,6 +13,8 @@ from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditWork
 from rockhopper.pipeline.store_source.directory import open_store
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
+from rockhopper.protocol.store.record_head import BORN_TIME_AT
+from tests.support import golden_stores
 from tests.support.derived_stores import audited, rebuilt
 from tests.support.rot import overwrite
 from tests.support.written_logs import WrittenLog
@@ -196,3 +198,15 @@ def test_keys_without_an_index_are_counted(
     part = part_of(log, index_files=index_files)
 
     assert (part.unindexed_key_count, part.index_entry_count) == (keys, 0)
+
+
+def test_a_record_that_ends_with_a_crc_of_its_own(tmp_path: Path) -> None:
+    store = golden_stores.copy_golden_store("crcprop", tmp_path / "store")
+    assert audited(store, checks=["crc"]).counts == {}
+    (segment,) = (store / "commitlog").iterdir()
+    overwrite(segment, BORN_TIME_AT, bytes(4))
+
+    (finding,) = audited(store, checks=["crc"]).findings
+
+    assert (finding["kind"], finding["commitLogOffset"]) == ("record", 0)
+    assert "put into the properties" in finding["reason"]
