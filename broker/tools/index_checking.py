@@ -96,9 +96,16 @@ class Runs:
 class CheckedFile:
     """One file of the index: its entries in their order, and then its slots and header."""
 
-    def __init__(self, path: Path, shape: IndexGeometry, *, is_settled: bool) -> None:
-        """*is_settled* says that the header counts all entries. Raises OSError."""
+    def __init__(
+        self, path: Path, shape: IndexGeometry, former_end_ms: int | None, *, is_settled: bool
+    ) -> None:
+        """*is_settled* says that the header counts all entries.
+
+        *former_end_ms* is where the file before ends; 0 where none can have been, None where it
+        may be gone. Raises OSError.
+        """
         self.path = path
+        self._former_end_ms = former_end_ms
         self.slot_count = shape.slot_count
         self._entry_count_max = shape.entry_count_max
         self._is_settled = is_settled
@@ -148,6 +155,20 @@ class CheckedFile:
     def position_of(self, number: int) -> int:
         """Where an entry stands."""
         return self.entries_at + number * INDEX_ENTRY_SIZE_BYTES
+
+    def may_have(self, number: int, seconds: int, time_ms: int) -> bool:
+        """Whether the entry of a message that was stored then may have this time.
+
+        A file's first counts from the end of the file before, which is known to the second only
+        where a crash has cut that file.
+        """
+        if number > 1:
+            return seconds == _seconds_between(self.header[0], time_ms)
+        former_end_ms = self._former_end_ms
+        if former_end_ms is None:
+            return seconds >= 0
+        slack = 1 if former_end_ms else 0
+        return abs(seconds - _seconds_between(former_end_ms, time_ms)) <= slack
 
     def finish(self, runs: Runs, view: StoreView) -> None:
         """Compare slots and header with the entries, all of which have been read."""
@@ -211,6 +232,7 @@ class IndexCheck:
     def _all_entries(self) -> Iterator[Entry]:
         view, findings = self._view, self._findings
         paths, shape = view.index_files(), view.geometry
+        former_end_ms = None if view.log.min_offset else 0
         for path in paths if shape is not None else ():
             assert shape is not None
             is_settled = view.is_clean or path != paths[-1]
@@ -218,10 +240,13 @@ class IndexCheck:
                 if path.stat().st_size < shape.file_size_bytes:
                     what = f"the file has {path.stat().st_size} bytes, not {shape.file_size_bytes}"
                     findings.add("index", path, what, REBUILD)
+                    former_end_ms = None
                     continue
-                file = CheckedFile(path, shape, is_settled=is_settled)
+                file = CheckedFile(path, shape, former_end_ms, is_settled=is_settled)
             except FileNotFoundError:
+                former_end_ms = None
                 continue
+            former_end_ms = file.header[1]
             yield from file.entries(self._runs)
             file.finish(self._runs, view)
 
@@ -332,12 +357,12 @@ class IndexCheck:
         self._keys.clear()
 
     def _look_at_time(self, entry: Entry, time_ms: int) -> None:
-        begin_ms = entry.file.header[0]
-        wanted = min(max((time_ms - begin_ms) // 1000, 0), INDEX_SECONDS_MAX) if begin_ms > 0 else 0
-        if entry.seconds != wanted:
-            what = (
-                f"entry {entry.number} says {entry.seconds} s after the file's begin, not {wanted}"
-            )
+        if not entry.file.may_have(entry.number, entry.seconds, time_ms):
+            wanted = _seconds_between(entry.file.header[0], time_ms)
+            what = f"{entry.seconds} s after the file's begin, not {wanted}"
+            if entry.number == 1:
+                what = f"{entry.seconds} s after the end of the file before, and that is not so"
+            what = f"entry {entry.number} says {what}"
             entry.file.name(self._runs, "time", entry.number, what)
 
     def finish(self) -> None:
@@ -352,6 +377,10 @@ class IndexCheck:
                 self._name_wrong(entry)
             self._ahead.popleft()
         self._runs.end()
+
+
+def _seconds_between(begin_ms: int, time_ms: int) -> int:
+    return min(max((time_ms - begin_ms) // 1000, 0), INDEX_SECONDS_MAX) if begin_ms > 0 else 0
 
 
 def _should_be_there(view: StoreView) -> bool:

@@ -101,3 +101,19 @@ def test_wrong_entries_side_by_side_are_named_as_one(root: Path) -> None:
     (wrong,) = [each for each in damages if "leads to no record" in each.what]
     assert wrong.place == {"file_position": _place(40), "count": 50}
     assert len(damages) < 20
+
+
+def test_the_first_entry_of_a_file_counts_from_the_end_of_the_file_before(tmp_path: Path) -> None:
+    clock = Clock()
+    store = open_stores.open_store(tmp_path, clock)
+    for number in range(150):
+        clock.advance(5000)
+        open_stores.put(store, b"b", properties=f"UNIQ_KEY\x01U{number}\x02KEYS\x01a b\x02")
+    open_stores.close(store)
+    _, second = sorted((tmp_path / "index").iterdir())
+    assert checked(tmp_path).damages == []
+
+    held = overwrite(second, _place(1) + 12, (3).to_bytes(4, "big"))
+    (damage,) = checked(tmp_path).damages
+    assert "entry 1 says 3 s after the end of the file before" in damage.what
+    assert INDEX_ENTRY.unpack_from(held, _place(1))[2] == 5
