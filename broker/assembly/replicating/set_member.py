@@ -330,9 +330,10 @@ class SetMember:
             machine,
             self.replica.view,
             confirmed_offset=self._confirmed_offset,
-            alarms=list(shown.values()),
+            alarms=shown,
             notes=[text for text in self.replica.notes if text not in shown.values()],
             replica_count=self._config.replicas,
+            holds_id=not self.replica.second_because,
         )
 
     def metrics(self) -> Iterator[Family]:

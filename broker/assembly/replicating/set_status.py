@@ -1,6 +1,6 @@
 """How a replica set is, as one of its replicas sees it: for operators, and in RocketMQ's terms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import Announcement, View
@@ -13,11 +13,17 @@ def status(
     view: View | None,
     *,
     confirmed_offset: int,
-    alarms: Sequence[str] = (),
+    alarms: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     replica_count: int = 0,
+    holds_id: bool = True,
 ) -> JsonObject:
-    """The set, and each replica that is known, or is to be there by haReplicas; JSON values."""
+    """The set, and each replica that is known, or is to be there by haReplicas; JSON values.
+
+    *alarms* are sentences by their names. Without *holds_id* another process is announced under
+    this one's id: what is known of that member is what it announces.
+    """
+    alarms = alarms or {}
     standing, term = machine.standing, machine.term
     state = view.state if view else None
     followers = term.followers if term else {}
@@ -25,6 +31,7 @@ def status(
     members = dict(view.members) if view else {}
     stored = state.in_sync if state else frozenset()
     in_sync = {replica.id for replica in stored}
+    leader_id = _leader_id(machine, view, holds_id=holds_id)
     for number in sorted({*members, *in_sync, *range(1, replica_count + 1)}):
         member = members.get(number)
         # Of one whose disk was exchanged, the store that counted is gone.
@@ -41,7 +48,7 @@ def status(
                 "haAddress": member.ha_address if member else "",
                 "ownAddress": member.own_address if member else "",
                 "isRunning": member is not None,
-                "isMaster": bool(state and state.master.id == number and is_known),
+                "isMaster": number == leader_id and is_known,
                 "isInSync": number in in_sync and is_known,
                 "isClean": member.is_clean if member else None,
                 "logEnd": _log_end(member, standing, held) if member else None,
@@ -51,17 +58,19 @@ def status(
     return {
         "id": standing.me.id,
         "store": standing.me.store,
+        "holdsId": holds_id,
         "role": machine.role.value,
         "epoch": state.epoch if state else 0,
         "promise": standing.promise,
         "masterId": state.master.id if state else 0,
-        "leaderId": _leader_id(machine, view),
+        "leaderId": leader_id,
         "minInSyncReplicas": state.min_in_sync if state else 0,
         "logStart": standing.log_start,
         "logEnd": standing.log_end,
         "confirmedOffset": confirmed_offset,
         "isClean": standing.is_clean,
-        "alarms": list(alarms),
+        "alarms": list(alarms.values()),
+        "alarmNames": list(alarms),
         "notes": list(notes),
         "replicas": replicas,
         "history": [
@@ -71,16 +80,24 @@ def status(
     }
 
 
-def _leader_id(machine: Machine, view: View | None) -> int:
-    """Who leads, and not only was elected last; 0: nobody, as far as is known here."""
+def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
+    """Who leads, and not only was elected last; 0: nobody, as far as is known here.
+
+    The lease of a process that has ended lasts longer than it, also where its successor runs.
+    """
+    own_id = machine.standing.me.id
     if machine.term:
-        return machine.standing.me.id
-    return view.leader.id if view and view.leader else 0
+        return own_id
+    leader = view.leader if view else None
+    if view is None or leader is None or (leader.id == own_id and holds_id):
+        return 0
+    member = view.members.get(leader.id)
+    return leader.id if member is None or member.incarnation == leader.incarnation else 0
 
 
 def _log_end(member: Announcement, standing: Standing, held_offset: int | None) -> int:
     """As far as it is known: what a replica announces of it is old."""
-    if member.replica == standing.me:
+    if member.incarnation == standing.incarnation:
         return standing.log_end
     return max(member.log_end, held_offset or 0)
 

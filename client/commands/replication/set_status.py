@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
 
 TIMEOUT_S = 3.0
+_LEADING = "leading"
 COLUMNS = ("REPLICA", "ADDRESS", "ROLE", "IN SYNC", "CLEAN", "LOG END", "BEHIND")
 
 
@@ -20,39 +21,78 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
 
     All of its replicas are asked: each knows of its own log and its own alarms, and the master
     alone how far the others are. ``answers`` says who did; alarms and notes begin with their owner.
+    A process that waits, because another one is announced under its id, is not the replica of
+    that id: only its alarms and notes are shown.
 
     Raises:
         RequestRefusedError: it is of no set, or is starting.
         ClientError: it cannot be reached.
     """
     first = await _ask(admin, address)
-    told = {first["id"]: first}
-    others = {
+    asked = {
         each["id"]: each.get("ownAddress") or each["address"]
         for each in first["replicas"]
-        if each["address"] and each["id"] not in told
+        if each["address"] and not (each["id"] == first["id"] and _holds_id(first))
     }
     answers = await asyncio.gather(
-        *(_ask(admin, other) for other in others.values()), return_exceptions=True
+        *(_ask(admin, other) for other in asked.values()), return_exceptions=True
     )
-    for answer in answers:
+    found = [(address, first)]
+    for other, answer in zip(asked.values(), answers, strict=True):
         if isinstance(answer, dict):
-            # Behind an address that all replicas have, another one may have answered.
-            told.setdefault(answer["id"], answer)
+            found.append((other, answer))
         elif not isinstance(answer, ClientError):
             raise answer
-    status = told.get(first["masterId"], first)
-    for each in status["replicas"]:
-        each["answers"] = each["id"] in told
-        if each["answers"]:
-            each["logEnd"] = told[each["id"]]["logEnd"]
-    for kind in ("alarms", "notes"):
-        status[kind] = [
-            f"replica {number}: {text}"
-            for number in sorted(told)
-            for text in told[number].get(kind, ())
+    told: dict[int, dict[str, Any]] = {}
+    owners: dict[str, dict[str, Any]] = {}
+    for place, answer in found:
+        if _holds_id(answer):
+            # Behind an address that all replicas have, another one may have answered.
+            told.setdefault(answer["id"], answer)
+            owners.setdefault(f"replica {answer['id']}", told[answer["id"]])
+        else:
+            owners.setdefault(f"replica {answer['id']} (a second process, at {place})", answer)
+    newest = max(told.values(), key=lambda each: each["epoch"], default=first)
+    status = told.get(newest["masterId"], newest)
+    place = next(place for place, answer in found if answer is status)
+    shown = status | _texts(owners) | {"leaderId": _leader_id(status, told), "asked": place}
+    return shown | {"replicas": [_with_answer(each, shown, told) for each in status["replicas"]]}
+
+
+def _holds_id(answer: dict[str, Any]) -> bool:
+    return bool(answer.get("holdsId", True))  # A broker of an earlier release does not say.
+
+
+def _texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """The alarms, by their names, and the notes of all that answered."""
+    alarms, notes = [], []
+    for owner, answer in sorted(owners.items()):
+        texts = answer.get("alarms", ())
+        # A broker of an earlier release does not name them.
+        names = answer.get("alarmNames", [""] * len(texts))
+        alarms += [
+            f"{owner}: {name}: {text}" if name else f"{owner}: {text}"
+            for name, text in zip(names, texts, strict=True)
         ]
-    return status | {"asked": others.get(status["id"], address)}
+        notes += [f"{owner}: {text}" for text in answer.get("notes", ())]
+    return {"alarms": alarms, "notes": notes}
+
+
+def _leader_id(status: dict[str, Any], told: dict[int, dict[str, Any]]) -> int:
+    """Who leads, by the newest state and by what that replica says itself; 0: nobody."""
+    leader = int(status.get("leaderId", status["masterId"]))
+    return leader if told.get(leader, {}).get("role", _LEADING) == _LEADING else 0
+
+
+def _with_answer(
+    replica: dict[str, Any], status: dict[str, Any], told: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    answer = told.get(replica["id"])
+    is_master = replica["isMaster"] and replica["id"] == status["leaderId"]
+    known = replica | {"isMaster": is_master, "answers": answer is not None}
+    if answer is None:
+        return known | {"role": None}
+    return known | {"isRunning": True, "role": answer.get("role"), "logEnd": answer["logEnd"]}
 
 
 async def _ask(admin: "Admin", address: str) -> dict[str, Any]:
@@ -80,25 +120,29 @@ def show(status: dict[str, Any]) -> None:
 
 
 def _leader(status: dict[str, Any]) -> str:
-    elected = status["masterId"]
-    leader = status.get("leaderId", elected)  # A broker of an earlier release does not say.
+    elected, leader = status["masterId"], status["leaderId"]
     if leader:
         return f"replica {leader} leads"
     return f"nobody leads, replica {elected} did last" if elected else "nobody leads"
 
 
 def _row(replica: dict[str, Any], status: dict[str, Any]) -> tuple[object, ...]:
-    role = "master" if replica["isMaster"] else "follower"
-    if not replica["answers"]:
-        role = "no answer"
     held, end = replica.get("heldOffset"), replica.get("logEnd")
     behind = "-" if held is None else max(status["logEnd"] - held, 0)
     return (
         replica["id"],
         replica.get("ownAddress") or replica["address"] or "-",
-        role if replica["isRunning"] else "away",
+        _role(replica),
         "yes" if replica["isInSync"] else "no",
         {True: "yes", False: "no", None: "-"}[replica.get("isClean")],
         "-" if end is None else end,
         0 if replica["isMaster"] else behind,
     )
+
+
+def _role(replica: dict[str, Any]) -> str:
+    if not replica["answers"]:
+        return "no answer" if replica["isRunning"] else "away"
+    if replica["isMaster"]:
+        return "master"
+    return replica["role"] if replica["role"] in ("joining", "candidate") else "follower"

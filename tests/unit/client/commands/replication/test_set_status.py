@@ -21,8 +21,10 @@ def a_status() -> dict[str, Any]:
         "isInSync": True,
         "isClean": True,
         "logEnd": 1000,
+        "role": "leading",
     }
     two = one | {"id": 2, "address": "b2:10911", "isMaster": False, "heldOffset": 900}
+    two["role"] = "following"
     gone = {
         "id": 3,
         "address": "",
@@ -35,6 +37,8 @@ def a_status() -> dict[str, Any]:
         "id": 1,
         "epoch": 4,
         "masterId": 1,
+        "leaderId": 1,
+        "role": "leading",
         "minInSyncReplicas": 2,
         "logEnd": 1000,
         "asked": "b1:10911",
@@ -58,7 +62,7 @@ def test_who_leads_who_lags_and_who_is_away(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_set_without_a_master(capsys: pytest.CaptureFixture[str]) -> None:
-    set_status.show(a_status() | {"masterId": 0, "history": [], "alarms": []})
+    set_status.show(a_status() | {"masterId": 0, "leaderId": 0, "history": [], "alarms": []})
     assert "nobody leads; 2 of 3" in capsys.readouterr().out
     set_status.show(a_status() | {"leaderId": 0})
     assert "nobody leads, replica 1 did last; 2 of 3" in capsys.readouterr().out
@@ -95,7 +99,8 @@ async def of_set(answers: dict[str, dict[str, Any]], address: str) -> dict[str, 
 
 
 def a_followers() -> dict[str, Any]:
-    return a_status() | {"id": 2, "logEnd": 950, "alarms": ["its log is another"], "minInSync": 0}
+    own = {"id": 2, "role": "following", "logEnd": 950, "alarms": ["its log is another"]}
+    return a_status() | own | {"minInSync": 0}
 
 
 async def test_a_follower_that_is_asked_shows_what_the_master_knows_and_its_own_alarms() -> None:
@@ -143,3 +148,94 @@ async def test_an_answer_of_the_master_is_none_of_a_replica_that_is_dead(
         each.pop("ownAddress", None)
     found = await of_set({"vip:10911": status}, "vip:10911")
     assert [each["answers"] for each in found["replicas"]] == [True, False, False]
+
+
+def a_second_process() -> dict[str, Any]:
+    """What a process over a copy of replica 2's disk tells, while that one runs."""
+    own = {"id": 2, "holdsId": False, "role": "joining", "logEnd": 40}
+    return (
+        a_status()
+        | own
+        | {
+            "alarms": ["another process is announced as replica 2"],
+            "alarmNames": ["second-process"],
+            "notes": ["the master refuses this one"],
+        }
+    )
+
+
+SECOND = "replica 2 (a second process, at copy:10911)"
+
+
+async def test_a_second_process_is_not_the_replica_whose_id_it_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    brokers = {"b1:10911": a_status(), "b2:10911": a_followers(), "copy:10911": a_second_process()}
+    found = await of_set(brokers, "copy:10911")
+    assert [each.get("logEnd") for each in found["replicas"]] == [1000, 950, None]
+    assert (found["id"], found["asked"], found["logEnd"]) == (1, "b1:10911", 1000)
+    set_status.show(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"ALARM  {SECOND}: second-process: another process is announced as replica 2" in lines
+    assert f"NOTE   {SECOND}: the master refuses this one" in lines
+
+
+async def test_where_only_a_second_process_answers_the_replica_does_not() -> None:
+    found = await of_set({"copy:10911": a_second_process()}, "copy:10911")
+    assert [each["answers"] for each in found["replicas"]] == [False] * 3
+    assert found["replicas"][1]["logEnd"] == 1000, "as it is announced"
+    assert found["asked"] == "copy:10911"
+    # At the address of a replica that it has taken over.
+    found = await of_set({"b1:10911": a_status(), "b2:10911": a_second_process()}, "b1:10911")
+    assert [each["answers"] for each in found["replicas"]] == [True, False, False]
+
+
+async def test_who_led_last_is_no_master_while_nobody_leads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alone = a_status() | {"leaderId": 0, "role": "following"}
+    set_status.show(await of_set({"b1:10911": alone}, "b1:10911"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "nobody leads, replica 1 did last" in lines[0]
+    assert lines[2].split()[2:] == ["follower", "yes", "yes", "1,000", "-"]
+
+
+@pytest.mark.parametrize("role", ["joining", "candidate"])
+async def test_one_that_takes_no_role_yet_is_shown_so(
+    capsys: pytest.CaptureFixture[str], role: str
+) -> None:
+    alone = a_status() | {"leaderId": 0, "role": role}
+    alone["replicas"][0] |= {"isRunning": False}
+    set_status.show(await of_set({"b1:10911": alone}, "b1:10911"))
+    assert capsys.readouterr().out.splitlines()[2].split()[2] == role
+
+
+async def test_a_lease_that_outlives_its_process_makes_nobody_a_master() -> None:
+    again = a_status() | {"leaderId": 0, "role": "following"}
+    found = await of_set({"b1:10911": again, "b2:10911": a_followers()}, "b2:10911")
+    assert found["leaderId"] == 0
+    assert not any(each["isMaster"] for each in found["replicas"])
+
+
+async def test_a_master_that_is_cut_off_is_none_where_a_later_one_is_known() -> None:
+    later = a_followers() | {"epoch": 5, "masterId": 2, "leaderId": 2, "role": "leading"}
+    one, two, _ = later["replicas"]
+    one["isMaster"], two["isMaster"] = False, True
+    found = await of_set({"b1:10911": a_status(), "b2:10911": later}, "b1:10911")
+    assert (found["epoch"], found["leaderId"], found["asked"]) == (5, 2, "b2:10911")
+    assert [each["isMaster"] for each in found["replicas"]] == [False, True, False]
+
+
+async def test_an_alarm_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    one = a_status() | {"alarmNames": ["engine-away"]}
+    set_status.show(await of_set({"b1:10911": one, "b2:10911": a_followers()}, "b1:10911"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "ALARM  replica 1: engine-away: the engine is away" in lines
+    assert "ALARM  replica 2: its log is another" in lines, "of an earlier release"
+
+
+async def test_a_broker_of_an_earlier_release_does_not_say_who_leads() -> None:
+    status = a_status()
+    del status["leaderId"], status["role"]
+    found = await of_set({"b1:10911": status}, "b1:10911")
+    assert (found["leaderId"], found["replicas"][0]["isMaster"]) == (1, True)
