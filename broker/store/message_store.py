@@ -104,6 +104,8 @@ class MessageStore(StoreReading):
         # Recovery has dispatched and synced everything up to here.
         self._log.flushed_time_ms = self._dispatch.store_time_ms
         self.failure: StoreFailedError | None = None
+        # Whether its files may not be as they should, and not only its broker deposed.
+        self._is_damaged = False
         # Up to where a follower knows the topics of the messages; None for all others.
         self._follows_to: int | None = None
         # Whether the directory may belong to somebody else by now.
@@ -210,11 +212,11 @@ class MessageStore(StoreReading):
         """
         self._flushed(self._log.flush())
 
-    async def close(self) -> None:
+    async def close(self, *, opens_again: bool = False) -> None:
         """Dispatch and flush everything, write the checkpoint, and say that the stop was clean.
 
         After a failed fsync nothing is flushed and ``abort`` stays, so that the next start reads
-        from disk what is really there.
+        from disk what is really there. So does a store that was deposed and *opens_again*.
         """
         self.safe_point.close()
         self.release()
@@ -223,7 +225,8 @@ class MessageStore(StoreReading):
         await self._reput.stop()
         await self.scrub.stop()
         self.flush_service.stop()
-        if self.failure is None:
+        ends_clean = self.failure is None or not (self._is_damaged or opens_again)
+        if ends_clean:
             self.opened.mappings.release_all()
             try:
                 self._finish()
@@ -231,7 +234,8 @@ class MessageStore(StoreReading):
                 self.fail(StoreFailedError(f"the store could not be flushed at the end: {error}"))
             except StoreFailedError as error:
                 self.fail(error)
-        self.opened.close(clean=self.failure is None and self._dispatch.behind is None)
+        is_whole = not self._is_damaged and self._dispatch.behind is None
+        self.opened.close(clean=ends_clean and is_whole)
 
     def _finish(self) -> None:
         self._log.drop_torn()
@@ -465,6 +469,7 @@ class MessageStore(StoreReading):
         self._dispatch.tell(tail, queue.max_offset, {tags_code})
 
     def fail(self, error: StoreFailedError) -> None:
+        self._is_damaged = True
         if self.failure is not None:
             return
         self.failure = error

@@ -602,7 +602,7 @@ class SetMember:
         # In a thread: what is passed on to another master goes on meanwhile.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
-        undo.push_async_callback(parts.store.close)
+        undo.push_async_callback(self._close_store)
         await parts.store.start()
         undo.push_async_callback(parts.tables.close)
         applier = StateApplier(
@@ -625,6 +625,10 @@ class SetMember:
         self._replica_store.opened(parts.store)
         self._follow()
         self._flushed()
+
+    async def _close_store(self) -> None:
+        """Also where a stop came before the demotion: what is not confirmed stays so."""
+        await self.parts.store.close(opens_again=not self._is_closing)
 
     async def _close_period(self) -> None:
         self._is_serving = False

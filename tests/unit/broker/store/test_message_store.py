@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.errors import (
+    DeposedError,
     DiskFullError,
     StoreError,
     StoreFailedError,
@@ -112,6 +113,34 @@ async def test_a_failure_is_told_once_to_all_who_wait_and_to_all_who_come(stores
         store.check_writable()
     assert not store.is_writable
     assert (stores.root / "abort").exists()
+
+
+async def test_a_store_that_was_deposed_is_closed_cleanly_unless_it_opens_again(
+    stores: Stores,
+) -> None:
+    store = await stores.start()
+    end = put(store).end_offset
+    store.depose(DeposedError("another leads"))
+    await store.close(opens_again=True)
+    assert (stores.root / "abort").exists()
+    store = await stores.start()
+    store.depose(DeposedError("another leads"))
+    await store.close()
+    assert not (stores.root / "abort").exists()
+    store = await stores.start()
+    assert store.max_commit_log_offset == end
+    await store.close()
+
+
+async def test_a_store_that_was_deposed_and_failed_is_not_closed_cleanly(stores: Stores) -> None:
+    for is_deposed_first in (True, False):
+        store = await stores.start()
+        if is_deposed_first:
+            store.depose(DeposedError("another leads"))
+        store.fail(LOST)
+        store.depose(DeposedError("another leads"))
+        await store.close()
+        assert (stores.root / "abort").exists()
 
 
 def test_a_full_disk_is_said_to_producers(store: MessageStore) -> None:

@@ -17,11 +17,14 @@ from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember,
 from rockhopper.broker.assembly.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.ha.engine import EngineError, MemoryEngine
+from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.ha.replica_set import Outcome
 from rockhopper.broker.ha.running import engine_health, replica
 from rockhopper.broker.ha.running.replica import now_ms
 from rockhopper.broker.remoting.splicing.handover import Handover
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.files.errors import DeposedError, StoreError
+from rockhopper.broker.store.put import MessageToStore
 from rockhopper.client import Producer, PullConsumer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError, RouteNotFoundError
@@ -106,6 +109,34 @@ async def test_a_master_that_stops_acknowledges_nothing_that_the_others_do_not_g
     topics = three.brokers[second].topics.configs
     assert "early" in topics
     assert "late" not in topics
+
+
+async def test_a_set_that_is_stopped_at_once_ends_cleanly(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
+    await asyncio.gather(*(three.stop(number) for number in (1, 2, 3)))
+    assert not [each for each in (1, 2, 3) if (three.root_of(each) / "abort").exists()]
+
+
+async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unconfirmed(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await three.master(in_sync=3)
+    store, replica = three.brokers[first].store, three.member(first).replica
+    await until(lambda: replica.machine.standing.confirmed_offset == store.max_commit_log_offset)
+    confirmed = replica.machine.standing.confirmed_offset
+    # The others get nothing more, as if they had just stopped.
+    monkeypatch.setattr(replica, "wrote", lambda: None)
+    monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
+    told: list[StoreError | None] = []
+    end = store.put(MessageToStore("orders", 0, b"late", "")).end_offset
+    store.when_safe(end, told.append)
+    await three.stop(first)
+    assert [type(each) for each in told] == [DeposedError]
+    root = three.root_of(first)
+    assert not (root / "abort").exists()
+    assert Keeping(root / "rockhopper" / "ha").confirmed_offset == confirmed < end
 
 
 async def test_topics_groups_and_offsets_are_there_after_a_switch(three: ReplicaSet) -> None:
