@@ -38,6 +38,7 @@ log = structlog.get_logger("broker.admin")
 ROWS_MAX = 20_000
 # Messages looked into between two looks at other requests.
 MESSAGES_PER_TURN = 256
+BYTES_PER_TURN = 4 << 20
 COLD_GROUPS_MAX = 10_000
 COLD_BODY_SIZE_BYTES_MAX = 1 << 20
 # RocketMQ's defaults of cgColdReadThreshold and globalColdReadThreshold.
@@ -71,11 +72,15 @@ class StoreAdminProcessors:
     async def timer_metrics(self, _request: Request) -> Response:
         """61: how many messages wait for their time, by topic. Looks into each of them."""
         counts: dict[str, int] = {}
-        for number, entry in enumerate(self._timers.index.pending()):
-            if number % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
+        looked = looked_bytes = 0
+        for entry in self._timers.index.pending():
+            looked += 1
+            if looked > MESSAGES_PER_TURN or looked_bytes > BYTES_PER_TURN:
+                looked = looked_bytes = 0
                 await next_slice()
-            record = self._store.message_at(entry.log_offset)
+            record = self._store.message_at(entry.log_offset) if entry is not None else b""
             if record:
+                looked_bytes += len(record)
                 topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")
                 counts[topic] = counts.get(topic, 0) + 1
         now_ms = self._now_ms()

@@ -25,6 +25,8 @@ OPEN_AHEAD_MS = 60_000
 LOAD_COUNT = 1024
 # More than this in memory, and no slot is opened while there is something to deliver.
 OPEN_COUNT_MAX = 200_000
+# A millisecond or less.
+SLOTS_PER_STEP = 512
 
 
 class Slot:
@@ -71,7 +73,7 @@ class TimerIndex:
         """Forget every message, on disk too. Raises OSError."""
         self.files.wipe()
         self.due = DueTimers()
-        self._slots.clear()
+        self._slots = {}
         self._closed.clear()
         self._opened.clear()
         self._oldest_offset = 0
@@ -357,9 +359,12 @@ class TimerIndex:
         """Let it be delivered after all."""
         self._hidden.discard(queue_offset)
 
-    def pending(self) -> Iterator[Entry]:
-        """All messages that wait, slot by slot; between two of them anything may happen."""
-        for number in self.slots:
+    def pending(self) -> Iterator[Entry | None]:
+        """All messages that wait, slot by slot; between any two anything may happen.
+
+        None comes behind each piece that was read, for whoever counts what it costs.
+        """
+        for number in list(self._slots):
             start = 0
             for piece in self.files.pieces(number):
                 if number not in self._slots:
@@ -374,6 +379,7 @@ class TimerIndex:
                     ):
                         yield entry
                 start += len(piece)
+                yield None
 
     def packed(self) -> Iterator[bytes]:
         """Entries of all that waits, of each slot in their order; nothing may happen meanwhile."""
@@ -403,49 +409,55 @@ class TimerIndex:
         offsets = [s.min_offset for s in self._slots.values() if s.waiting > 0]
         return min((o for o in offsets if o is not None), default=None)
 
-    def older_than(self, queue_offset: int, from_ms: int, count_max: int) -> list[Entry]:
-        """Up to *count_max* pending messages in front of *queue_offset* due at *from_ms* or later.
+    def older_than(self, queue_offset: int, from_ms: int) -> Iterator[Entry | None]:
+        """Pending messages in front of *queue_offset* due at *from_ms* or later, slot by slot.
 
-        Slots that are open are left alone: their messages go within minutes.
+        None comes where others should be served first; between any two anything may happen. Slots
+        that are open are left alone: their messages go within minutes.
         """
-        found: list[Entry] = []
         if queue_offset <= self._oldest_offset:
-            return found
-        for number in self.slots:
-            slot = self._slots[number]
-            if (
-                slot.is_open
-                or (number + 1) * SLOT_MS <= from_ms
-                or slot.waiting <= 0
-                or slot.min_offset is None
-                or slot.min_offset >= queue_offset
-            ):
-                continue
-            before = len(found)
-            withdrawn = self.files.withdrawn(number)
-            for entry in self._front_of(number, queue_offset):
+            return
+        slots = self._slots
+        oldest: int | None = None
+        for looked, number in enumerate(list(slots), 1):
+            slot = slots.get(number)
+            if slot is not None and slot.min_offset is not None:
+                is_late = (number + 1) * SLOT_MS > from_ms
+                if is_late and slot.waiting > 0 and slot.min_offset < queue_offset:
+                    yield from self._older_of(number, slot, queue_offset, from_ms)
+                oldest = slot.min_offset if oldest is None else min(oldest, slot.min_offset)
+            if looked % SLOTS_PER_STEP == 0:
+                yield None
+            if self._slots is not slots:
+                return  # All was forgotten.
+        self._oldest_offset = oldest or 0
+
+    def _older_of(
+        self, number: int, slot: Slot, queue_offset: int, from_ms: int
+    ) -> Iterator[Entry | None]:
+        is_over = has_some = False
+        for piece in self.files.pieces(number):
+            for fields in ENTRY.iter_unpack(piece):
+                if slot.is_open or self._slots.get(number) is not slot:
+                    return
+                entry = Entry(*fields)
+                is_over = entry.queue_offset >= queue_offset
+                if is_over:
+                    break
                 if (
                     entry.kind == KIND_MESSAGE
                     and entry.due_ms >= from_ms
-                    and entry.queue_offset not in withdrawn
-                    and entry.queue_offset not in slot.done
-                    and entry.queue_offset not in self._hidden
+                    and self._is_waiting(number, entry, 0)
                 ):
-                    found.append(entry)
-                    if len(found) >= count_max:
-                        return found
-            if len(found) == before and number * SLOT_MS >= from_ms:
-                slot.min_offset = queue_offset
-        offsets = [slot.min_offset for slot in self._slots.values() if slot.min_offset is not None]
-        self._oldest_offset = min(offsets, default=0)
-        return found
-
-    def _front_of(self, number: int, queue_offset: int) -> Iterator[Entry]:
-        for piece in self.files.pieces(number):
-            for fields in ENTRY.iter_unpack(piece):
-                if fields[4] >= queue_offset:
-                    return
-                yield Entry(*fields)
+                    has_some = True
+                    yield entry
+            if is_over:
+                break
+            yield None
+            if slot.is_open or self._slots.get(number) is not slot:
+                return
+        if not has_some and number * SLOT_MS >= from_ms:
+            slot.min_offset = queue_offset
 
     def close(self) -> None:
         """Close the files."""

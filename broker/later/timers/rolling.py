@@ -7,7 +7,7 @@ due when the old one was. Ages are parts of fileReservedTime:
     5/6     everything is, unless it goes in the next minutes
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -46,28 +46,58 @@ class Rolling:
         self._reserved_ms = reserved_ms
         self._now_ms = now_ms
         self._checked_ms = 0
+        self._walk: Iterator[Entry | None] | None = None
+        self._walk_began_ms = 0
+        self._has_found = False
         self.rolled_count = 0
 
     def roll(self) -> bool:
-        """Append some again if it is time to look; return whether there may be more.
+        """Look for some, a step further if it is time to, and append them again.
+
+        Returns whether there may be more.
 
         Raises:
             StoreError, OSError: not now.
         """
-        now_ms = self._now_ms()
-        if self._checked_ms <= now_ms < self._checked_ms + INTERVAL_MS or not self._index.waiting:
+        if self._walk is None:
+            now_ms = self._now_ms()
+            is_early = self._checked_ms <= now_ms < self._checked_ms + INTERVAL_MS
+            if is_early or not self._index.waiting:
+                return False
+            self._walk, self._walk_began_ms, self._has_found = self._old(now_ms), now_ms, False
+        try:
+            entries = self._step()
+            if entries:
+                self._has_found = True
+                self._append(entries)
+        except BaseException:
+            self._walk = None
+            raise
+        if self._walk is None and not self._has_found:
+            self._checked_ms = self._walk_began_ms
             return False
+        return True
+
+    def _old(self, now_ms: int) -> Iterator[Entry | None]:
+        """What is to be appended again; None where others should be served first."""
         sixth_ms = max(self._reserved_ms() // 6, INTERVAL_MS)
         for sixths, spare_ms in ((5, 0), (4, sixth_ms)):
             offset = self._store.offset_by_time(
                 TIMER_TOPIC, TIMER_QUEUE_ID, now_ms - sixths * sixth_ms, upper=False
             )
-            entries = self._index.older_than(offset, now_ms + spare_ms, PASS_COUNT_MAX)
-            if entries:
-                self._append(entries)
-                return True
-        self._checked_ms = now_ms
-        return False
+            yield from self._index.older_than(offset, now_ms + spare_ms)
+
+    def _step(self) -> list[Entry]:
+        assert self._walk is not None
+        found: list[Entry] = []
+        for entry in self._walk:
+            if entry is None:
+                return found
+            found.append(entry)
+            if len(found) >= PASS_COUNT_MAX:
+                return found
+        self._walk = None
+        return found
 
     def has_rolled_since(self, time_ms: int) -> bool:
         """Whether all that was too old was appended after *time_ms*, by what is reserved now."""

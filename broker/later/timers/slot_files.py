@@ -56,6 +56,8 @@ class SlotFiles:
         self._changed: set[int] = set()
         # Where files of notes ended before the last ``note``.
         self._noted_from: dict[str, int] = {}
+        # The last slot whose entries were looked through for withdrawals, and these.
+        self._withdrawn: tuple[int, set[int]] | None = None
         # Slots whose entries are gone, and whose notes may go once that is on disk.
         self._over: set[int] = set()
 
@@ -82,7 +84,12 @@ class SlotFiles:
         return count
 
     def withdrawn(self, slot: int) -> set[int]:
-        """Queue offsets of the messages of *slot* that are withdrawn."""
+        """Queue offsets of the messages of *slot* that are withdrawn, to be read only.
+
+        Asked for one message after the other: what is known stands until the slot changes.
+        """
+        if self._withdrawn is not None and self._withdrawn[0] == slot:
+            return self._withdrawn[1]
         offsets: set[int] = set()
         for piece in self._pieces(str(slot), 1 << 20):
             kinds = piece[KIND_AT::ENTRY_SIZE_BYTES]
@@ -90,6 +97,7 @@ class SlotFiles:
             while at >= 0:
                 offsets.add(ENTRY.unpack_from(piece, at * ENTRY_SIZE_BYTES)[5])
                 at = kinds.find(KIND_WITHDRAWAL, at + 1)
+        self._withdrawn = slot, offsets
         return offsets
 
     def read_entries(self, slot: int, start: int, size_bytes: int) -> bytes:
@@ -130,6 +138,8 @@ class SlotFiles:
         stem = name.removesuffix(NOTES_SUFFIX).removesuffix(_BARE_SUFFIX)
         if stem.isdecimal():
             self._changed.add(int(stem))
+            if self._withdrawn is not None and self._withdrawn[0] == int(stem):
+                self._withdrawn = None
         if size_bytes is None:
             return self._sizes.pop(name, None) is not None
         self._sizes[name] = size_bytes

@@ -35,7 +35,8 @@ class Followed:
         """Queue offset and due time of what waits, once all was followed."""
         while self.queue.follow():
             pass
-        return sorted((entry.queue_offset, entry.due_ms) for entry in self.index.pending())
+        pending = filter(None, self.index.pending())
+        return sorted((entry.queue_offset, entry.due_ms) for entry in pending)
 
 
 @pytest.fixture

@@ -1,14 +1,16 @@
 """TimerIndex: what waits, in files and in memory, found by key, taken when due, and counted."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rockhopper.broker.later.timers import index as module
 from rockhopper.broker.later.timers.due import DueMessage
 from rockhopper.broker.later.timers.entries import ENTRY, KIND_WITHDRAWAL, Entry
-from rockhopper.broker.later.timers.index import OPEN_AHEAD_MS, TimerIndex
+from rockhopper.broker.later.timers.index import OPEN_AHEAD_MS, Slot, TimerIndex
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -120,7 +122,7 @@ def test_a_withdrawn_message_is_not_delivered(tmp_path: Path, index: TimerIndex,
         index.load(3, {60: 120}, index.noted()[0], lambda notes: set())
         assert index.waiting == 1
     assert list(index.find(0, HOUR_MS, HOUR_MS)) == []
-    assert [entry.queue_offset for entry in index.pending()] == [1]
+    assert [entry.queue_offset for entry in index.pending() if entry] == [1]
     assert offsets(take(index, HOUR_MS)) == [1]
     index.close()
 
@@ -228,18 +230,89 @@ def test_the_oldest_that_waits_is_told_slot_by_slot(index: TimerIndex) -> None:
     assert index.min_offset == 5
 
 
+def old(index: TimerIndex, queue_offset: int, from_ms: int) -> list[Entry]:
+    return list(filter(None, index.older_than(queue_offset, from_ms)))
+
+
 def test_what_is_older_than_an_offset_and_late_enough(index: TimerIndex) -> None:
     entries = [waits(n, HOUR_MS + n * 1000) for n in range(6)]
     index.add(entries)
-    assert index.older_than(4, HOUR_MS, 10) == entries[:4]
-    assert index.older_than(4, HOUR_MS + 2000, 10) == entries[2:4]
-    assert index.older_than(4, HOUR_MS, 2) == entries[:2]
-    assert index.older_than(4, 2 * HOUR_MS, 10) == []
+    assert old(index, 4, HOUR_MS) == entries[:4]
+    assert old(index, 4, HOUR_MS + 2000) == entries[2:4]
+    assert old(index, 4, 2 * HOUR_MS) == []
     index.hide(0)
     index.withdraw(entries[1])
-    assert index.older_than(4, HOUR_MS, 10) == entries[2:4]
+    assert old(index, 4, HOUR_MS) == entries[2:4]
     open_all(index, HOUR_MS)
-    assert index.older_than(4, HOUR_MS, 10) == []
+    assert old(index, 4, HOUR_MS) == []
+
+
+def test_old_messages_are_looked_for_in_steps(
+    index: TimerIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLOTS_PER_STEP", 10)
+    index.add([waits(n, HOUR_MS + n * MINUTE_MS) for n in range(100)])
+    looked: list[int] = []
+
+    class Counted(dict[int, Slot]):
+        """Slots that tell which were looked at."""
+
+        def get(self, number: int, _default: object = None) -> Any:
+            looked.append(number)
+            return super().get(number)
+
+    monkeypatch.setattr(index, "_slots", Counted(index._slots))
+    walk = index.older_than(1, 2 * HOUR_MS)
+    steps = []
+    for entry in walk:
+        assert entry is None
+        steps.append(len(looked))
+        looked.clear()
+    assert steps == [10] * 10
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["withdrawn", "hidden", "delivered elsewhere", "opened", "dropped", "cleared"]
+)
+def test_anything_may_happen_between_two_old_messages(index: TimerIndex, meanwhile: str) -> None:
+    entries = [waits(n, HOUR_MS + n) for n in range(3)] + [waits(3, 2 * HOUR_MS)]
+    index.add(entries)
+    walk = filter(None, index.older_than(9, 0))
+    assert next(walk) == entries[0]
+    left = entries[2:]
+    if meanwhile == "withdrawn":
+        index.withdraw(entries[1])
+    elif meanwhile == "hidden":
+        index.hide(1)
+    elif meanwhile == "delivered elsewhere":
+        index.noted_elsewhere({HOUR_MS // MINUTE_MS: [1]}, 100)
+    elif meanwhile == "opened":
+        open_all(index, HOUR_MS)
+        left = entries[3:]
+    elif meanwhile == "dropped":
+        index.drop(HOUR_MS // MINUTE_MS)
+        left = entries[3:]
+    else:
+        index.clear()
+        index.add([waits(0, HOUR_MS)])
+        left = []
+    assert list(walk) == left
+    if meanwhile == "cleared":
+        assert old(index, 1, 0) == [waits(0, HOUR_MS)]
+
+
+def test_a_slot_is_looked_through_once_for_withdrawals_until_it_changes(
+    index: TimerIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add([waits(n, HOUR_MS + n) for n in range(50)])
+    index.withdraw(waits(7, HOUR_MS + 7))
+    read: list[int] = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda f, n, at: read.append(n) or pread(f, n, at))
+    assert len(list(filter(None, index.pending()))) == 49
+    assert len(read) == 2
+    index.withdraw(waits(8, HOUR_MS + 8))
+    assert len(list(filter(None, index.pending()))) == 48
 
 
 def test_clearing_forgets_all(index: TimerIndex) -> None:
@@ -302,17 +375,20 @@ def test_slots_are_not_looked_into_for_old_messages_once_there_is_none(
     index: TimerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add([waits(n + 10, HOUR_MS + n * MINUTE_MS) for n in range(5)])
-    assert [entry.queue_offset for entry in index.older_than(12, 0, 10)] == [10, 11]
-    assert index.older_than(10, 0, 10) == []
-    assert [entry.queue_offset for entry in index.older_than(11, 0, 10)] == [10]
+    assert [entry.queue_offset for entry in old(index, 12, 0)] == [10, 11]
+    assert old(index, 10, 0) == []
+    assert [entry.queue_offset for entry in old(index, 11, 0)] == [10]
 
     class Looked(Exception):
         """A walk over the slots has begun."""
 
-    def look(_index: TimerIndex) -> list[int]:
-        raise Looked
+    class Unlooked(dict[int, Slot]):
+        """Slots that nobody is to look at."""
 
-    monkeypatch.setattr(TimerIndex, "slots", property(look))
-    assert index.older_than(10, 0, 10) == []
+        def __iter__(self) -> Iterator[int]:
+            raise Looked
+
+    monkeypatch.setattr(index, "_slots", Unlooked(index._slots))
+    assert old(index, 10, 0) == []
     with pytest.raises(Looked):
-        index.older_than(11, 0, 10)
+        old(index, 11, 0)

@@ -60,7 +60,9 @@ class Rolled:
 
 
 @pytest.fixture
-def rolled(rig: TimerRig) -> Rolled:
+def rolled(rig: TimerRig, monkeypatch: pytest.MonkeyPatch) -> Rolled:
+    # The broker's own would take a part of what a test counts.
+    monkeypatch.setattr(rig.broker.timers.rolling, "roll", lambda: False)
     return Rolled(rig)
 
 
@@ -101,7 +103,7 @@ def test_the_new_record_says_which_one_it_replaces_and_counts(rolled: Rolled) ->
     }
     assert third.properties["TIMER_ROLL_TIMES"] == "2"
     assert third.properties["TIMER_ORIGIN"] == f"1/{due}"
-    assert [entry.due_ms for entry in rolled.index.pending()] == [due]
+    assert [entry.due_ms for entry in rolled.index.pending() if entry] == [due]
 
 
 def test_it_looks_once_a_minute_and_when_the_clock_was_set_back(
@@ -112,15 +114,16 @@ def test_it_looks_once_a_minute_and_when_the_clock_was_set_back(
     looks: list[int] = []
     older_than = rolled.index.older_than
 
-    def look(queue_offset: int, from_ms: int, count_max: int) -> list[Entry]:
+    def look(queue_offset: int, from_ms: int) -> Iterator[Entry | None]:
         looks.append(from_ms)
-        return older_than(queue_offset, from_ms, count_max)
+        return older_than(queue_offset, from_ms)
 
     monkeypatch.setattr(rolled.index, "older_than", look)
 
     def looked() -> bool:
         looks.clear()
-        rolled.roll_once()
+        while rolled.roll_once():
+            pass
         return bool(looks)
 
     assert looked()
@@ -136,7 +139,8 @@ def test_much_goes_in_several_passes(rolled: Rolled, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "PASS_COUNT_MAX", 2)
     rolled.put(100, 101, 102)
     rolled.rig.clock.advance(5 * SIXTH_MS + 1)
-    assert rolled.roll_once()
+    while rolled.rolling.rolled_count < 2:
+        assert rolled.roll_once()
     assert rolled.rolling.rolled_count == 2
     assert rolled.roll() == [b"100", b"101", b"102"] * 2
 
