@@ -308,7 +308,12 @@ def test_a_slot_is_looked_through_once_for_withdrawals_until_it_changes(
     index.withdraw(waits(7, HOUR_MS + 7))
     read: list[int] = []
     pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda f, n, at: read.append(n) or pread(f, n, at))
+
+    def counted(descriptor: int, size_bytes: int, at: int) -> bytes:
+        read.append(size_bytes)
+        return pread(descriptor, size_bytes, at)
+
+    monkeypatch.setattr(os, "pread", counted)
     assert len(list(filter(None, index.pending()))) == 49
     assert len(read) == 2
     index.withdraw(waits(8, HOUR_MS + 8))
