@@ -67,6 +67,10 @@ class SetState:
     """Only a release that knows this version of the state may change it."""
     unknown: tuple[tuple[str, bytes], ...] = ()
     """Fields of a later release, as they are stored: they are stored again with each change."""
+    unknown_inside: tuple[tuple[str, bytes, tuple[tuple[str, bytes], ...]], ...] = field(
+        default=(), compare=False
+    )
+    """Those of the objects within it, which are stored again with these."""
 
     @property
     def is_writable(self) -> bool:

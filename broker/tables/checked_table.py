@@ -2,7 +2,8 @@
 
     {"crc32": …, "dataVersion": …, "entries": {name: value, …}}
 
-The checksum is of the entries as compact JSON with sorted keys. The file and its ``.bak`` hold the
+The checksum is of the entries as compact JSON with sorted keys. What a later release has beside
+these three is written again as it is. The file and its ``.bak`` hold the
 same: a damaged one gives way to the other. When both are damaged the broker starts without, since
 its messages do not depend on this, and what is lost is said in the log.
 """
@@ -33,6 +34,7 @@ class CheckedTable(JsonTable):
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
         self.entries: dict[str, Any] = {}
+        self._unknown: JsonObject = {}
 
     def load(self) -> bool:
         """Read the file or its copy; without either the table is empty. Raises OSError."""
@@ -50,6 +52,7 @@ class CheckedTable(JsonTable):
             "crc32": _checksum(entries),
             "dataVersion": self.version.to_json(),
             "entries": entries,
+            **self._unknown,
         }
 
     def from_json(self, document: JsonObject) -> None:
@@ -63,6 +66,8 @@ class CheckedTable(JsonTable):
         if document.get("crc32") != _checksum(entries):
             raise ValueError("its checksum is wrong")
         self.entries = entries
+        known = ("crc32", "dataVersion", "entries")
+        self._unknown = {name: value for name, value in document.items() if name not in known}
 
     def set(self, name: str, value: Any) -> None:
         """Keep a value, and save it soon."""

@@ -20,8 +20,9 @@ Kept in ``<store>/rockhopper/log-history.json`` (checked_table.py); an entry is
 
     id: [number, where the commit log ended when the epoch began, time in ms]
 
-Numbers go up. The table is part of the state of a replica set, so that a new master knows the
-epochs of the former one. Clients get an id after it is on disk.
+Numbers go up. What a later release has behind these three stays as it is. The table is part of the
+state of a replica set, so that a new master knows the epochs of the former one. Clients get an id
+after it is on disk.
 """
 
 from collections.abc import Iterable
@@ -83,7 +84,7 @@ class LogHistory(CheckedTable):
         """Take what was kept. Raises ValueError."""
         super().from_json(document)
         for entry in self.entries.values():
-            if not isinstance(entry, list) or [type(part) for part in entry] != [int] * 3:
+            if not isinstance(entry, list) or [type(part) for part in entry[:3]] != [int] * 3:
                 raise ValueError("an entry is not a number, an offset and a time")
 
     def _number_of(self, name: str) -> int:

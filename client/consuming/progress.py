@@ -6,7 +6,7 @@ The file of a broadcast group is RocketMQ's, one for each group and instance:
     {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:5},"logEpochs":{"a":["9f…"]}}
 
 `logEpochs`, which RocketMQ's clients pass over, tells in which histories of each broker's log the
-offsets were read: see histories.py.
+offsets were read: see histories.py. What a later release has beside these two stays as it is.
 
 The instance is DEFAULT, or DEFAULT-2 and so on while other consumers of the group run on this
 machine: each of them gets every message, so each has its own place. A lock file beside it tells.
@@ -38,6 +38,7 @@ except ImportError:  # Windows
 log = logging.getLogger(__name__)
 
 _INSTANCES_MAX = 1000
+_OFFSETS, _EPOCHS = "offsetTable", "logEpochs"
 
 
 class Progress(Protocol):
@@ -122,6 +123,7 @@ class LocalProgress:
         self._histories = histories
         self._root = directory
         self._offsets: dict[MessageQueue, int] = {}
+        self._unknown: dict[str, Any] = {}
         self._lock: IO[bytes] | None = None
         self._is_closed = False
         self._writing = asyncio.Lock()
@@ -133,7 +135,7 @@ class LocalProgress:
     async def open(self) -> None:
         """See Progress."""
         self.path = await asyncio.to_thread(self.claim)
-        self._offsets, epochs = await asyncio.to_thread(self._read, self.path)
+        self._offsets, epochs, self._unknown = await asyncio.to_thread(self._read, self.path)
         if self._histories is not None:
             for queue in self._offsets:
                 self._histories.recall(queue, epochs.get(queue.broker_name, ()))
@@ -158,7 +160,7 @@ class LocalProgress:
                 return  # the file that another store has written since holds it
             await asyncio.sleep(0)  # the others of this round come first, and share the file
             count = self._store_count
-            text = _text(self._offsets, self._histories)
+            text = _text(self._offsets, self._histories, self._unknown)
             assert self.path is not None
             await asyncio.to_thread(_replace, self.path, text)
             self._written_count = count
@@ -213,29 +215,32 @@ class LocalProgress:
             return directory / "offsets.json"
         raise OSError(f"{_INSTANCES_MAX} consumers of {self._group!r} run on this machine already")
 
-    def _read(self, path: Path) -> tuple[dict[MessageQueue, int], dict[str, Epochs]]:
+    def _read(
+        self, path: Path
+    ) -> tuple[dict[MessageQueue, int], dict[str, Epochs], dict[str, Any]]:
         try:
             text = path.read_bytes()
             table = ResetOffsetBody.decode(text).offset_table
-            epochs = _epochs_of(fastjson.loads(text))
+            document = fastjson.loads(text)
         except FileNotFoundError:
-            return {}, {}
+            return {}, {}, {}
         except ProtocolError as error:
             log.error("%s cannot be read (%s): starting as a new group does", path, error)
-            return {}, {}
+            return {}, {}, {}
         offsets = {
             MessageQueue(key.topic, key.broker_name, key.queue_id): offset
             for key, offset in table.items()
         }
-        return offsets, epochs
+        unknown = {name: document[name] for name in document.keys() - {_OFFSETS, _EPOCHS}}
+        return offsets, _epochs_of(document), unknown
 
 
 def _epochs_of(document: Any) -> dict[str, Epochs]:
-    epochs = document.get("logEpochs")
+    epochs = document.get(_EPOCHS)
     if not isinstance(epochs, dict):
         return {}
     return {
-        broker_name: tuple(map(str, ids))
+        broker_name: tuple(each for each in ids if isinstance(each, str))
         for broker_name, ids in epochs.items()
         if isinstance(ids, list)
     }
@@ -252,14 +257,16 @@ def _epochs_by_broker(queues: Iterable[MessageQueue], histories: Histories) -> d
     return found
 
 
-def _text(offsets: dict[MessageQueue, int], histories: Histories | None) -> bytes:
+def _text(
+    offsets: dict[MessageQueue, int], histories: Histories | None, unknown: dict[str, Any]
+) -> bytes:
     table = {
         MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id): offset
         for queue, offset in sorted(offsets.items())
     }
     epochs = {} if histories is None else _epochs_by_broker(offsets, histories)
     lists = {broker_name: list(ids) for broker_name, ids in sorted(epochs.items())}
-    text = fastjson.dumps({"offsetTable": table, **({"logEpochs": lists} if lists else {})})
+    text = fastjson.dumps({_OFFSETS: table, **({_EPOCHS: lists} if lists else {}), **unknown})
     return text if isinstance(text, bytes) else text.encode()
 
 

@@ -7,13 +7,15 @@
     starts/<id>.<store>   none       count, and who counted
 
 Fields that are not known are those of a later release: what anybody may write again (state, and
-another's leader and starts in the record of a set) keeps them as they are. A change whose writers
+another's leader and starts in the record of a set) keeps them as they are, also within the entries
+of a state, as long as these stay. A change whose writers
 must know it raises ``writer`` of the state; a release that knows less then reads it, and does not
 change it. A larger version is refused by readers, too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -33,6 +35,8 @@ VERSION = 1
 
 Unknown = tuple[tuple[str, bytes], ...]
 """Fields of a later release, by name, as they are stored."""
+UnknownInside = tuple[tuple[str, bytes, Unknown], ...]
+"""Those of objects within a value: where, such as ``history.master``, and what is known of it."""
 
 _Value = TypeVar("_Value", bound="_Versioned")
 
@@ -113,18 +117,16 @@ class StartCount:
 
 def encode_state(state: SetState) -> bytes:
     """Encode the value of ``state``."""
-    return with_unknown(
-        _State(
-            epoch=state.epoch,
-            master=_Replica(*state.master),
-            set=[_Replica(*each) for each in sorted(state.in_sync)],
-            min_in_sync=state.min_in_sync,
-            history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
-            trail=[_Sight(*each) for each in state.trail],
-            writer=UNSET if state.writer == STATE_WRITER else state.writer,
-        ),
-        state.unknown,
+    value = _State(
+        epoch=state.epoch,
+        master=_Replica(*state.master),
+        set=[_Replica(*each) for each in sorted(state.in_sync)],
+        min_in_sync=state.min_in_sync,
+        history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
+        trail=[_Sight(*each) for each in state.trail],
+        writer=UNSET if state.writer == STATE_WRITER else state.writer,
     )
+    return with_unknown(value, state.unknown, state.unknown_inside)
 
 
 def decode_state(key: str, value: bytes) -> SetState:
@@ -139,6 +141,7 @@ def decode_state(key: str, value: bytes) -> SetState:
         tuple(Sight(each.changes, each.mark) for each in stored.trail),
         stored.writer or STATE_WRITER,
         unknown_fields(value, _State),
+        unknown_inside(value, _State),
     )
 
 
@@ -215,9 +218,56 @@ def unknown_fields(value: bytes, form: type[msgspec.Struct]) -> Unknown:
     return tuple((name, bytes(raw)) for name, raw in found.items() if name not in known)
 
 
-def with_unknown(value: msgspec.Struct, unknown: Unknown) -> bytes:
-    """Encode *value*, and behind its own fields those that are not known."""
-    encoded = msgspec.json.encode(value)
+def unknown_inside(value: bytes, form: type[msgspec.Struct], place: str = "") -> UnknownInside:
+    """The same of all objects within a JSON object that *form* has, and of lists of such."""
+    found = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    kept: list[tuple[str, bytes, Unknown]] = []
+    for known in msgspec.structs.fields(form):
+        raw = found.get(known.encode_name)
+        inner = known.type if isinstance(known.type, type) else (*get_args(known.type), None)[0]
+        if raw is None or not (isinstance(inner, type) and issubclass(inner, msgspec.Struct)):
+            continue
+        is_one = inner is known.type
+        at = f"{place}{known.encode_name}"
+        for each in [raw] if is_one else msgspec.json.decode(raw, type=list[msgspec.Raw]):
+            if unknown := unknown_fields(bytes(each), inner):
+                plain = msgspec.json.encode(msgspec.json.decode(each, type=inner))
+                kept.append((at, plain, unknown))
+            kept += unknown_inside(bytes(each), inner, f"{at}.")
+    return tuple(kept)
+
+
+def with_unknown(value: msgspec.Struct, unknown: Unknown, inside: UnknownInside = ()) -> bytes:
+    """Encode *value*, and behind its own fields, and those of its objects, what is not known."""
+    if inside:
+        kept = {(place, plain): fields for place, plain, fields in inside}
+        encoded = _encode_inside(value, kept, "")
+    else:
+        encoded = msgspec.json.encode(value)
+    return _behind(encoded, unknown)
+
+
+def _encode_inside(
+    value: msgspec.Struct, kept: Mapping[tuple[str, bytes], Unknown], place: str
+) -> bytes:
+    def encode(each: object, at: str) -> bytes:
+        if not isinstance(each, msgspec.Struct):
+            return msgspec.json.encode(each)
+        unknown = kept.get((at, msgspec.json.encode(each)), ())
+        return _behind(_encode_inside(each, kept, f"{at}."), unknown)
+
+    parts: dict[str, msgspec.Raw] = {}
+    for known in msgspec.structs.fields(value):
+        held, at = getattr(value, known.name), f"{place}{known.encode_name}"
+        if isinstance(held, list):
+            raw = b"[" + b",".join([encode(each, at) for each in held]) + b"]"
+            parts[known.encode_name] = msgspec.Raw(raw)
+        elif held is not UNSET:
+            parts[known.encode_name] = msgspec.Raw(encode(held, at))
+    return msgspec.json.encode(parts)
+
+
+def _behind(encoded: bytes, unknown: Unknown) -> bytes:
     if not unknown:
         return encoded
     rest = msgspec.json.encode({name: msgspec.Raw(raw) for name, raw in unknown})

@@ -68,9 +68,26 @@ async def test_epochs_are_kept_and_numbers_go_up(tmp_path: Path) -> None:
     assert again.compare(epochs.ids(1)) == CommonPast(epochs.ids(1)[0], 50)
 
 
-@pytest.mark.parametrize("entry", [7, [1, 2], [1, "2", 3], [1, 2, 3, 4]])
+@pytest.mark.parametrize("entry", [7, [1, 2], [1, "2", 3], {"number": 1}])
 def test_what_is_no_epoch_is_refused(tmp_path: Path, entry: object) -> None:
     written = LogHistory(tmp_path / "log-history.json")
     written.entries["id"] = entry
     with pytest.raises(ValueError, match="not a number"):
         LogHistory(tmp_path / "other.json").from_json(written.to_json())
+
+
+def test_what_a_later_release_knows_of_an_epoch_stays_with_it(tmp_path: Path) -> None:
+    later = history(tmp_path, 100)
+    (first,) = later.ids(9)
+    later.entries[first] += [{"by": "later"}, 4]
+    document = later.to_json() | {"colour": {"a": [1]}}
+
+    again = LogHistory(tmp_path / "other.json")
+    again.from_json(document)
+    again.begin(200)
+
+    written = again.to_json()
+    assert written["entries"][first][3:] == [{"by": "later"}, 4]
+    assert written["colour"] == {"a": [1]}
+    assert again.compare([first]) == CommonPast(first, 200)
+    LogHistory(tmp_path / "third.json").from_json(written)

@@ -191,3 +191,21 @@ async def test_the_file_is_written_once_for_all_queues_of_a_round(
     await again.open()
     assert {await again.load(queue) for queue in queues} == {2}
     await again.close()
+
+
+async def test_what_a_later_release_keeps_in_the_file_stays_there(tmp_path: Path) -> None:
+    first = LocalProgress("billing", tmp_path)
+    await first.open()
+    assert first.path is not None
+    offsets = b'{{"brokerName":"a","queueId":0,"topic":"orders"}:5}'
+    first.path.write_bytes(b'{"offsetTable":' + offsets + b',"trail":{"a":[{"n":1}]}}')
+    await first.close()
+
+    earlier = LocalProgress("billing", tmp_path)
+    await earlier.open()
+    assert await earlier.load(ZERO) == 5
+    await earlier.store(ZERO, 6)
+
+    assert earlier.path is not None
+    assert earlier.path.read_bytes().endswith(b':6},"trail":{"a":[{"n":1}]}}')
+    await earlier.close()

@@ -1,7 +1,10 @@
 """What stands of a set, to the letter."""
 
+import re
 from dataclasses import replace
+from itertools import count
 
+import msgspec
 import pytest
 
 from rockhopper.broker.ha.consensus.values import (
@@ -92,3 +95,30 @@ def test_a_state_says_what_its_writers_have_to_know() -> None:
     assert (state.writer, state.is_writable) == (2, False)
     assert encode_state(state) == later
     assert STATE.is_writable
+
+
+LATER = re.compile(rb"(?<=[^{])}")
+"""The end of an object with fields: there a later release has more."""
+
+
+def test_an_earlier_release_keeps_what_it_does_not_know_anywhere_in_a_state() -> None:
+    numbers = count()
+    later = LATER.sub(lambda _: b',"later":{"n":[%d]}}' % next(numbers), STORED_STATE)
+    assert next(numbers) == 7
+    state = decode_state("state", later)
+    assert encode_state(state) == later
+    assert state.changed(leaving=Replica(1, "a1b2")) is None
+
+    changed = state.changed(leaving=Replica(2, "c3d4"))
+    assert changed
+    stored = msgspec.json.decode(encode_state(changed))
+    assert stored["set"] == [{"id": 1, "store": "a1b2", "later": {"n": [1]}}]
+    assert [each.get("later") for each in stored["trail"]] == [{"n": [5]}, None]
+
+    elected = state.elected(Replica(2, "c3d4"), 2, "gone", without_old=False)
+    stored = msgspec.json.decode(encode_state(elected))
+    assert [each.get("later") for each in stored["history"]] == [{"n": [4]}, None]
+    assert [each["master"].get("later") for each in stored["history"]] == [{"n": [3]}, None]
+    assert stored["master"] == {"id": 2, "store": "c3d4"}
+    assert stored["later"] == {"n": [6]}
+    assert decode_state("state", encode_state(elected)) == elected
