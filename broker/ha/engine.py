@@ -59,6 +59,12 @@ class Engine(Protocol):
         as well if the engine would refuse the writes of an election, though it answers reads.
         """
 
+    async def withdraw(self) -> None:
+        """Take back what was announced here, unless another process has announced itself since.
+
+        For a process that has closed its store, and announces nothing more.
+        """
+
     async def count_start(self, replica: Replica, count: int) -> bool:
         """Whether this is the latest start known of that store: else its disk is an old copy.
 
@@ -133,6 +139,13 @@ class MemorySet:
         self._members_until_ms[member.replica.id] = now_ms + MEMBER_LEASE_MS
         self._changed()
 
+    def withdraw(self, member: Announcement) -> None:
+        """Forget that process, if it is the one that is announced."""
+        held = self.members.get(member.replica.id)
+        if held and held.incarnation == member.incarnation:
+            del self.members[member.replica.id]
+            self._changed()
+
     def count_start(self, replica: Replica, count: int) -> bool:
         """Whether no later start of that store is known."""
         is_later = self.starts.get(replica, 0) < count
@@ -161,6 +174,7 @@ class MemoryEngine:
         """Serve one replica; those of a set share *memory* and a clock that never goes back."""
         self._memory = memory
         self._now_ms = now_ms
+        self._announced: Announcement | None = None
         self._is_closed = False
 
     async def read(self) -> View:
@@ -195,7 +209,13 @@ class MemoryEngine:
 
     async def announce(self, member: Announcement) -> None:
         """See Engine."""
+        self._announced = member
         self._memory.announce(member, self._now_ms())
+
+    async def withdraw(self) -> None:
+        """See Engine."""
+        if self._announced:
+            self._memory.withdraw(self._announced)
 
     async def count_start(self, replica: Replica, count: int) -> bool:
         """See Engine."""

@@ -142,6 +142,26 @@ class EngineContract:
         await pair.two.announce(MEMBER)
         assert (await pair.one.read()).members == {2: MEMBER}
 
+    async def test_a_member_withdraws_what_it_has_announced(self, pair: Pair) -> None:
+        await pair.two.withdraw()
+        await pair.two.announce(MEMBER)
+        async with aclosing(pair.one.watch()) as views:
+            assert (await anext(views)).members == {2: MEMBER}
+            await pair.two.withdraw()
+            assert (await anext(views)).members == {}
+        await pair.two.withdraw()
+        await pair.one.announce(MEMBER)
+        assert (await pair.two.read()).members == {2: MEMBER}
+
+    async def test_a_member_withdraws_nothing_of_another_process(self, pair: Pair) -> None:
+        later = replace(MEMBER, incarnation="a later one")
+        await pair.two.announce(MEMBER)
+        await pair.one.announce(later)
+        await pair.two.withdraw()
+        assert (await pair.two.read()).members == {2: later}
+        await pair.one.withdraw()
+        assert (await pair.two.read()).members == {}
+
     async def test_starts_are_counted_for_each_store(self, pair: Pair) -> None:
         assert await pair.one.count_start(A, 1)
         assert await pair.one.count_start(A, 4)

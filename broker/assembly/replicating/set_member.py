@@ -256,11 +256,13 @@ class SetMember:
                 await self._end_the_lead()
         self._leads_in = 0
         self.gate.close()
+        is_store_closed = False
         try:
             await self._close_period()
+            is_store_closed = True
         finally:
             if self._replica is not None:
-                await self._replica.close()
+                await self._replica.close(is_store_closed=is_store_closed)
 
     async def _end_roles(self) -> None:
         """Let what is being opened or closed come to its end, and begin nothing more."""

@@ -47,6 +47,9 @@ class RecordKeeper(Protocol):
     async def store_member(self, member: MemberRecord) -> None:
         """Replace what is stored of a running replica; see Engine.announce."""
 
+    async def remove_member(self, member: MemberRecord) -> None:
+        """Remove what is stored of a replica, if it is of that process; see Engine.withdraw."""
+
     def snapshots(self) -> AsyncGenerator[Stored, None]:
         """What there is, and what there is when it may have changed, until something goes wrong."""
 
@@ -83,6 +86,7 @@ class RecordEngine:
         """The largest that was seen."""
         self._beat = secrets.randbits(32)
         self._own_name = secrets.token_hex(8)
+        self._announced: MemberRecord | None = None
         self._is_closed = False
 
     async def read(self) -> View:
@@ -142,7 +146,13 @@ class RecordEngine:
     async def announce(self, member: Announcement) -> None:
         """See Engine."""
         self._beat += 1
-        await self._keeper.store_member(MemberRecord(member, self._beat))
+        self._announced = MemberRecord(member, self._beat)
+        await self._keeper.store_member(self._announced)
+
+    async def withdraw(self) -> None:
+        """See Engine."""
+        if self._announced:
+            await self._keeper.remove_member(self._announced)
 
     async def count_start(self, replica: Replica, count: int) -> bool:
         """See Engine."""

@@ -78,6 +78,10 @@ class MemberRecord:
     announcement: Announcement
     beat: int
 
+    def is_of_same_process(self, other: "MemberRecord") -> bool:
+        """Whether both were told by one process."""
+        return self.announcement.incarnation == other.announcement.incarnation
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:

@@ -183,6 +183,14 @@ class EtcdEngine:
         await self._try_write()
         self._put_member, self._kept_count = member, 0
 
+    async def withdraw(self) -> None:
+        """See Engine."""
+        lease, self._member_lease = self._member_lease, 0
+        if lease:
+            # Its key goes with it, and a put that is under way is refused: another process's key
+            # has a lease of its own.
+            await self._gateway.ask(forms.REVOKE, {"ID": str(lease)}, Answer)
+
     async def _try_write(self) -> None:
         """Ask for the puts of an election under a condition that never holds.
 

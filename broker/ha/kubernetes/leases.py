@@ -1,7 +1,7 @@
 """The Leases of a set in Kubernetes, all with the label ``rockhopper/set``.
 
     <lease>                annotation rockhopper/record: the set (set_record.py), in JSON
-    <lease>.member.<id>    annotation rockhopper/member: a running replica
+    <lease>.member.<id>    annotation rockhopper/member: a running replica; empty: none runs
 
 What stands in ``spec`` is for people and their tools: who leads, the epoch as the number of
 transitions, and when it was renewed; nobody here reads it. A Lease is replaced by PUT with the
@@ -145,6 +145,21 @@ class SetLeases:
                 self._own = await self._get(name)
         raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
 
+    async def remove_member(self, member: MemberRecord) -> None:
+        """See RecordKeeper. The Lease stays, and says nothing: pods may update it, not delete."""
+        name = f"{self._lease}.member.{member.announcement.replica.id}"
+        for _ in range(MEMBER_TRIES_MAX):
+            self._own = held = await self._get(name)
+            stored = self._member(held) if held else None
+            if stored is None or not stored.is_of_same_process(member):
+                return
+            with contextlib.suppress(NotDoneError):
+                self._own = await self._put(
+                    name, held, {MEMBER: ""}, self._spec("", MEMBER_LEASE_MS)
+                )
+                return
+        raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
+
     async def _try_swap(self) -> None:
         """See that the pod may replace the record: by a dry run, which changes nothing."""
         spec = self._spec("", self._lease_ms)
@@ -186,7 +201,7 @@ class SetLeases:
             )
         member = self._member(lease)
         if member is None:
-            return False
+            return any(lease.name == f"{self._lease}.member.{number}" for number in stored.members)
         before = stored.members.get(member.announcement.replica.id)
         return before is None or before.announcement != member.announcement
 

@@ -58,6 +58,7 @@ ANNOUNCE_AGAIN_S = 2.0
 ENGINE_PAUSE_S = 0.5
 DISK_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
+ENGINE_FAREWELL_TIMEOUT_S = 1.0
 
 
 Kept = (
@@ -266,8 +267,12 @@ class RunningReplica:
         self._role_log = RoleLog(self._machine)
         self._spawn(self._take_part())
 
-    async def close(self) -> None:
-        """Give back the lease, close every connection, and end."""
+    async def close(self, *, is_store_closed: bool = False) -> None:
+        """Give back the lease, close every connection, and end.
+
+        With *is_store_closed* the set is told that this process is gone: one on another machine
+        need not wait for it. An engine that does not answer delays this by a second.
+        """
         self._is_closing = True
         if self._server:
             self._server.close()
@@ -277,12 +282,25 @@ class RunningReplica:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._end_taken()
+        answers = True
         if self._machine and (term := self._machine.term):
-            with contextlib.suppress(EngineError):
-                await self._engine.resign(Leader(self._me.id, self._incarnation, term.epoch))
+            leader = Leader(self._me.id, self._incarnation, term.epoch)
+            answers = await self._bid_farewell(self._engine.resign(leader))
         self._keep_confirmed()
         self._disk.shutdown(wait=True)
+        if is_store_closed and answers:
+            await self._bid_farewell(self._engine.withdraw())
         await self._engine.close()
+
+    async def _bid_farewell(self, request: Awaitable[None]) -> bool:
+        """Whether the engine has done it; what it does not do ends by itself."""
+        try:
+            async with asyncio.timeout(ENGINE_FAREWELL_TIMEOUT_S):
+                await request
+        except (EngineError, TimeoutError) as error:
+            log.warning("the engine was not told of the stop", reason=str(error) or "no answer")
+            return False
+        return True
 
     async def _end_taken(self) -> None:
         """Have the connections end that others made; break off those that nobody reads from."""

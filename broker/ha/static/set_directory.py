@@ -72,6 +72,10 @@ class SetDirectory:
         """See RecordKeeper."""
         await self._in_thread(functools.partial(self._store_member, member))
 
+    async def remove_member(self, member: MemberRecord) -> None:
+        """See RecordKeeper."""
+        await self._in_thread(functools.partial(self._remove_member, member))
+
     async def snapshots(self) -> AsyncGenerator[Stored, None]:
         """See RecordKeeper."""
         while True:
@@ -105,9 +109,18 @@ class SetDirectory:
         return str(serial + 1)
 
     def _store_member(self, member: MemberRecord) -> None:
-        path = self._directory / f"{_MEMBER}{member.announcement.replica.id}"
-        data = encode_member_record(member)
-        disk.write_atomically(path, checked_line.encode(msgspec.json.decode(data)))
+        line = checked_line.encode(msgspec.json.decode(encode_member_record(member)))
+        with self._opened(fcntl.LOCK_EX):
+            disk.write_atomically(self._member_path(member), line)
+
+    def _remove_member(self, member: MemberRecord) -> None:
+        with self._opened(fcntl.LOCK_EX):
+            held = self._members().get(member.announcement.replica.id)
+            if held and held.is_of_same_process(member):
+                disk.remove_files([self._member_path(member)])
+
+    def _member_path(self, member: MemberRecord) -> Path:
+        return self._directory / f"{_MEMBER}{member.announcement.replica.id}"
 
     def _latest(self, descriptor: int) -> tuple[int, SetRecord]:
         """The record that counts and its serial, 0 and an empty one at first."""

@@ -119,6 +119,43 @@ async def test_a_set_that_is_stopped_at_once_ends_cleanly(
     assert not [each for each in (1, 2, 3) if (three.root_of(each) / "abort").exists()]
 
 
+async def test_a_replica_is_withdrawn_once_its_store_is_closed(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores_in_use: list[bool] = []
+    withdraw = MemoryEngine.withdraw
+
+    async def withdrawing(engine: MemoryEngine) -> None:
+        stores_in_use.append((three.root_of(follower) / "abort").exists())
+        await withdraw(engine)
+
+    monkeypatch.setattr(MemoryEngine, "withdraw", withdrawing)
+    master = await three.master(in_sync=3)
+    follower = next(each for each in three.brokers if each != master)
+    await three.stop(follower)
+    assert stores_in_use == [False]
+    assert follower not in three.memory.members
+
+
+async def test_a_replica_whose_store_is_not_closed_is_not_withdrawn(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = await three.master(in_sync=3)
+    follower = next(each for each in three.brokers if each != master)
+
+    member = three.member(follower)
+    close_period = member._close_period
+
+    async def closing() -> None:
+        await close_period()
+        raise OSError("a table could not be saved")
+
+    monkeypatch.setattr(member, "_close_period", closing)
+    with pytest.raises(OSError, match="could not be saved"):
+        await three.stop(follower)
+    assert follower in three.memory.members
+
+
 async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unconfirmed(
     three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

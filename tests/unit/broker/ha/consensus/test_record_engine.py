@@ -70,6 +70,13 @@ class MemoryKeeper:
         members = {**self.stored.members, member.announcement.replica.id: member}
         self.put(replace(self.stored, members=members))
 
+    async def remove_member(self, member: MemberRecord) -> None:
+        number = member.announcement.replica.id
+        held = self.stored.members.get(number)
+        if held and held.is_of_same_process(member):
+            members = {each: kept for each, kept in self.stored.members.items() if each != number}
+            self.put(replace(self.stored, members=members))
+
     async def snapshots(self) -> AsyncGenerator[Stored, None]:
         while not self.is_closed:
             self.changed.clear()

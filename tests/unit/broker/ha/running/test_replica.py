@@ -12,11 +12,13 @@ import pytest
 import structlog
 
 from rockhopper.broker.ha import actions, wire
+from rockhopper.broker.ha.engine import MemoryEngine
 from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.ha.messages import Hello, Refused
-from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Replica
+from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Leader, Replica
 from rockhopper.broker.ha.running import replica
 from rockhopper.broker.ha.running.links import Links
+from tests.support.hang import HANG_S
 from tests.support.replica_rig import QUICK, Member, ReplicaRig
 from tests.support.turns import until
 
@@ -277,6 +279,60 @@ async def test_a_copied_disk_stays_out_while_the_original_runs(tmp_path: Path) -
         del rig.memory.members[original.number]
         await until(lambda: clone.log.data == master.log.data)
         assert clone.replica.second_because == ""
+
+
+async def test_who_has_closed_its_store_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        master, original = await rig.pair()
+        moved = _with_copied_disk(rig, tmp_path, original)
+        assert original.replica
+        await original.replica.close(is_store_closed=True)
+        original.replica = None
+        assert original.number not in rig.memory.members
+        await moved.start()
+        await until(lambda: moved.log.data == master.log.data)
+        await rig.complete(2)
+        assert moved.replica
+        assert moved.replica.second_because == ""
+
+
+async def test_who_stops_in_a_moment_withdraws_nothing_of_another_process(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 2) as rig:
+        _, original = await rig.pair()
+        later = replace(rig.memory.members[original.number], incarnation="another")
+        rig.memory.announce(later, original.clock())
+        assert original.replica
+        await original.replica.close(is_store_closed=True)
+        original.replica = None
+        assert rig.memory.members[original.number] == later
+
+
+@pytest.mark.parametrize("is_leader", [False, True])
+async def test_an_engine_that_does_not_answer_delays_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_leader: bool
+) -> None:
+    monkeypatch.setattr(replica, "ENGINE_FAREWELL_TIMEOUT_S", 0.01)
+    asked: list[str] = []
+
+    async def resign(_engine: MemoryEngine, _leader: Leader) -> None:
+        asked.append("resign")
+        await asyncio.get_running_loop().create_future()
+
+    async def withdraw(_engine: MemoryEngine) -> None:
+        asked.append("withdraw")
+        await asyncio.get_running_loop().create_future()
+
+    async with ReplicaRig(tmp_path, 2) as rig:
+        stopped = (await rig.pair())[0 if is_leader else 1]
+        monkeypatch.setattr(MemoryEngine, "resign", resign)
+        monkeypatch.setattr(MemoryEngine, "withdraw", withdraw)
+        assert stopped.replica
+        async with asyncio.timeout(HANG_S):
+            await stopped.replica.close(is_store_closed=True)
+        stopped.replica = None
+        assert asked == ["resign" if is_leader else "withdraw"]
+        assert stopped.number in rig.memory.members
+        monkeypatch.undo()
 
 
 async def test_a_copied_disk_stays_out_while_the_original_leads(tmp_path: Path) -> None:
