@@ -35,7 +35,7 @@ from rockhopper.protocol.requests.groups import CloneGroupOffsetRequest
 
 log = structlog.get_logger("broker.admin")
 
-# Queues looked at between two looks at other requests.
+# Queues looked at, or copied, between two looks at other requests.
 QUEUES_PER_TURN = 32
 # The offset that stands for none.
 TIME_DECIDES = -1
@@ -196,7 +196,12 @@ class ResetProcessors:
             topics = await asyncio.to_thread(self._offsets.topics_of, fields.src_group)
         online = None if fields.offline else self._consumers.get(fields.src_group)
         subscribed = online.subscriptions() if online is not None else None
+        copied = 0
         for topic in topics:
+            copied += 1 + len(self._offsets.queues(topic, fields.src_group))
+            if copied > QUEUES_PER_TURN:
+                copied = 0
+                await next_slice()
             if self._topics.get(topic) is None or (
                 subscribed is not None and topic not in subscribed
             ):

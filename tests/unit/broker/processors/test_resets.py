@@ -1,10 +1,12 @@
 """Codes 222, 308 and 314: groups are moved, compared and copied, and nothing by a mistake."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.processors import resets
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.subscription import Subscription
@@ -160,6 +162,25 @@ async def test_a_group_gets_the_offsets_of_another(broker: ServedBroker, topic: 
     assert (await broker.ask(Code.CLONE_GROUP_OFFSET, ext)).code == ResponseCode.SUCCESS
     assert broker.offsets.get("orders", "copy", 0) == 5
     assert broker.offsets.get("orders", "copy", 2) == 6
+
+
+async def test_many_offsets_are_copied_in_slices(
+    broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(100):
+        broker.create_topic(f"topic-{number}")
+        broker.offsets.commit(f"topic-{number}", "billing", 0, number)
+    copied: list[int] = []
+
+    async def next_slice() -> None:
+        copied.append(len(broker.offsets.topics_of("copy")))
+
+    monkeypatch.setattr(resets, "next_slice", next_slice)
+    ext = {"srcGroup": "billing", "destGroup": "copy", "offline": "true"}
+    await broker.ask(Code.CLONE_GROUP_OFFSET, ext)
+
+    assert max(after - before for before, after in pairwise([0, *copied, 100])) <= 20
+    assert len(broker.offsets.topics_of("copy")) == 100
 
 
 async def test_topics_that_an_online_group_no_longer_wants_are_left_out(
