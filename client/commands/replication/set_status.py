@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 3.0
 _LEADING = "leading"
+_NAMES = "alarmNames"
 COLUMNS = ("REPLICA", "ADDRESS", "ROLE", "IN SYNC", "CLEAN", "LOG END", "BEHIND")
 
 
@@ -55,7 +56,8 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
     newest = max(told.values(), key=lambda each: each["epoch"], default=first)
     status = told.get(newest["masterId"], newest)
     place = next(place for place, answer in found if answer is status)
-    shown = status | _texts(owners) | {"leaderId": _leader_id(status, told), "asked": place}
+    shown = {key: status[key] for key in status if key != _NAMES}
+    shown |= _texts(owners) | {"leaderId": _leader_id(status, told), "asked": place}
     return shown | {"replicas": [_with_answer(each, shown, told) for each in status["replicas"]]}
 
 
@@ -69,7 +71,7 @@ def _texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     for owner, answer in sorted(owners.items()):
         texts = answer.get("alarms", ())
         # A broker of an earlier release does not name them.
-        names = answer.get("alarmNames", [""] * len(texts))
+        names = answer.get(_NAMES, [""] * len(texts))
         alarms += [
             f"{owner}: {name}: {text}" if name else f"{owner}: {text}"
             for name, text in zip(names, texts, strict=True)
@@ -91,8 +93,9 @@ def _with_answer(
     is_master = replica["isMaster"] and replica["id"] == status["leaderId"]
     known = replica | {"isMaster": is_master, "answers": answer is not None}
     if answer is None:
-        return known | {"role": None}
-    return known | {"isRunning": True, "role": answer.get("role"), "logEnd": answer["logEnd"]}
+        return known | {"role": None, "alarms": []}
+    own = {"role": answer.get("role"), "logEnd": answer["logEnd"], "alarms": answer.get(_NAMES, [])}
+    return known | own | {"isRunning": True}
 
 
 async def _ask(admin: "Admin", address: str) -> dict[str, Any]:

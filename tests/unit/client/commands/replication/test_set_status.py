@@ -228,7 +228,10 @@ async def test_a_master_that_is_cut_off_is_none_where_a_later_one_is_known() -> 
 
 async def test_an_alarm_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     one = a_status() | {"alarmNames": ["engine-away"]}
-    set_status.show(await of_set({"b1:10911": one, "b2:10911": a_followers()}, "b1:10911"))
+    found = await of_set({"b1:10911": one, "b2:10911": a_followers()}, "b1:10911")
+    assert [each["alarms"] for each in found["replicas"]] == [["engine-away"], [], []]
+    assert "alarmNames" not in found, "these would be one replica's, beside alarms of all"
+    set_status.show(found)
     lines = capsys.readouterr().out.splitlines()
     assert "ALARM  replica 1: engine-away: the engine is away" in lines
     assert "ALARM  replica 2: its log is another" in lines, "of an earlier release"
