@@ -21,6 +21,8 @@ from rockhopper.broker.ha.replica_set import (
 )
 
 MEMBER_LEASE_MS = 15_000
+ENDED_AFTER_MS = MEMBER_LEASE_MS + 5000
+"""A process that is announced for longer, beside another one, had not ended when that began."""
 
 
 class EngineError(Exception):

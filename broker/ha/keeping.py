@@ -37,6 +37,7 @@ log = structlog.get_logger("broker.ha")
 
 POWER_CUT = "the machine was started anew while this replica ran"
 RESTORED = "the engine knows of a later start: this is a copy of an older time"
+COPIED = "another process was this replica meanwhile: its disk was copied"
 SEEDING = "its log is being replaced by its master's"
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.ha.engine import MEMBER_LEASE_MS
+from rockhopper.broker.ha.engine import ENDED_AFTER_MS
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import STATE_WRITER, Replica, SetState, View
 from rockhopper.broker.ha.running.engine_health import EngineHealth
@@ -51,12 +51,10 @@ CLOCKS_PATIENCE_MS = 5000
     "settings-differ",
     "clocks-differ",
 )
-SECOND_PATIENCE_MS = MEMBER_LEASE_MS + 5000
-"""An earlier process that was killed with its machine is announced for that lease."""
 _PATIENCE_MS = {
     FLOOR: PATIENCE_MS,
     PUT_BACK: PUT_BACK_PATIENCE_MS,
-    SECOND: SECOND_PATIENCE_MS,
+    SECOND: ENDED_AFTER_MS,
     GONE: GONE_PATIENCE_MS,
     CLOCKS: CLOCKS_PATIENCE_MS,
 }

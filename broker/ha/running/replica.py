@@ -18,9 +18,9 @@ import structlog
 
 from rockhopper.broker.ha import actions, wire
 from rockhopper.broker.ha.consensus.complaints import Complaints
-from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, Engine, EngineError
+from rockhopper.broker.ha.engine import ENDED_AFTER_MS, MEMBER_LEASE_MS, Engine, EngineError
 from rockhopper.broker.ha.epochs import Epoch, cut
-from rockhopper.broker.ha.keeping import RESTORED, SEEDING, Keeping
+from rockhopper.broker.ha.keeping import COPIED, RESTORED, SEEDING, Keeping
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.messages import Beat, Hello, Refused, Welcome
 from rockhopper.broker.ha.replica_set import (
@@ -341,8 +341,8 @@ class RunningReplica:
 
     async def _take_part(self) -> None:
         while True:
-            await self._wait_for_own_id()
-            await self._tell_of_start()
+            is_copy = await self._wait_for_own_id()
+            await self._tell_of_start(is_copy=is_copy)
             self._replaced.clear()
             work = (self._watch(), self._announce(), self._tick())
             tasks = [self._spawn(each) for each in work]
@@ -351,12 +351,14 @@ class RunningReplica:
                 task.cancel()
             self._leave_to_other()
 
-    async def _wait_for_own_id(self) -> None:
+    async def _wait_for_own_id(self) -> bool:
         """Stay out while another process is announced under this replica's id, or leads by it.
 
         A copy of a disk is the same member to everybody: what either acknowledges would count as
-        what the other has.
+        what the other has. Return whether this disk is a copy: the other process has written what
+        is not here, or has been announced for longer than one that had ended before.
         """
+        began_ms, other_end = self._now_ms(), 0
         while True:
             try:
                 self._seen_view = view = await self._engine.read()
@@ -367,9 +369,12 @@ class RunningReplica:
                 self._complaints.tell("read", error)
             else:
                 if not other:
-                    self.second_because = ""
-                    return
+                    has_waited, self.second_because = bool(self.second_because), ""
+                    is_late = self._now_ms() - began_ms > ENDED_AFTER_MS
+                    return has_waited and (is_late or other_end > self._log.end_offset)
                 self._stay_out(other)
+                if self._me.id in view.members:
+                    other_end = max(other_end, view.members[self._me.id].log_end)
             await asyncio.sleep(ENGINE_PAUSE_S)
 
     def _other_in(self, view: View) -> str:
@@ -402,7 +407,7 @@ class RunningReplica:
         for link in list(self._open.values()):
             link.close()
 
-    async def _tell_of_start(self) -> None:
+    async def _tell_of_start(self, *, is_copy: bool) -> None:
         keeping = self._keeping
         while True:
             try:
@@ -414,8 +419,9 @@ class RunningReplica:
                 await self._see_whether_it_answers()
                 await asyncio.sleep(ENGINE_PAUSE_S)
         self.engine_health.announced(None)
-        if not is_latest and keeping.is_clean:
-            await self._in_thread(keeping.note_unclean, self._log.end_offset, RESTORED)
+        if (is_copy or not is_latest) and keeping.is_clean:
+            why = COPIED if is_copy else RESTORED
+            await self._in_thread(keeping.note_unclean, self._log.end_offset, why)
             self.machine.standing.is_clean = False
 
     async def _see_whether_it_answers(self) -> None:

@@ -8,7 +8,7 @@ import structlog
 
 from rockhopper.broker.assembly.replicating import alarms as of_set
 from rockhopper.broker.assembly.replicating.alarms import Alarms
-from rockhopper.broker.ha.engine import MEMBER_LEASE_MS, EngineError
+from rockhopper.broker.ha.engine import ENDED_AFTER_MS, MEMBER_LEASE_MS, EngineError
 from rockhopper.broker.ha.leading import Follower, MasterTerm
 from rockhopper.broker.ha.machine import Machine
 from rockhopper.broker.ha.replica_set import Announcement, Leader, Replica, SetState, Sight, View
@@ -103,7 +103,7 @@ def test_an_earlier_process_that_was_killed_with_its_machine_is_no_alarm(
     for clock.now_ms in (0, MEMBER_LEASE_MS):
         alarms.look(machine, own, healthy())
         assert alarms.shown == {}
-    clock.now_ms = of_set.SECOND_PATIENCE_MS
+    clock.now_ms = ENDED_AFTER_MS
     alarms.look(machine, own, healthy())
     assert alarms.shown == own
 

@@ -281,6 +281,45 @@ async def test_a_copied_disk_stays_out_while_the_original_runs(tmp_path: Path) -
         assert clone.replica.second_because == ""
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_copied_disk_does_not_lead_in_the_place_of_the_original(
+    tmp_path: Path, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "ANNOUNCE_LOOK_S", 0.01)
+    monkeypatch.setattr(replica, "ANNOUNCE_INTERVAL_S", 0)
+    async with ReplicaRig(tmp_path, 1) as rig:
+        master = await rig.master()
+        assert master.replica
+        clone = _with_copied_disk(rig, tmp_path, master)
+        if is_late:
+            monkeypatch.setattr(replica, "ENDED_AFTER_MS", -1)
+        else:
+            end = master.write(b"x" * 1000)
+            await until(lambda: master.confirmed == end)
+            await until(lambda: rig.memory.members[master.number].log_end == end)
+        await clone.start()
+        assert clone.replica
+        await until(lambda: bool(clone.replica and clone.replica.second_because))
+        await master.replica.close(is_store_closed=True)
+        master.replica = None
+        await until(lambda: bool(clone.keeping and "copied" in clone.keeping.unclean_because))
+        await until(lambda: clone.number in rig.memory.members)
+        assert not clone.replica.machine.standing.is_clean
+        assert not clone.leads
+
+
+async def test_a_moved_disk_leads_though_it_had_to_wait(tmp_path: Path) -> None:
+    async with ReplicaRig(tmp_path, 1) as rig:
+        master = await rig.master()
+        moved = _with_copied_disk(rig, tmp_path, master)
+        await moved.start()
+        await until(lambda: bool(moved.replica and moved.replica.second_because))
+        assert master.replica
+        await master.replica.close(is_store_closed=True)
+        master.replica = None
+        await until(lambda: moved.leads)
+
+
 async def test_who_has_closed_its_store_is_waited_for_by_nobody(tmp_path: Path) -> None:
     async with ReplicaRig(tmp_path, 2) as rig:
         master, original = await rig.pair()
