@@ -54,6 +54,9 @@ _NOT_WRITABLE: dict[int, str] = {
     ResponseCode.SERVICE_NOT_AVAILABLE: "",
 }
 
+# What a broker answers, before 5.0 and since, to the number of a queue that a topic does not have.
+_NO_QUEUE_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER})
+
 # In the words of brokers that could not tell who asks; of RocketMQ 4 with SYSTEM_ERROR.
 UNPROVEN_CODES = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR})
 _UNPROVEN = ("signature", "not signed", "accesskey", "username")
@@ -159,6 +162,14 @@ class RequestRefusedError(ClientError):
         return is_reply and _REQUESTER_GONE in (self.remark or "")
 
     @property
+    def is_route_outdated(self) -> bool:
+        """Whether the topic or the queue is gone that a route named; nothing was stored."""
+        said = self.remark or ""
+        return self.code == ResponseCode.TOPIC_NOT_EXIST or (
+            self.code in _NO_QUEUE_CODES and "queueId[" in said and "illegal" in said
+        )
+
+    @property
     def is_not_writable(self) -> bool:
         """Whether this broker takes nothing now, and stored nothing: another replica may lead."""
         hint = _NOT_WRITABLE.get(self.code or 0)
@@ -251,6 +262,11 @@ def may_have_moved(error: ClientError) -> bool:
     if isinstance(error, RequestRefusedError):
         return error.is_not_writable
     return isinstance(error, BrokerUnreachableError)
+
+
+def is_route_outdated(error: ClientError) -> bool:
+    """Whether a broker says that the route by which it was asked is old."""
+    return isinstance(error, RequestRefusedError) and error.is_route_outdated
 
 
 def another(error: _Error) -> _Error:

@@ -136,6 +136,8 @@ class PullConsumer(ClosedAtEnd):
         self._committed: dict[MessageQueue, int] = {}
         self._parted: dict[MessageQueue, int] = {}
         self._is_automatic = topic is not None
+        # Topics whose queues were assigned; all of them may have left the route for a while.
+        self._followed: set[str] = set()
         self._is_reading = False
         self.adoptions: set[asyncio.Task[None]] = set()
 
@@ -268,7 +270,8 @@ class PullConsumer(ClosedAtEnd):
         """Return up to `max_count` messages as soon as there is one.
 
         After `timeout_s` without one the list is empty; None waits for ever. Messages of one
-        queue come in order. Cancelling loses none. Raises what made a queue unreadable.
+        queue come in order. Cancelling loses none. Raises what made a queue unreadable; a
+        second later that queue is tried again.
         """
         check_count("max_count", max_count)
         return await self._receive(partial(self._pull, max_count, timeout_s))
@@ -416,9 +419,9 @@ class PullConsumer(ClosedAtEnd):
         return message
 
     def _raise_failure(self) -> None:
-        for reader in self._readers.values():
-            if reader.failure is not None:
-                raise reader.failure
+        failures = [reader.take_failure() for reader in self._readers.values()]
+        for failure in filter(None, failures):
+            raise failure
 
     def _reader_progressed(self, reader: QueueReader) -> None:
         if reader.has_message and reader not in self._ready:
@@ -432,6 +435,7 @@ class PullConsumer(ClosedAtEnd):
         await self._part({queue for queue in self._readers if queue not in queues})
         for queue, offset in zip(added, offsets, strict=True):
             self._adopt(queue, offset)
+        self._followed = {queue.topic for queue in queues}
 
     def _adopt(self, queue: MessageQueue, offset: int) -> None:
         reader = QueueReader(
@@ -448,11 +452,10 @@ class PullConsumer(ClosedAtEnd):
 
     async def _part(self, queues: set[MessageQueue]) -> None:
         """Stop reading `queues`, remembering where: a broker that is away leaves the route."""
-        for queue in queues:
-            reader = self._readers.pop(queue)
-            self._parted[queue] = reader.position
-            self._ready = deque(other for other in self._ready if other is not reader)
-            await reader.stop()
+        readers = [self._readers.pop(queue) for queue in queues]
+        self._parted |= {reader.queue: reader.position for reader in readers}
+        self._ready = deque(each for each in self._ready if each not in readers)
+        await asyncio.gather(*(reader.stop() for reader in readers))
 
     async def _register(self, topics: set[str]) -> None:
         """Make the group known to every broker of `topics`, or it could not commit there."""
@@ -491,7 +494,7 @@ class PullConsumer(ClosedAtEnd):
         return position
 
     def _route_changed(self, route: TopicRoute) -> None:
-        if self._is_automatic and any(queue.topic == route.topic for queue in self._readers):
+        if self._is_automatic and route.topic in self._followed:
             task = run_in_background(self._follow(route), f"following {route.topic}")
             self.adoptions.add(task)
             task.add_done_callback(self.adoptions.discard)

@@ -167,7 +167,7 @@ class Fetcher:
                 if self._is_for_good(held, asked_s):
                     self._listener.refused(held, error)
                 return _REFUSED_PAUSE_S
-            if error.code in _STRANGER_CODES:
+            if error.code in _STRANGER_CODES or error.is_route_outdated:
                 self._listener.unknown(held)
         return float(min(0.025 * 2 ** min(failures, 8), _OUTAGE_PAUSE_MAX_S))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
-from rockhopper.client.errors import ClientError, MalformedAnswerError
+from rockhopper.client.errors import ClientError, MalformedAnswerError, is_route_outdated
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
@@ -138,8 +138,10 @@ class Puller:
         """
         try:
             return await self._pull(queue, offset, max_count, wait_s, space)
-        except ClientError:
+        except ClientError as error:
             self._preferred_broker_ids.pop(queue, None)
+            if is_route_outdated(error):
+                await self._session.routes.renew(queue.topic)
             raise
 
     async def _pull(

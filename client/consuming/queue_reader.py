@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 _COUNT_AHEAD_MAX = 128
 _BYTES_AHEAD_MAX = 8 * 1024 * 1024
 _HOLD_MIN_S = 0.1
+_REFUSED_PAUSE_S = 1.0
 # Refusals that pass by themselves: the broker is busy, starting, stopping or overloaded.
 _PASSING_CODES = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY, 215}
@@ -46,8 +47,9 @@ class Source(Protocol):
 class QueueReader:
     """The position in one queue and the messages read ahead from it.
 
-    Nothing is fetched before `start`. An outage is waited out, and logged now and then; an error
-    that will not pass ends the reading and is kept in `failure`.
+    Nothing is fetched before `start`. An outage is waited out, and logged now and then. Any other
+    error pauses the reading and is kept in `failure` until `take_failure` lets it try again: a
+    topic that was deleted may be created anew.
     """
 
     def __init__(
@@ -103,9 +105,20 @@ class QueueReader:
     def start(self) -> None:
         """Begin to read ahead, if that has not begun."""
         if self.task is None:
-            self.task = run_in_background(
-                self._run(), f"reading {self.queue}", on_failure=self._ended_by
-            )
+            self._begin()
+
+    def _begin(self, delay_s: float = 0.0) -> None:
+        self.task = run_in_background(
+            self._run(delay_s), f"reading {self.queue}", on_failure=self._ended_by
+        )
+
+    def take_failure(self) -> ClientError | None:
+        """Return what the reading has failed with, once; after a second it goes on."""
+        failure, self.failure = self.failure, None
+        if failure is not None and self.task is not None:
+            self.task = None
+            self._begin(_REFUSED_PAUSE_S)
+        return failure
 
     def stop(self) -> Awaitable[object]:
         """End the reading, which may be waited for; what was read ahead stays until it is taken."""
@@ -135,7 +148,9 @@ class QueueReader:
     def _has_room(self) -> bool:
         return len(self._ahead) < _COUNT_AHEAD_MAX and self._bytes_ahead < _BYTES_AHEAD_MAX
 
-    async def _run(self) -> None:
+    async def _run(self, delay_s: float) -> None:
+        if delay_s:
+            await self._pause(delay_s)
         outages = 0
         loop = asyncio.get_running_loop()
         while True:

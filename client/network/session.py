@@ -19,6 +19,7 @@ from rockhopper.client.errors import (
     ClientError,
     ClientStateError,
     RequestRefusedError,
+    is_route_outdated,
     may_have_moved,
 )
 from rockhopper.client.network.broker_clocks import FIELD, BrokerClocks
@@ -164,7 +165,7 @@ class Session(Sharer):
         self, topic: str, broker_name: str, address: str, error: ClientError
     ) -> str | None:
         """Where a broker is read after it failed at `address`; None if nobody else leads it."""
-        if not may_have_moved(error):
+        if not (may_have_moved(error) or is_route_outdated(error)):
             return None
         route = await self.routes.renew(topic)
         reader = route.reader(broker_name) if route is not None else None

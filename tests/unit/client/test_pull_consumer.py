@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -18,12 +18,14 @@ from rockhopper.client import (
     RouteNotFoundError,
     pull_consumer,
 )
+from rockhopper.client.consuming import queue_reader
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.command import Command
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_server import route
 from tests.support.hang import HANG_S
+from tests.support.turns import until
 
 QUEUE_0 = MessageQueue("orders", "a", 0)
 QUEUE_1 = MessageQueue("orders", "a", 1)
@@ -284,6 +286,70 @@ async def test_a_refusal_that_will_not_pass_is_raised_by_the_next_pull(broker: F
     async with consumer(broker) as reader:
         with pytest.raises(RequestRefusedError, match="the topic is not readable"):
             await reader.pull()
+
+
+@pytest.mark.parametrize("looped", [False, True])
+async def test_a_topic_that_was_away_is_read_again_by_the_same_consumer(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, *, looped: bool
+) -> None:
+    monkeypatch.setattr(queue_reader, "_REFUSED_PAUSE_S", 0.0)
+    await broker.append(0, b"before")
+    pull = broker.handlers[11]
+    async with consumer(broker) as reader:
+
+        async def read() -> list[ReceivedMessage]:
+            return await (take(reader, 1) if looped else reader.pull())
+
+        assert bodies(await read()) == [b"before"]
+        broker.on(11, lambda request: Command(17, remark="topic[orders] not exist"))
+        broker.drop_connections()
+        for _ in range(2):
+            with pytest.raises(RequestRefusedError, match="not exist"):
+                await read()
+        broker.on(11, pull)
+        await broker.append(0, b"after")
+        messages: list[ReceivedMessage] = []
+        while not messages:
+            try:
+                messages = await read()
+            except RequestRefusedError:  # asked before the topic was there again
+                continue
+    assert bodies(messages) == [b"after"]
+
+
+@pytest.mark.parametrize("code", [1, 29])
+async def test_a_queue_that_the_topic_lost_is_given_up_at_once(
+    broker: FakeBroker, code: int
+) -> None:
+    pull = broker.handlers[11]
+
+    def refused(request: Command) -> Command | Awaitable[Command]:
+        if (request.ext or {})["queueId"] == "1":
+            return Command(code, remark="queueId[1] is illegal, topic [orders] has 1 queues")
+        return pull(request)  # type: ignore[return-value]
+
+    async with consumer(broker) as reader:
+        broker.on(11, refused)
+        broker.routes["orders"] = route({"a": broker.address}, queues=1)
+        await broker.append(0, b"there")
+        assert bodies(await reader.pull()) == [b"there"]
+        await until(lambda: reader.assigned == [QUEUE_0])
+        assert await reader.pull(timeout_s=0.0) == []  # nothing was raised
+
+
+async def test_a_topic_that_could_not_be_read_for_a_while_is_followed_still(
+    broker: FakeBroker,
+) -> None:
+    async with consumer(broker) as reader:
+        waiting = asyncio.create_task(reader.pull())
+        await broker.wait_for(11, 2)
+        broker.routes["orders"] = route({"a": broker.address}, queues=0)
+        await reader.session.keep_up_once()
+        await until(lambda: reader.assigned == [])
+        broker.routes["orders"] = route({"a": broker.address}, queues=2)
+        await reader.session.keep_up_once()
+        await broker.append(0, b"after")
+        assert bodies(await waiting) == [b"after"]
 
 
 async def test_an_unknown_topic_is_an_error_when_the_consumer_is_opened(

@@ -108,6 +108,32 @@ async def test_what_will_not_pass_ends_the_reading(readers: list[QueueReader]) -
     assert reader.has_message  # what came before stays
 
 
+async def test_a_failure_that_was_heard_of_is_not_the_end(readers: list[QueueReader]) -> None:
+    script = Script(result(0), refusal(17), refusal(17), result(1))
+    reader = start(script, readers)
+    for _ in range(2):
+        assert reader.task is not None
+        await reader.task
+        failure = reader.take_failure()
+        assert failure is not None
+        assert failure.code == 17
+        assert reader.take_failure() is None
+    await script.is_done.wait()
+    assert script.pauses == [1.0, 1.0]  # a loop around a failing pull does not hammer the broker
+    assert [reader.take().queue_offset, reader.take().queue_offset] == [0, 1]
+
+
+async def test_a_reader_that_was_stopped_does_not_go_on_by_itself(
+    readers: list[QueueReader],
+) -> None:
+    reader = start(Script(refusal(17)), readers)
+    assert reader.task is not None
+    await reader.task
+    await reader.stop()
+    assert reader.take_failure() is not None
+    assert reader.task is None
+
+
 async def test_a_broker_that_does_not_hold_requests_is_not_asked_in_a_tight_loop(
     readers: list[QueueReader],
 ) -> None:
