@@ -164,10 +164,13 @@ class RequestRefusedError(ClientError):
     @property
     def is_route_outdated(self) -> bool:
         """Whether the topic or the queue is gone that a route named; nothing was stored."""
+        return self.code == ResponseCode.TOPIC_NOT_EXIST or self.is_queue_unknown
+
+    @property
+    def is_queue_unknown(self) -> bool:
+        """Whether the topic has fewer queues than the route said; nothing was stored."""
         said = self.remark or ""
-        return self.code == ResponseCode.TOPIC_NOT_EXIST or (
-            self.code in _NO_QUEUE_CODES and "queueId[" in said and "illegal" in said
-        )
+        return self.code in _NO_QUEUE_CODES and "queueId[" in said and "illegal" in said
 
     @property
     def is_not_writable(self) -> bool:

@@ -180,6 +180,8 @@ class GroupSender:
                         self._choice.avoid(target.broker_name)
                     pause_s = tries.pause_s(has_others=has_others)
                     if pause_s is None:
+                        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                            self.session.routes.forget(outgoing.topic)
                         raise tries.outcome() from None
                     failed_on = tries.failed_on
                     pause_s = min(pause_s, deadline_s - now_s())
@@ -220,7 +222,11 @@ class GroupSender:
     async def _route(self, topic: str) -> TopicRoute:
         """Return a route with queues to write to, now or once their brokers have a master."""
         self.session.check_open()
-        route = await self.session.routes.route(topic, for_sending=True)
+        routes = self.session.routes
+        known = routes.known(topic)
+        if known is not None and not known.write_queues and not known.masterless_queues:
+            await routes.renew(topic)
+        route = await routes.route(topic, for_sending=True)
         return route if route.masterless_queues else await self.route(topic)
 
     async def _route_after(
@@ -228,13 +234,17 @@ class GroupSender:
     ) -> TopicRoute:
         """Return the route to try again with, after a pause.
 
-        It is a fresh one if the broker does not have the topic or may not lead any more; in that
-        case a change of the route ends the pause.
+        It is a fresh one if the broker does not have the topic or the queue, or may not lead any
+        more; in that case a change of the route ends the pause.
         """
         routes = self.session.routes
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             routes.forget(route.topic)
             return await self.route(route.topic)
+        if isinstance(error, RequestRefusedError) and error.is_queue_unknown:
+            await asyncio.sleep(pause_s)
+            await routes.renew(route.topic)
+            return await self._route(route.topic)
         if pause_s > 0:
             if may_have_moved(error):
                 return await routes.changed(route, pause_s)

@@ -3,7 +3,8 @@
 A broker that cannot be reached, or takes nothing, may be led by another replica in a moment: the
 send is tried again until its time is up, after 20 ms at first and twice as much each time, or at
 once if there is another broker. After other failures it is tried again as often as the producer
-allows.
+allows. One that was refused because the topic has fewer queues by now is sent to another queue of
+a new route.
 
 A half message of a transaction is tried again only while it is certain that no broker has it: its
 copy would be checked, and delivered, on its own. With no tries allowed that holds for every send.
@@ -24,6 +25,7 @@ _PAUSE_S = 0.05
 _FIRST_PAUSE_S = 0.02
 _PAUSE_MAX_S = 0.5
 _NOTES_MAX = 3
+_ROUTES_MAX = 6
 
 
 class Tries:
@@ -39,6 +41,7 @@ class Tries:
         self._is_half = bool(outgoing.sys_flag & SYS_FLAG_TRANSACTION_PREPARED)
         self._failures: list[ClientError] = []
         self._waits = 0
+        self._queues_unknown = 0
 
     def failed(self, error: ClientError, broker_name: str) -> None:
         """Note a try."""
@@ -64,6 +67,8 @@ class Tries:
             return None
         if isinstance(error, RequestRefusedError) and error.was_outdated:
             return 0.0  # nothing was stored, and the next try is signed anew
+        if isinstance(error, RequestRefusedError) and error.is_queue_unknown:
+            return self._pause_queue_unknown_s()
         if may_have_moved(error):
             if has_others:
                 return 0.0
@@ -78,6 +83,13 @@ class Tries:
         if isinstance(error, RequestTimeoutError):
             return _PAUSE_S if self._is_keyed else None if self._is_bound else 0.0
         return None
+
+    def _pause_queue_unknown_s(self) -> float | None:
+        """Time for the broker to register what the topic has become; at first none is needed."""
+        self._queues_unknown += 1
+        if self._queues_unknown > _ROUTES_MAX:
+            return None
+        return _FIRST_PAUSE_S * 2**self._queues_unknown if self._queues_unknown > 1 else 0.0
 
     def _pause_refused_s(self, error: RequestRefusedError, has_others: bool) -> float | None:
         if error.code == ResponseCode.GO_AWAY:

@@ -194,6 +194,13 @@ async def test_a_broker_that_does_not_know_it_is_told_apart(code: int) -> None:
     assert fetched.told == ["unknown"]
 
 
+async def test_a_queue_that_the_topic_lost_lets_the_route_be_asked_for() -> None:
+    said = "queueId[7] is illegal, topic:[t] topicConfig.readQueueNums:[2] consumer:[c]"
+    fetched = Fetched(RequestRefusedError(11, 29, said, "a:1"))
+    await fetched.run()
+    assert fetched.told == ["unknown"]
+
+
 async def test_messages_that_come_again_have_the_topic_they_were_sent_to() -> None:
     fetched = Fetched(result(0, RETRY_TOPIC="orders"), result(1), queue=RETRY)
     await fetched.run()

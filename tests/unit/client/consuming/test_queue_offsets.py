@@ -109,6 +109,21 @@ async def test_a_commit_follows_the_broker_to_the_replica_that_leads(
         assert len(deposed.requests_of(15)) == 1
 
 
+async def test_a_topic_that_is_on_another_broker_by_now_is_asked_for_there(
+    broker: FakeBroker, offsets: QueueOffsets
+) -> None:
+    async with FakeServer() as earlier:
+
+        def is_gone(request: Command) -> Command:
+            led_by(broker, broker)
+            return Command(17, remark="topic[orders] not exist, apply first please!")
+
+        earlier.on(30, is_gone)
+        led_by(broker, earlier)
+        await broker.append(1, b"a")
+        assert await offsets.max_offset(QUEUE) == 1
+
+
 async def test_a_broker_that_nobody_else_leads_is_not_asked_twice(
     broker: FakeBroker, offsets: QueueOffsets
 ) -> None:

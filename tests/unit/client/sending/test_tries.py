@@ -9,6 +9,7 @@ from rockhopper.client import (
     BrokerUnreachableError,
     ClientError,
     Message,
+    MessageRejectedError,
     Producer,
     RequestRefusedError,
     RequestTimeoutError,
@@ -66,6 +67,16 @@ def test_a_broker_that_may_be_led_by_another_is_tried_ever_more_slowly(error: Cl
     other.failed(error, "a")
     assert other.pause_s(has_others=True) == 0.0
     assert other.failed_on == {"a"}
+
+
+@pytest.mark.parametrize("code", [1, 29])
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_queue_that_is_gone_is_no_reason_to_give_up_before_the_route_is_new(
+    code: int, retries: int
+) -> None:
+    gone = refused(code, "request queueId[7] is illegal, topic [orders] has 2 queues")
+    expected = [0.0, 0.08, 0.16, 0.32, 0.64, 1.28, None]
+    assert pauses(tries(retries=retries), gone, 7) == expected
 
 
 @pytest.mark.parametrize("error", [refused(2, "busy"), refused(1, "no"), refused(13)])
@@ -130,6 +141,9 @@ class Names:
         brokers = {key.removeprefix("id"): address for key, address in addresses.items()}
         data["brokerDatas"] = [{"brokerAddrs": brokers, "brokerName": "a", "cluster": "C"}]
         self._routes["orders"] = data
+
+    def shrink(self, master: FakeServer, queues: int) -> None:
+        self._routes["orders"] = route({"a": master.address}, queues=queues)
 
 
 @pytest.fixture
@@ -266,3 +280,59 @@ def test_what_a_send_ends_with_has_no_way_down_to_the_socket() -> None:
     except BrokerUnreachableError as error:
         made.failed(error, "a")
     assert made.outcome().__traceback__ is None
+
+
+def _shrink(names: Names, server: FakeServer, count: int) -> None:
+    """Let the topic have `count` queues, whatever routes say of it that were asked for before."""
+    names.shrink(server, count)
+
+    def answer(request: Command) -> Command:
+        number = int((request.ext or {})["e"])
+        if number >= count:
+            return Command(29, remark=f"request queueId[{number}] is illegal, topic [orders] has")
+        return stored()(request)
+
+    server.on(310, answer)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize("key", [None, "bob"])
+async def test_a_send_to_a_queue_that_is_gone_goes_to_one_that_is_there(
+    names: Names, old: FakeServer, key: str | None, retries: int
+) -> None:
+    names.shrink(old, 8)
+    async with Producer(names.server.address, retries=retries) as producer:
+        await producer.queues("orders")
+        _shrink(names, old, 1)
+        messages = [Message("orders", b"%d" % n, sharding_key=key) for n in range(8)]
+        receipts = await asyncio.gather(*map(producer.send, messages))
+    assert {receipt.queue.queue_id for receipt in receipts} == {0}
+
+
+async def test_a_chosen_queue_that_is_gone_is_said_to_be(
+    producer: Producer, names: Names, old: FakeServer
+) -> None:
+    _shrink(names, old, 1)
+    with pytest.raises(MessageRejectedError, match="queues 0 to 0 on a"):
+        await producer.send("orders", b"x", queue=1)
+
+
+async def test_a_topic_that_may_be_written_again_is_at_once(
+    producer: Producer, names: Names, old: FakeServer
+) -> None:
+    names.shrink(old, 0)
+    await producer.session.keep_up_once()
+    names.shrink(old, 2)
+    await producer.send("orders", b"x")
+    assert sent(old) == [b"x"]
+
+
+async def test_a_topic_that_was_not_there_is_looked_for_anew(
+    producer: Producer, names: Names, old: FakeServer, new: FakeServer
+) -> None:
+    old.on(310, lambda request: Command(17, remark="topic[orders] not exist"))
+    with pytest.raises(RequestRefusedError, match="not exist"):
+        await producer.send("orders", b"x")
+    names.say(id0=new.address)
+    await producer.send("orders", b"y")
+    assert sent(new) == [b"y"]
