@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.sending.looking_up import Identity
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import retry_topic
@@ -37,5 +38,6 @@ class SendBackProcessor:
             times_max=times_max,
             unit_mode=fields.unit_mode,
             of_topics=of_topics,
+            meant=Identity(fields.origin_msg_id or "", fields.store_timestamp),
         )
         return answer_when_safe(self._store, request, Response(), end)

@@ -5,11 +5,43 @@ are no messages. They carry users' secrets, and are found by nobody.
 """
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import STATE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_ORIGIN_MESSAGE_ID
 from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
+
+
+class Identity(NamedTuple):
+    """What a client knows of the message that it names by a log offset.
+
+    After a restore from a backup, or a power cut, another message may lie at that offset: a
+    consumer holds one of offset 500, the restored log ends at 400, and a new message gets 500.
+    """
+
+    message_id: str = ""
+    """UNIQ_KEY or the offset message id, as RocketMQ's clients send it; "" if not known."""
+    store_time_ms: int | None = None
+    """Certain where the id is not: an offset message id is the same for both messages."""
+
+    def fits(self, message: StoredMessage) -> bool:
+        """Whether `message` may be the one that the client means."""
+        if self.store_time_ms not in (None, message.store_time_ms):
+            return False
+        # The messages of an inner batch have ids of their own.
+        if not self.message_id or message.sys_flag & SYS_FLAG_INNER_BATCH:
+            return True
+        return self.message_id in (
+            message.message_id,
+            message.offset_message_id,
+            message.properties.get(PROPERTY_ORIGIN_MESSAGE_ID),
+        )
+
+
+ANY_MESSAGE = Identity()
 
 
 def record_at(

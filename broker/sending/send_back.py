@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rockhopper.broker.access.errors import GroupNotFound, NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.sending.looking_up import record_at
+from rockhopper.broker.sending.looking_up import ANY_MESSAGE, Identity, record_at
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
@@ -52,12 +52,14 @@ class SendBack:
         times_max: int | None = None,
         unit_mode: bool = False,
         of_topics: Collection[str] | None = None,
+        meant: Identity = ANY_MESSAGE,
     ) -> int:
         """Store the message at *log_offset* once more, for later or for the dead letters.
 
         A *delay_level* of 0 grows with every try, a negative one buries the message. *times_max*
         counts for the group's own maximum, if it is not negative. A message of other topics than
-        *of_topics* is not found: nobody gets by this what he may not read.
+        *of_topics* is not found: nobody gets by this what he may not read. Nor is one that is
+        not the one *meant*.
 
         Returns how far the log must be safe before that may be said. Raises Refusal, StoreError.
         """
@@ -76,6 +78,11 @@ class SendBack:
         if found is None:
             raise Refusal(f"look message by offset failed, {log_offset}")
         message = found[1]
+        if not meant.fits(message):
+            raise Refusal(
+                f"look message by offset failed, {log_offset}: another message is there, the log "
+                "was cut short since the message was read"
+            )
         most = times_max if times_max is not None and times_max >= 0 else group.retry_max_times
         if message.reconsume_times >= most or delay_level < 0:
             return self._bury(message, group.name)

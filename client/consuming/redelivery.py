@@ -1,8 +1,9 @@
 """Asks for a failed message again: later, or never (dead letters).
 
-The broker that holds the message is asked to deliver it again (36). When it cannot be asked, a copy
-is sent to the group's retry topic, on any broker. When that fails too, the message stays here and
-is handed out again after a while: it is never lost.
+The broker that holds the message is asked to deliver it again (36). When it cannot be asked, or has
+another message at that offset by now (its log was cut short), a copy is sent to the group's retry
+topic, on any broker. When that fails too, the message stays here and is handed out again after a
+while: it is never lost.
 
 36 knows levels only. For a delay in seconds a copy goes to the retry topic at once, as a message
 for a time; a broker that refuses those is asked for the next level.
@@ -187,11 +188,12 @@ class Redelivery:
             offset=message.stored.commit_log_offset,
             group=self._settings.group,
             delay_level=delay.level,
-            origin_msg_id=message.offset_message_id,
+            origin_msg_id=message.message_id,
             origin_topic=message.topic,
             unit_mode=False,
             max_reconsume_times=self._settings.max_reconsume_times,
             broker_name=message.queue.broker_name,
+            store_timestamp=message.store_time_ms,
         )
         await self._session.request(
             address,

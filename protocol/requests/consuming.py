@@ -141,7 +141,10 @@ class GetEarliestMsgStoretimeResponse(
 
 
 class ConsumerSendMsgBackRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """CONSUMER_SEND_MSG_BACK (36); ``offset`` is a commit log offset."""
+    """CONSUMER_SEND_MSG_BACK (36); ``offset`` is a commit log offset.
+
+    RocketMQ has no ``storeTimestamp``: that of the message which is meant.
+    """
 
     offset: Int64
     group: str
@@ -150,6 +153,7 @@ class ConsumerSendMsgBackRequest(RpcRequest, rename="camel", frozen=True, kw_onl
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
+    store_timestamp: Int64 | None = None
 
 
 class QueryMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

@@ -15,6 +15,7 @@ from rockhopper.broker.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
+from rockhopper.broker.sending.looking_up import Identity
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -95,7 +96,11 @@ class Settling:
                 Code.INVALID_RECEIPT_HANDLE, "the handle does not say where the message is"
             )
         end_offset = self._send_back.store_again(
-            group, meant.handle.log_offset, TO_THE_DEAD_LETTERS, of_topics=(topic, meant.topic)
+            group,
+            meant.handle.log_offset,
+            TO_THE_DEAD_LETTERS,
+            of_topics=(topic, meant.topic),
+            meant=Identity(request.message_id),
         )
 
         def release(error: StoreError | None) -> None:

@@ -56,6 +56,40 @@ async def test_first_failure_waits_at_level_three(broker: ServedBroker) -> None:
     }
 
 
+UNIQUE = "UNIQ_KEY\x01U1\x02"
+
+
+@pytest.mark.parametrize("level", ["0", "-1"])
+@pytest.mark.parametrize(
+    "changes", [{"originMsgId": "U0"}, {"originMsgId": "U1", "storeTimestamp": "1"}]
+)
+async def test_another_message_at_the_offset_is_left_where_it_is(
+    broker: ServedBroker, level: str, changes: dict[str, str]
+) -> None:
+    put = broker.put("orders", properties=UNIQUE)
+    ext = {"offset": str(put.commit_log_offset), "group": "billing", "delayLevel": level}
+    answer = await broker.ask(Code.CONSUMER_SEND_MSG_BACK, ext | changes)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"look message by offset failed, {put.commit_log_offset}: ano" in (answer.remark or "")
+    assert (stored(broker, SCHEDULE, 2), stored(broker, "%DLQ%billing")) == ([], [])
+
+
+async def test_a_message_is_known_by_each_id_that_clients_send(broker: ServedBroker) -> None:
+    properties = UNIQUE + "ORIGIN_MESSAGE_ID\x01ID0\x02"
+    put = broker.put("orders", properties=properties)
+    (message,) = stored(broker, "orders")
+    offset_id = f"7F00000100002A9F{put.commit_log_offset:016X}"
+    for message_id in ("U1", "ID0", offset_id, ""):
+        answer = await send_back(
+            broker,
+            put.commit_log_offset,
+            originMsgId=message_id,
+            storeTimestamp=str(message.store_time_ms),
+        )
+        assert answer.code == ResponseCode.SUCCESS
+    assert len(stored(broker, SCHEDULE, 2)) == 4
+
+
 async def test_later_failures_wait_longer_and_remember_the_first_topic(
     broker: ServedBroker,
 ) -> None:

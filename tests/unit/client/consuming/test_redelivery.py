@@ -28,6 +28,29 @@ async def test_where_a_time_is_refused_the_next_level_is_asked_for(
         assert broker.committed["billing", 0] == 3
 
 
+@pytest.mark.parametrize(("level", "times"), [(0, "1"), (-1, "17")])
+async def test_a_message_whose_offset_has_another_by_now_is_sent_back_as_a_copy(
+    level: int, times: str
+) -> None:
+    async with GroupBroker(queues=4) as broker:
+        await broker.append(0, b"held")
+        said = "look message by offset failed, 0: another message is there"
+        broker.on(36, lambda request: Command(1, remark=said))
+        broker.on(310, lambda request: Command(0, ext={"queueId": "0", "queueOffset": "0"}))
+        async with Consumer("billing", "orders", nameserver=broker.address) as consumer:
+            async for message in consumer:
+                await consumer.retry_later(message, level)
+                break
+            asked = broker.requests_of(36)[0].ext or {}
+            assert asked["originMsgId"] == message.message_id
+            assert asked["storeTimestamp"] == str(message.store_time_ms)
+        (copy,) = broker.requests_of(310)
+        assert copy.body == b"held"
+        ext = copy.ext or {}
+        assert (ext["b"], ext["j"]) == ("%RETRY%billing", times)
+        assert broker.committed["billing", 0] == 1
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -47,7 +47,8 @@ REQUESTS: list[tuple[type[RpcRequest], dict[str, str], str]] = [
     (
         consuming.ConsumerSendMsgBackRequest,
         {"offset": "1", "group": "g", "delayLevel": "3"},
-        "offset group delayLevel originMsgId originTopic unitMode maxReconsumeTimes",
+        "offset group delayLevel originMsgId originTopic unitMode maxReconsumeTimes "
+        "storeTimestamp",  # the last one is ours
     ),
     (
         consuming.QueryMessageRequest,

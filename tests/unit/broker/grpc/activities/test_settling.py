@@ -155,6 +155,23 @@ async def test_a_message_given_up_is_among_the_dead_letters(
     assert lag_of(served) == 0
 
 
+async def test_another_message_at_its_place_is_not_given_up(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    handle = await handle_of(served, client)
+    made = request(
+        "ForwardMessageToDeadLetterQueue",
+        topic="t",
+        group="g",
+        receipt_handle=handle,
+        message_id="01" + "AB" * 16,
+    )
+    reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
+    assert reply.status.code != Code.OK
+    assert "another message is there" in reply.status.message
+    assert served.store.queue_range("%DLQ%g", 0) == (0, 0)
+
+
 async def test_a_forged_handle_reads_no_other_topic(served: GrpcBroker, client: GrpcClient) -> None:
     secret = served.put("tx", b"not yours")
     handle = (await handle_of(served, client)).rsplit(" ", 1)[0]
