@@ -493,6 +493,10 @@ class MessageStore(StoreReading):
         retention = self._retention
         return (UNKNOWN_PERCENT, UNKNOWN_PERCENT) if retention is None else retention.used_percents
 
+    def counted_ms(self) -> int:
+        """The time that the age of messages is counted by, see TrustedTime; no later than now."""
+        return self._now_ms() if self._retention is None else self._retention.counted_ms()
+
     def delete_expired_soon(self) -> None:
         """Delete expired commit log files now, whatever deleteWhen says."""
         if self._retention is not None:

@@ -250,6 +250,13 @@ class RetentionService:
         """Whether messages are refused for want of room."""
         return (self._full or self._no_room) is not None
 
+    def counted_ms(self) -> int:
+        """The time that the age of messages is counted by, in milliseconds since 1970."""
+        return self._counted_ms(self.trusted_ms(self._settings.reserved_ms))
+
+    def _counted_ms(self, trusted_ms: int) -> int:
+        return min(self._now_ms(), trusted_ms)
+
     def log_cannot_grow(self, reason: str) -> None:
         """Take the disk for full until the next file of the commit log is made."""
         if self._no_room is None:
@@ -260,6 +267,7 @@ class RetentionService:
 
     async def start(self) -> None:
         """Look at the disk, and go on doing so in a task of its own."""
+        self.counted_ms()
         self._look_at_disks()
         self._task = keep_running(self._run, "retention")
 
@@ -366,7 +374,7 @@ class RetentionService:
         if self.delete_before is not None:
             count = sum(file.end_offset <= self.delete_before for file in candidates)
         else:
-            now_ms = min(self._now_ms(), trusted_ms)
+            now_ms = self._counted_ms(trusted_ms)
             times = (
                 last_time_ms(map(self._last_time, candidates[number:]), now_ms)
                 for number in range(len(candidates))

@@ -27,7 +27,7 @@ NOTE_INTERVAL_MS = 600_000
 
 
 class TrustedTime:
-    """Ask it more often than every STEP_MS_MIN. Belongs to one thread at a time."""
+    """Ask it more often than every STEP_MS_MIN, in one thread; ``note`` is for any other."""
 
     def __init__(
         self,
@@ -84,10 +84,12 @@ class TrustedTime:
             self._noted_ms is not None and self._seen_ms - self._noted_ms < NOTE_INTERVAL_MS
         ):
             return
-        document = {"time": self._seen_ms + self._ahead_ms, "held": self._held_ms}
+        noted_ms, seen_ms = self._noted_ms, self._seen_ms
+        document = {"time": seen_ms + self._ahead_ms, "held": self._held_ms}
         disk.make_directories_durably(self._path.parent)
         disk.write_atomically(self._path, checked_line.encode(document))
-        self._noted_ms = self._seen_ms
+        if self._noted_ms == noted_ms:
+            self._noted_ms = seen_ms
 
     def _trust(self, ahead_ms: int) -> None:
         if self._stepped_ahead_ms is not None:

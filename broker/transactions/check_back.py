@@ -4,7 +4,8 @@ A half message is looked at transactionTimeOut (or the time that its own propert
 CHECK_IMMUNITY_TIME_IN_SECONDS names) after it came, and every transactionCheckInterval from then
 on. Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its producer group,
 round robin. After transactionCheckMax checks, or when the log is about to delete it
-(fileReservedTime), it is held for an operator.
+(fileReservedTime), it is held for an operator. Its age is counted as that of its log file: a clock
+that is wrong for a while gives up nothing.
 
 Where there are users, those alone are asked who may publish to the topic: anybody may say that he
 is a producer of a group.
@@ -59,6 +60,8 @@ class CheckBack:
         self._live = config.live
         self._producers = producers
         self._now_ms = now_ms
+        self.counted_ms = now_ms
+        """The time that the age of log files is counted by."""
         self._timer = WallTimer(now_ms, self._run)
         self._is_running = False
         self._turns: dict[str, int] = {}
@@ -157,15 +160,20 @@ class CheckBack:
 
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
         """Look again after the interval, and not later than the half message expires."""
-        due_ms = now_ms + self._live.transaction_check_interval_ms
-        expires_ms = half.stored_ms + self._reserved_ms + 1
-        self._halves.schedule(half, max(min(due_ms, expires_ms), now_ms + 1))
+        left_ms = self._reserved_ms + 1 - self._age_ms(half, now_ms)
+        wait_ms = min(self._live.transaction_check_interval_ms, left_ms)
+        self._halves.schedule(half, now_ms + max(wait_ms, 1))
 
     def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
         return (
             half.check_times >= self._live.transaction_check_max
-            or now_ms - half.stored_ms > self._reserved_ms
+            or self._age_ms(half, now_ms) > self._reserved_ms
         )
+
+    def _age_ms(self, half: OpenHalf, now_ms: int) -> int:
+        # By both: either may have been set forward since the half message came.
+        age_ms = now_ms - half.stored_ms
+        return min(age_ms, self.counted_ms() - half.stored_ms + half.ahead_ms)
 
     @property
     def _reserved_ms(self) -> int:

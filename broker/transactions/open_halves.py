@@ -19,10 +19,12 @@ class OpenHalf:
     ``copies`` are half queue offsets of earlier copies of the same message, which RocketMQ makes
     when it asks. ``op_floor`` is an offset of the op queue: what ends this half message, or a
     later one, stands there or behind. ``is_verified`` says that the log holds no final message of
-    it, ``is_committed`` that it does, and only the op message is still missing.
+    it, ``is_committed`` that it does, and only the op message is still missing. ``ahead_ms`` is how
+    far the time it was stored at was ahead of the one that the log's age is counted by.
     """
 
     __slots__ = (
+        "ahead_ms",
         "check_times",
         "copies",
         "due_ms",
@@ -51,6 +53,7 @@ class OpenHalf:
         self.log_offset = log_offset
         self.group = group
         self.stored_ms = stored_ms
+        self.ahead_ms = 0
         self.op_floor = op_floor
         self.check_times = check_times
         self.is_verified = is_verified

@@ -87,6 +87,7 @@ class Transactions(Part):
             producers,
             now_ms=now_ms,
         )
+        self.check_back.counted_ms = store.counted_ms
         self.ends.look_soon = self.check_back.look_soon
         store.expires_sooner_after(self.check_back.has_looked_since)
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -96,7 +97,11 @@ class Transactions(Part):
         """Find the half messages that are open, and begin to ask about them; needs a loop."""
         self.counts.load_if_readable()
         self.counts.start_saving()
+        counted_ms = self.check_back.counted_ms()
+        ahead_ms = self._now_ms() - counted_ms
         for half, immune_ms in self.ledger.rebuild():
+            if half.stored_ms > counted_ms:
+                half.ahead_ms = ahead_ms
             half.check_times = max(half.check_times, self.counts.get(half.offset))
             self.halves.add(half, half.stored_ms + self._patience_ms(immune_ms))
         self.counts.keep_only({half.offset for half in self.halves})
@@ -180,6 +185,7 @@ class Transactions(Part):
             if len(half.copies) < COPIES_KEPT
             else (half.copies[0], *half.copies[2:], half.offset),
         )
+        moved.ahead_ms = half.ahead_ms
         self.halves.remove(half)
         self.counts.forget(half.offset)
         self.halves.add(moved, half.due_ms)
@@ -208,9 +214,12 @@ class Transactions(Part):
 
     def _open(self, halves: list[tuple[int, int, str]], immune_ms: int | None) -> None:
         now_ms, op_floor = self._now_ms(), self.ledger.op_end
+        ahead_ms = now_ms - self.check_back.counted_ms()
         due_ms = now_ms + self._patience_ms(immune_ms)
         for offset, log_offset, group in halves:
-            self.halves.add(OpenHalf(offset, log_offset, group, now_ms, op_floor=op_floor), due_ms)
+            half = OpenHalf(offset, log_offset, group, now_ms, op_floor=op_floor)
+            half.ahead_ms = ahead_ms
+            self.halves.add(half, due_ms)
         self.check_back.arm_for(due_ms)
 
     def purge(self) -> None:

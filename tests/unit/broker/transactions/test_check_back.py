@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.members.consumer_groups import Client
+from rockhopper.broker.store.trusted_time import TrustedTime
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
 
 MakeRig = Callable[..., TransactionRig]
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture
@@ -169,6 +173,50 @@ def test_what_the_log_would_soon_delete_is_held(make_rig: MakeRig) -> None:
     rig.pass_time(1)
     assert rig.open_count == 0
     assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
+
+
+def test_a_clock_that_is_days_ahead_for_a_while_gives_nothing_up(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(fileReservedTime="2")
+    clock, store = rig.clock, rig.broker.store
+    trusted = TrustedTime(store.layout.own, clock, lambda: clock.monotonic_ns() // 1_000_000)
+    rig.broker.transactions.check_back.counted_ms = lambda: trusted(2 * HOUR_MS)
+    producer = rig.producer()
+    before = rig.send()
+    clock.set_by(10 * DAY_MS)
+    rig.pass_time(1)
+    wrong = rig.send("K2")
+    clock.set_by(10 * DAY_MS)
+    rig.pass_time(1)
+    clock.set_by(-20 * DAY_MS)
+    rig.pass_time(1)
+    after = rig.send("K3")
+    rig.pass_time(30)
+    assert set(checks(producer)) == {before.offset, wrong.offset, after.offset}
+    assert rig.bodies(HOLD_TOPIC) == []
+    producer.hang_up()
+    rig.pass_time(2 * 3600 - 34, step_s=60)
+    assert rig.open_count == 3
+    rig.pass_time(5)
+    assert rig.open_count == 0, "the log would soon delete them"
+
+
+def test_a_clock_that_is_ahead_for_good_holds_what_is_old_and_nothing_else(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(fileReservedTime="24")
+    clock, store = rig.clock, rig.broker.store
+    trusted = TrustedTime(store.layout.own, clock, lambda: clock.monotonic_ns() // 1_000_000)
+    rig.broker.transactions.check_back.counted_ms = lambda: trusted(24 * HOUR_MS)
+    rig.send()
+    clock.set_by(10 * DAY_MS)
+    rig.pass_time(23 * 3600, step_s=60)
+    rig.send("K2")
+    assert rig.open_count == 2
+    rig.pass_time(3 * 3600, step_s=60)
+    assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
+    assert rig.open_count == 1
 
 
 def test_a_clock_that_is_set_back_delays_no_question(make_rig: MakeRig) -> None:
