@@ -180,9 +180,11 @@ class GroupSender:
                         self._choice.avoid(target.broker_name)
                     pause_s = tries.pause_s(has_others=has_others)
                     if pause_s is None:
-                        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                            self.session.routes.forget(outgoing.topic)
-                        raise tries.outcome() from None
+                        moved = await self._moved(error, route)
+                        if moved is None:
+                            raise tries.outcome() from None
+                        route = moved
+                        continue
                     failed_on = tries.failed_on
                     pause_s = min(pause_s, deadline_s - now_s())
                     route = await self._route_after(error, route, pause_s)
@@ -228,6 +230,14 @@ class GroupSender:
             await routes.renew(topic)
         route = await routes.route(topic, for_sending=True)
         return route if route.masterless_queues else await self.route(topic)
+
+    async def _moved(self, error: ClientError, route: TopicRoute) -> TopicRoute | None:
+        """Return where the topic is by now, if a broker does not have it any more."""
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        renewed = await self.session.routes.renew(route.topic)
+        is_new = renewed is not None and renewed != route and bool(renewed.write_queues)
+        return renewed if is_new else None
 
     async def _route_after(
         self, error: ClientError, route: TopicRoute, pause_s: float
