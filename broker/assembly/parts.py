@@ -172,7 +172,7 @@ class ServingParts:
         self.offsets.is_known = lambda topic, queue_id: store.queue_range(topic, queue_id)[1] > 0
         self.long_polling.on_left = self.store.forget_unused
         self.consumers = ConsumerGroups(
-            now_ms=steady_ms,
+            now_ms=self.passed_ms,
             may_notify=self._may_notify,
             call_later=call_later,
             remembered=self.tables.subscriptions,

@@ -45,7 +45,7 @@ class GrpcDoor:
         """Replies that promise state leave through *gate*."""
         config, store = broker.config, broker.store
         topics, groups, pop = broker.topics, broker.groups, broker.pop
-        self.sessions = Sessions(broker.steady_ms)
+        self.sessions = Sessions(broker.passed_ms)
         self.handles = Handles(pop, config.broker_name, broker.steady_ms)
         clients = Clients(config, topics, groups, broker.consumers, broker.producers, self.sessions)
         producing = Producing(

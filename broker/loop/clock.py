@@ -3,14 +3,15 @@
 The wall clock is set, forward and back, by operators, by NTP's steps and by machines that were
 suspended. A point in time that a client names is the wall clock's (``wall_ms``). Everything that
 lasts is counted by ``steady_ms``: store times, delay levels, invisible and leased times, looks at
-transactions, expiry. That one runs with the monotonic clock and never goes back:
+transactions. That one runs with the monotonic clock and never goes back:
 
     set forward   it follows: time has passed, as it has for a machine that was suspended
     set back      it goes on from where it is, so nothing comes earlier or later for it
     at a start    it begins no earlier than what the store was written at (``not_before``)
 
 So it is the wall clock's time or ahead of it, by what that was set back since the start. What must
-not end before its holder thinks so, the locks of queues, is counted by ``passed_ms``.
+not end before its holder thinks so, the locks of queues and the membership of consumers, is counted
+by ``passed_ms``.
 """
 
 import time

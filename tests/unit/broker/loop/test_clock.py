@@ -7,7 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.loop.clock import BrokerClock
-from tests.support.peers import Clock
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from tests.support.peers import Clock, Peer
 from tests.support.pop_world import PopWorld
 from tests.support.served_broker import ServedBroker
 
@@ -92,15 +93,30 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
 ) -> None:
     broker = ServedBroker(tmp_path, wall, {})
     lasting: list[Any] = [
-        *(broker.store, broker.consumers, broker.producers),
+        *(broker.store, broker.producers),
         *(broker.delayed, broker.pop, broker.pop.reviving, broker.sinks, broker.transactions),
         *(broker.transactions.check_back, broker.timers.rolling),
     ]
     for part in lasting:
         assert part._now_ms == broker.clock.steady_ms, part
-    assert broker.locks._now_ms == broker.clock.passed_ms
+    for part in (broker.locks, broker.consumers):
+        assert part._now_ms == broker.clock.passed_ms, part
     for part in (broker.timers, broker.timers.delivery, broker.sender, broker.transactions.ends):
         assert part._now_ms is wall, part
+    broker.store.abandon()
+
+
+def test_members_stay_when_the_clock_is_set_forward(tmp_path: Path, wall: Clock) -> None:
+    broker, peer = ServedBroker(tmp_path, wall, {}), Peer()
+    broker.consumers.register(
+        "readers", Client(peer.connection, "c1", 0, 479), ConsumeSettings(), {}
+    )
+    wall.set_by(HOUR_MS)
+    broker.consumers.expire()
+    assert broker.consumers.get("readers") is not None
+    wall.advance(HOUR_MS)
+    broker.consumers.expire()
+    assert broker.consumers.get("readers") is None
     broker.store.abandon()
 
 
