@@ -19,6 +19,7 @@ from rockhopper.broker.members.consumer_groups import (
 )
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
@@ -51,7 +52,7 @@ from rockhopper.protocol.bodies import (
 )
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
-from rockhopper.protocol.names import group_error
+from rockhopper.protocol.names import RETRY_PREFIX, group_error
 from rockhopper.protocol.requests import (
     ConsumerGroupRequest,
     DeleteSubscriptionGroupRequest,
@@ -60,6 +61,7 @@ from rockhopper.protocol.requests import (
     GetConsumeStatsRequest,
     GroupRequest,
     ProducerGroupRequest,
+    QueryTopicsByConsumerRequest,
     encode_fields,
 )
 from rockhopper.protocol.requests.fields import RpcRequest
@@ -92,6 +94,7 @@ class GroupAdminProcessors:
     _producers: ProducerTable
     _stats: BrokerStats
     _pop: PopService
+    _retry_owners: RetryOwners
 
     async def update_group(self, request: Request) -> Response:
         """200: create a group or replace all its settings."""
@@ -201,14 +204,28 @@ class GroupAdminProcessors:
         )
 
     def topics_of(self, request: Request) -> Response:
-        """343: the topics in which a group has offsets."""
+        """343: the topics in which a group has offsets; also those of its retries, if asked."""
         connection = request.connection
+        fields = request.fields(QueryTopicsByConsumerRequest)
+        topics = self._offsets.topics_of(fields.group)
+        if fields.with_retry_topics:
+            topics = sorted({*topics, *self._retry_topics_of(fields.group)})
         return json_response(
             TopicList(
-                topic_list=self._offsets.topics_of(request.fields(GroupRequest).group),
+                topic_list=topics,
                 broker_addr=join_address(connection.local_host, connection.local_port),
             )
         )
+
+    def _retry_topics_of(self, group: str) -> Iterator[str]:
+        """Those with messages for *group*, by whatever way of consuming they came there."""
+        for name in self._topics.configs:
+            if (
+                name.startswith(f"{RETRY_PREFIX}{group}")
+                and self._store.has_messages(name)
+                and group in self._retry_owners.groups(name)
+            ):
+                yield name
 
     async def consume_stats(self, request: Request) -> Response:
         """208: of each queue of a group's topics, its end and the group's offset.

@@ -87,7 +87,16 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         announce,
     )
     group_admin = GroupAdminProcessors(
-        config, store, topics, groups, offsets, consumers, producers, stats, pop
+        config,
+        store,
+        topics,
+        groups,
+        offsets,
+        consumers,
+        producers,
+        stats,
+        pop,
+        broker.retry_owners,
     )
     admin = BrokerAdminProcessors(
         config,

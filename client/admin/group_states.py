@@ -31,7 +31,7 @@ from rockhopper.protocol.names import is_retry_topic, is_system_group, retry_top
 from rockhopper.protocol.requests import (
     ConsumerGroupRequest,
     GetConsumeStatsRequest,
-    GroupRequest,
+    QueryTopicsByConsumerRequest,
     TopicRequest,
     encode_fields,
 )
@@ -330,7 +330,7 @@ class GroupReader:
         told = await self._ask(
             master.address,
             RequestCode.QUERY_TOPICS_BY_CONSUMER,
-            encode_fields(GroupRequest(group=group)),
+            encode_fields(QueryTopicsByConsumerRequest(group=group, with_retry_topics=True)),
             TopicList,
             _SEEN_OR_NOT | {int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)},  # before RocketMQ 5
         )

@@ -93,9 +93,17 @@ class ProducerGroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True
 
 
 class GroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """352, 343: nothing but a group."""
+    """352: nothing but a group."""
 
     group: str
+
+
+class QueryTopicsByConsumerRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """343."""
+
+    group: str
+    with_retry_topics: bool = False
+    """Ours: also the retry topics where messages wait for the group, consumed or not."""
 
 
 class DeleteSubscriptionGroupRequest(

@@ -216,6 +216,30 @@ async def test_topics_of_a_group_are_those_with_offsets(broker: ServedBroker) ->
     assert answer.body == b'{"brokerAddr":"127.0.0.1:10911","topicList":["bills","orders"]}'
 
 
+async def test_topics_of_a_group_are_with_its_retries_if_it_is_asked_for_them(
+    broker: ServedBroker,
+) -> None:
+    for group in ("billing", "bill", "billing+"):
+        broker.groups.find_or_create(group)
+    for topic in ("orders", "%RETRY%billing", "%RETRY%billing+orders", "%RETRY%billing_orders"):
+        broker.create_topic(topic)
+        broker.put(topic)
+    broker.create_topic("%RETRY%billing+empty")
+    broker.offsets.commit("orders", "billing", 0, 1)
+    asked = {"group": "billing", "withRetryTopics": "true"}
+    answer = await broker.ask(Code.QUERY_TOPICS_BY_CONSUMER, asked)
+    assert fastjson.loads(answer.body)["topicList"] == [
+        "%RETRY%billing",
+        "%RETRY%billing+orders",
+        "%RETRY%billing_orders",
+        "orders",
+    ]
+    answer = await broker.ask(Code.QUERY_TOPICS_BY_CONSUMER, {"group": "bill"})
+    assert fastjson.loads(answer.body)["topicList"] == []
+    answer = await broker.ask(Code.QUERY_TOPICS_BY_CONSUMER, asked | {"group": "bill"})
+    assert fastjson.loads(answer.body)["topicList"] == []
+
+
 async def test_consume_stats_show_end_and_offset_of_each_queue(
     broker: ServedBroker, clock: Clock
 ) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
+from rockhopper.broker.assembly.families import Family
+from rockhopper.broker.assembly.lag_metrics import LagAges, lag_families
 from rockhopper.client import Admin
 from rockhopper.client.admin.group_summaries import GroupSummary, summarise_groups
 from rockhopper.client.errors import RequestRefusedError
@@ -54,6 +56,26 @@ async def _many_topics(broker: Broker) -> None:
     for number in range(30):
         broker.topics.create_on_send(f"t{number}", "TBW102", 2)
         broker.offsets.commit(f"t{number}", "billing", 0, 0)
+
+
+@pytest.mark.parametrize("joint", ["+", "_"])
+async def test_every_view_counts_what_waits_for_a_popping_group(broker: Broker, joint: str) -> None:
+    await send(broker, *[b"x"] * 5)
+    broker.groups.find_or_create("billing")
+    broker.offsets.commit("orders", "billing", 0, 5)
+    retries = f"%RETRY%billing{joint}orders"
+    broker.topics.create_on_send(retries, "TBW102", 1)
+    await send(broker, *[b"x"] * 3, topic=retries)
+    broker.groups.delete(f"billing{joint}orders")  # as which a send to such a name is taken
+    async with Admin(broker.nameserver) as admin:
+        lags = {each.queue.topic: each.lag for each in await admin.groups.lag("billing")}
+        summaries = {each.name: each.lag for each in await summarise_groups(admin)}
+        state = await admin.groups.state("billing")
+    shown = [family for family in lag_families(broker, LagAges()) if isinstance(family, Family)]
+    metric = {family.name: family.samples for family in shown}["rocketmq_consumer_lag_messages"]
+    told = sum(lag for labels, lag in metric if labels[1] == "billing")
+    assert lags[retries] == 3
+    assert sum(lags.values()) == summaries["billing"] == state.lag == told
 
 
 @pytest.mark.parametrize("with_system", [False, True])
