@@ -1,6 +1,7 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
 import contextlib
+import re
 from typing import Any
 
 from rockhopper.broker.access.errors import Refusal
@@ -15,7 +16,7 @@ from rockhopper.broker.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
-from rockhopper.broker.sending.looking_up import Identity
+from rockhopper.broker.sending.looking_up import ANY_MESSAGE, Identity
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -24,6 +25,9 @@ from rockhopper.protocol.grpc_v2.messages import METHODS
 
 INVISIBLE_MS_MAX = 12 * 3_600_000
 TO_THE_DEAD_LETTERS = -1
+
+# UNIQ_KEY of a client of RocketMQ 5 ("01", then 32 digits) and of 4.
+_MESSAGE_ID = re.compile(r"(01)?[0-9A-Fa-f]{32}")
 
 _AckReply = METHODS["AckMessage"].reply
 _ChangeReply = METHODS["ChangeInvisibleDuration"].reply
@@ -100,7 +104,7 @@ class Settling:
             meant.handle.log_offset,
             TO_THE_DEAD_LETTERS,
             of_topics=(topic, meant.topic),
-            meant=Identity(request.message_id),
+            meant=_meant_by(request.message_id),
         )
 
         def release(error: StoreError | None) -> None:
@@ -117,3 +121,8 @@ class Settling:
         else:
             self._store.when_safe(end_offset, release)
         return None
+
+
+def _meant_by(message_id: str) -> Identity:
+    """What an id tells of a message; RocketMQ's proxy lets any text pass that is no message's."""
+    return Identity(message_id) if _MESSAGE_ID.fullmatch(message_id) else ANY_MESSAGE

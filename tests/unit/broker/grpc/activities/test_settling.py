@@ -172,6 +172,21 @@ async def test_another_message_at_its_place_is_not_given_up(
     assert served.store.queue_range("%DLQ%g", 0) == (0, 0)
 
 
+async def test_an_id_that_is_no_messages_is_as_good_as_none(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    made = request(
+        "ForwardMessageToDeadLetterQueue",
+        topic="t",
+        group="g",
+        receipt_handle=await handle_of(served, client),
+        message_id="ID",
+    )
+    reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
+    assert reply.status.code == Code.OK
+    assert served.store.queue_range("%DLQ%g", 0) == (0, 1)
+
+
 async def test_a_forged_handle_reads_no_other_topic(served: GrpcBroker, client: GrpcClient) -> None:
     secret = served.put("tx", b"not yours")
     handle = (await handle_of(served, client)).rsplit(" ", 1)[0]
