@@ -11,6 +11,9 @@ JSON for good. Sends and pulls are JSON everywhere: their headers are made of te
 what a Rockhopper's compiled code reads.
 
 A request that comes while none is under way leaves at once, if the one before left by itself.
+The time of a request runs from when it is written, and what has come meanwhile is read before a
+request times out: a loop that was busy with other work is not taken for a peer that is silent.
+
 More than 256 KiB that one turn wants to send leave before its end: then the transport says whether
 the peer takes them. Until it does, those that want to send wait, and go on in the order in which
 they came.
@@ -23,6 +26,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import cast
 
 from rockhopper.client.errors import (
@@ -66,6 +70,9 @@ _JSON = int(SerializeType.JSON)
 _MSGPACK = int(SerializeType.MSGPACK)
 _JSON_END = end_json_header(_LANGUAGE)
 _OUTGOING_SIZE_BYTES_MAX = 256 * 1024
+# The loop was busy for so long: requests that waited for it have not had their time.
+_STALL_NOTED_S = 0.05
+_READS_BEFORE_EXPIRY_MAX = 1000
 
 _forks = 0
 
@@ -106,6 +113,7 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         self._outgoing: list[bytes] = []
         self._outgoing_size_bytes = 0
+        self._outgoing_since = 0.0
         self._comes_alone = False
         self._is_paused = False
         # Who waits for a turn to write, and how much.
@@ -120,6 +128,7 @@ class Connection(asyncio.Protocol):
         self._forks = _forks
         self._is_retiring = False
         self._has_received = False
+        self._reads = 0
         self.is_open = False
         """Whether new requests may be sent here."""
 
@@ -226,6 +235,21 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
+        if self._loop.time() - self._timer_at < _STALL_NOTED_S:
+            self._expire_now()
+        else:
+            self._timer = self._loop.call_later(
+                0.0, self._expire_when_read, self._reads, _READS_BEFORE_EXPIRY_MAX
+            )
+
+    def _expire_when_read(self, reads: int, turns: int) -> None:
+        """Expire once a turn of the loop found nothing to read."""
+        if self._reads == reads or not turns:
+            self._expire_now()
+        else:
+            self._timer = self._loop.call_later(0.0, self._expire_when_read, self._reads, turns - 1)
+
+    def _expire_now(self) -> None:
         self._timer = None
         now = self._loop.time()
         expired = [opaque for opaque, entry in self.pending.items() if entry[1] <= now]
@@ -273,6 +297,7 @@ class Connection(asyncio.Protocol):
             if self._comes_alone and not self.pending and self.transport is not None:
                 self.transport.write(frame)
                 return
+            self._outgoing_since = self._loop.time()
             self._loop.call_soon(self._flush)
         outgoing.append(frame)
         self._outgoing_size_bytes += len(frame)
@@ -286,8 +311,20 @@ class Connection(asyncio.Protocol):
         self._outgoing = []
         self._outgoing_size_bytes = 0
         self._comes_alone = len(frames) == 1
+        now = self._loop.time()
+        if now - self._outgoing_since >= _STALL_NOTED_S:
+            self._defer(len(frames), now)
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def _defer(self, count: int, now: float) -> None:
+        """Give the newest requests the time back in which they waited for the loop."""
+        waited_s = now - self._outgoing_since
+        if self._unanswered_since is not None:
+            self._unanswered_since = min(self._unanswered_since + waited_s, now)
+        for opaque in islice(reversed(self.pending), count):
+            future, deadline, code, timeout_s = self.pending[opaque]
+            self.pending[opaque] = (future, deadline + waited_s, code, timeout_s)
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -317,6 +354,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._unanswered_since = None
         self._has_received = True
+        self._reads += 1
         for serialize_type, header, body in self._decoder.feed(data):
             try:
                 command = decode_header(serialize_type, header, body)

@@ -15,7 +15,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.protocol.codes import FLAG_ONEWAY, SerializeType
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.headers.header_json import begin_json_header
@@ -124,6 +124,45 @@ async def test_the_shortest_timeout_fires_first_whatever_was_asked_before_it(
     patient.cancel()
 
 
+async def test_time_in_which_the_loop_was_too_busy_to_write_a_request_does_not_count(
+    server: FakeServer, pool: ConnectionPool, clock: HeldClock
+) -> None:
+    connection = await pool.connect(server.address)
+    asked = [connection.request(Command(28, body=b"%d" % number), 3) for number in range(3)]
+    clock.advance(20)  # other callbacks of this turn
+    answers = await asyncio.gather(*asked)
+    assert [answer.body for answer in answers] == [b"0", b"1", b"2"]
+    assert connection.is_open
+    server.on(30, lambda request: None)
+    asked = [connection.request(Command(30), 3) for _ in range(2)]
+    clock.advance(1)
+    await server.wait_for(30, 2)
+    clock.advance(2.9)
+    await idle()
+    assert not any(each.done() for each in asked)
+    clock.advance(0.1)
+    assert isinstance(await raised(asked[0]), RequestTimeoutError)
+
+
+async def test_answers_that_came_while_the_loop_was_busy_are_read_before_a_request_times_out(
+    clock: HeldClock,
+) -> None:
+    loop = asyncio.get_running_loop()
+    transport = HeldTransport(room_bytes=1_000_000)
+    connection = transport.connection
+    asked = [connection.request(Command(30), 3) for _ in range(2)]
+    await idle()
+    clock.advance(20)
+
+    def read(opaque: int) -> None:
+        connection.data_received(encode_command(Command(0, flag=FLAG_RESPONSE, opaque=opaque)))
+        if opaque == 0:  # the rest did not fit into one read
+            loop.call_soon(read, 1)
+
+    loop.call_soon(read, 0)
+    assert [answer.opaque for answer in await asyncio.gather(*asked)] == [0, 1]
+
+
 async def test_a_connection_that_was_forgotten_on_its_way_costs_one_timeout(
     server: FakeServer, pool: ConnectionPool, clock: HeldClock
 ) -> None:
@@ -133,6 +172,7 @@ async def test_a_connection_that_was_forgotten_on_its_way_costs_one_timeout(
     assert forgotten is not None
     server.on(30, lambda request: None)
     lost = forgotten.request(Command(30), 3)
+    await server.wait_for(30)
     clock.advance(3.5)
     assert isinstance(await raised(lost), RequestTimeoutError)
     assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
@@ -148,6 +188,7 @@ async def test_a_peer_that_has_gone_silent_is_given_up_and_dialled_again(
     silent = pool.existing(server.address)
     assert silent is not None
     slow, hopeless = (silent.request(Command(30), timeout_s) for timeout_s in (5, 11))
+    await server.wait_for(30, 2)
     clock.advance(6)
     assert isinstance(await raised(slow), RequestTimeoutError)
     assert not silent.is_open  # what comes next goes by another connection
