@@ -27,6 +27,7 @@ from rockhopper.client.sending.key_lanes import KeyLanes
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.client.sending.queue_choice import QueueChoice, chosen_queue, queue_for_key
 from rockhopper.client.sending.send_headers import SendHeaders, send_code, send_fields
+from rockhopper.client.sending.stalls import StallMeter
 from rockhopper.client.sending.tries import Tries
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -153,7 +154,11 @@ class GroupSender:
             deadline_s = started_s + allowed_s
             route = self.session.routes.known(outgoing.topic)
             if route is None or not route.write_queues:
-                route = await self._route(outgoing.topic)
+                stalls = StallMeter(self.session.pool.loop)
+                try:
+                    route = await self._route(outgoing.topic)
+                finally:
+                    deadline_s += stalls.stop()
             tries: Tries | None = None
             failed_on = _NO_BROKERS
             while True:

@@ -229,3 +229,15 @@ async def test_sends_beyond_those_under_way_wait_and_their_time_runs_from_their_
     assert isinstance(outcomes.pop(2), asyncio.CancelledError)
     assert all(isinstance(each, SendReceipt) for each in outcomes)
     assert sorted(bodies(server)) == [b"0", b"1", b"3", b"4", b"5"]
+
+
+async def test_time_that_the_loop_lost_while_the_route_was_looked_up_does_not_count(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on(310, stored())
+    async with Producer(server.address, timeout_s=3.0) as producer:
+        clock = HeldClock(monkeypatch)
+        sending = asyncio.create_task(producer.send(numbered(0)))
+        await asyncio.sleep(0)
+        clock.advance(20)  # other tasks that start in the same turn
+        assert isinstance(await sending, SendReceipt)
