@@ -1,4 +1,8 @@
-"""The time in which the event loop was busy with other work, while something was waited for."""
+"""StallMeter: how long the event loop was busy with other work during a wait.
+
+A timer is due every 0.25 s. One that fires at 3.25 s was 3 s late: the loop stalled for 3 s, in
+which no answer could be read, so the deadline of the wait moves by 3 s.
+"""
 
 import asyncio
 
@@ -7,7 +11,7 @@ _STALL_NOTED_S = 0.05
 
 
 class StallMeter:
-    """Counts from its making to `stop`; what is shorter than 50 ms is no stall."""
+    """Measures from its creation to `stop`; delays below 50 ms do not count."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -15,7 +19,7 @@ class StallMeter:
         self._tick()
 
     def stop(self) -> float:
-        """Return the seconds that were lost."""
+        """Stop, and return the seconds in which the loop was stalled."""
         self._timer.cancel()
         self._count()
         return self._stalled_s

@@ -105,7 +105,7 @@ def _record_at(data: bytes, position: int) -> Record | None:
 
 
 def _is_beginning(damaged: bytes) -> bool:
-    """Whether it may be the first bytes of a record; what has rotted hardly ever looks so."""
+    """Whether these may be the first bytes of a record that was cut off; rot seldom looks so."""
     if len(damaged) < _HEAD.size:
         return True
     size_bytes, _, kind = _HEAD.unpack_from(damaged)

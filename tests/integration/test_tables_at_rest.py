@@ -42,7 +42,7 @@ def beat(member: int, version: int) -> bytes:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[JsonTable]:
-    """Every table that is made from now on, whoever holds it."""
+    """Every table that is created during the test."""
     tables: list[JsonTable] = []
     begin = JsonTable.__init__
 

@@ -270,8 +270,8 @@ class RunningReplica:
     async def close(self, *, is_store_closed: bool = False) -> None:
         """Give back the lease, close every connection, and end.
 
-        With *is_store_closed* the set is told that this process is gone: one on another machine
-        need not wait for it. An engine that does not answer delays this by a second.
+        With *is_store_closed*, this process withdraws its announcement, so that one on another
+        machine need not wait for it. An engine that does not answer delays this by a second.
         """
         self._is_closing = True
         if self._server:

@@ -362,7 +362,7 @@ class TimerIndex:
     def pending(self) -> Iterator[Entry | None]:
         """All messages that wait, slot by slot; between any two anything may happen.
 
-        None comes behind each piece that was read, for whoever counts what it costs.
+        Yields None after each piece that it has read, so that a caller can bound its work.
         """
         for number in list(self._slots):
             start = 0

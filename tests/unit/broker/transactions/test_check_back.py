@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.store.trusted_time import TrustedTime
+from tests.support.peers import Clock
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
 
@@ -175,13 +176,20 @@ def test_what_the_log_would_soon_delete_is_held(make_rig: MakeRig) -> None:
     assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
 
 
+def count_by_trusted_time(rig: TransactionRig, reserved_ms: int) -> Clock:
+    """Count ages as retention does; return the clock that it is based on."""
+    clock = rig.clock
+    directory = rig.broker.store.layout.own
+    trusted = TrustedTime(directory, clock, lambda: clock.monotonic_ns() // 1_000_000)
+    rig.broker.transactions.check_back.counted_ms = lambda: trusted(reserved_ms)
+    return clock
+
+
 def test_a_clock_that_is_days_ahead_for_a_while_gives_nothing_up(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig(fileReservedTime="2")
-    clock, store = rig.clock, rig.broker.store
-    trusted = TrustedTime(store.layout.own, clock, lambda: clock.monotonic_ns() // 1_000_000)
-    rig.broker.transactions.check_back.counted_ms = lambda: trusted(2 * HOUR_MS)
+    clock = count_by_trusted_time(rig, 2 * HOUR_MS)
     producer = rig.producer()
     before = rig.send()
     clock.set_by(10 * DAY_MS)
@@ -206,9 +214,7 @@ def test_a_clock_that_is_ahead_for_good_holds_what_is_old_and_nothing_else(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig(fileReservedTime="24")
-    clock, store = rig.clock, rig.broker.store
-    trusted = TrustedTime(store.layout.own, clock, lambda: clock.monotonic_ns() // 1_000_000)
-    rig.broker.transactions.check_back.counted_ms = lambda: trusted(24 * HOUR_MS)
+    clock = count_by_trusted_time(rig, 24 * HOUR_MS)
     rig.send()
     clock.set_by(10 * DAY_MS)
     rig.pass_time(23 * 3600, step_s=60)

@@ -1,4 +1,4 @@
-"""A document in its file: whole or not there, and whatever else is said once."""
+"""Checked lines: a file holds a whole document or none, and each problem is logged once."""
 
 import json
 from pathlib import Path
