@@ -1,0 +1,170 @@
+"""What our pages say, for tests that compare it with the code.
+
+Prose is what describes the project as it is now: decisions and measured results are history, and
+stay as they were written.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+_HISTORY = (ROOT / "docs" / "decisions",)
+_FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
+# A stop ends a sentence if a capital, a backtick, a bracket or the end follows.
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?:[)*_\"]+)?\s+(?=[A-Z`\[(*\"])")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+|^#+\s+|^>\s*")
+
+
+class Line(NamedTuple):
+    """A line or sentence of a page, and where it begins."""
+
+    page: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.number}: {self.text}"
+
+
+class Block(NamedTuple):
+    """A fenced block of code, or several lines that are indented by four."""
+
+    page: str
+    number: int
+    language: str
+    text: str
+
+
+class Table(NamedTuple):
+    """A table: its heads, and its rows of as many cells."""
+
+    page: str
+    number: int
+    heads: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+class Page(NamedTuple):
+    """A page by its path from the root of the repository."""
+
+    name: str
+    text: str
+
+    def lines(self) -> Iterator[Line]:
+        """Every line, code included."""
+        for number, text in enumerate(self.text.splitlines(), 1):
+            yield Line(self.name, number, text)
+
+    def prose(self) -> Iterator[Line]:
+        """The lines outside fenced code, tables included."""
+        fence = ""
+        for line in self.lines():
+            found = _FENCE.match(line.text)
+            if found and not fence:
+                fence = found[1]
+            elif found and line.text.strip().startswith(fence):
+                fence = ""
+            elif not fence:
+                yield line
+
+    def sentences(self) -> Iterator[Line]:
+        """The sentences of paragraphs and items, and each cell of a table, with lines joined."""
+        for paragraph in self._paragraphs():
+            text = " ".join(line.text.strip() for line in paragraph)
+            starts, at = [], 0
+            for line in paragraph:
+                starts.append((at, line.number))
+                at += len(line.text.strip()) + 1
+            at = 0
+            for sentence in _SENTENCE_END.split(text):
+                at = text.index(sentence, at)
+                number = max(number for start, number in starts if start <= at)
+                yield Line(self.name, number, sentence)
+                at += len(sentence)
+        for table in self.tables():
+            for number, cells in table.rows:
+                yield from (Line(self.name, number, cell) for cell in cells if cell)
+
+    def _paragraphs(self) -> Iterator[list[Line]]:
+        paragraph: list[Line] = []
+        last = 0
+        for line in self.prose():
+            text = line.text
+            is_apart = not text.strip() or text.lstrip().startswith("|")
+            if paragraph and (is_apart or _ITEM.match(text) or line.number != last + 1):
+                yield paragraph
+                paragraph = []
+            if not is_apart:
+                paragraph.append(line)
+            last = line.number
+        if paragraph:
+            yield paragraph
+
+    def tables(self) -> Iterator[Table]:
+        """The tables with their cells as they are written."""
+        found: list[Line] = []
+        for line in (*self.prose(), Line(self.name, 0, "")):
+            if line.text.lstrip().startswith("|"):
+                found.append(line)
+                continue
+            if len(found) > 2:
+                rows = tuple((row.number, _cells(row.text)) for row in found[2:])
+                yield Table(self.name, found[0].number, _cells(found[0].text), rows)
+            found = []
+
+    def blocks(self) -> Iterator[Block]:
+        """The fenced blocks, and the indented ones that follow an empty line."""
+        fence, language, begun, kept = "", "", 0, list[str]()
+        indented: list[Line] = []
+        previous = ""
+        for line in (*self.lines(), Line(self.name, 0, "\n.")):
+            found = _FENCE.match(line.text)
+            if not fence and indented and not line.text.startswith("    ") and line.text.strip():
+                yield Block(self.name, indented[0].number, "", _dedented(indented))
+                indented = []
+            if found and not fence:
+                fence, language, begun, kept = found[1], found[2], line.number, []
+            elif fence and line.text.strip().startswith(fence):
+                yield Block(self.name, begun, language, "\n".join(kept))
+                fence = ""
+            elif fence:
+                kept.append(line.text)
+            elif indented or (line.text.startswith("    ") and not previous.strip()):
+                indented.append(line)
+            previous = line.text
+
+    def quoted(self) -> Iterator[Line]:
+        """What stands in backticks outside fenced code."""
+        for line in self.prose():
+            for text in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", line.text):
+                yield Line(self.name, line.number, text)
+
+
+def _cells(row: str) -> tuple[str, ...]:
+    inner = row.strip().removeprefix("|").removesuffix("|")
+    return tuple(cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner))
+
+
+def _dedented(lines: list[Line]) -> str:
+    return "\n".join(line.text[4:] for line in lines).strip()
+
+
+@cache
+def pages() -> tuple[Page, ...]:
+    """README.md and its like, docs/, and the README files below docker/, docs/ and tests/."""
+    paths = [
+        *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+        *sorted((ROOT / ".github").glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "docker").rglob("*.md")),
+        *sorted((ROOT / "tests").rglob("README.md")),
+    ]
+    return tuple(page(path) for path in paths if not any(each in path.parents for each in _HISTORY))
+
+
+def page(path: Path) -> Page:
+    """The page in the file *path*."""
+    return Page(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))

@@ -1,0 +1,64 @@
+"""How pages are taken apart for the tests that compare them with the code."""
+
+from tests.support.prose import Page, pages
+
+PAGE = Page(
+    "docs/page.md",
+    """# Title
+
+First sentence, with `code` in
+it. Second one.
+
+- an item. `Third` sentence
+
+| head | other |
+|---|---|
+| `a\\|b` | 12 KB |
+
+```bash
+rockhopper topic list
+```
+
+    indented one
+
+    indented two
+After.
+""",
+)
+
+
+def test_sentences_are_joined_over_lines_and_begin_where_they_are_written() -> None:
+    assert [(line.number, line.text) for line in PAGE.sentences()] == [
+        (1, "# Title"),
+        (3, "First sentence, with `code` in it."),
+        (4, "Second one."),
+        (6, "- an item."),
+        (6, "`Third` sentence"),
+        (16, "indented one"),
+        (18, "indented two After."),
+        (10, "`a|b`"),
+        (10, "12 KB"),
+    ]
+
+
+def test_tables_have_heads_and_rows() -> None:
+    (table,) = PAGE.tables()
+    assert table.heads == ("head", "other")
+    assert table.rows == ((10, ("`a|b`", "12 KB")),)
+
+
+def test_blocks_are_the_fenced_and_the_indented_ones() -> None:
+    assert [(block.number, block.language, block.text) for block in PAGE.blocks()] == [
+        (12, "bash", "rockhopper topic list"),
+        (16, "", "indented one\n\nindented two"),
+    ]
+
+
+def test_what_stands_in_backticks_is_quoted() -> None:
+    assert [line.text for line in PAGE.quoted()] == ["code", "Third", "a\\|b"]
+
+
+def test_history_is_no_prose() -> None:
+    names = {page.name for page in pages()}
+    assert {"README.md", "docs/security.md", "docs/operations/limits.md"} <= names
+    assert not any(name.startswith(("docs/decisions/", "CHANGELOG")) for name in names)
