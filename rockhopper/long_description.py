@@ -9,18 +9,20 @@ from typing import Any
 
 from setuptools.command.egg_info import egg_info
 
-_LINK = re.compile(r"(\]\()(?!\w+:)([^)\s]+)\)")
+_LINK = re.compile(r"(?P<image>!?)(?P<text>\[[^\]]*\])\((?!\w+:)(?P<target>[^)\s]+)\)")
 
 
 def absolute(text: str, home: str) -> str:
     """*text* with its relative links below *home*, the address of the project's repository."""
 
     def of(found: re.Match[str]) -> str:
-        target = found[2]
+        target = found["target"]
         if target.startswith("#"):
-            return f"]({home}{target})"
+            return f"{found['text']}({home}{target})"
+        if found["image"]:
+            return f"!{found['text']}({home}/raw/main/{target})"
         kind = "tree" if target.partition("#")[0].endswith("/") else "blob"
-        return f"]({home}/{kind}/main/{target})"
+        return f"{found['text']}({home}/{kind}/main/{target})"
 
     return _LINK.sub(of, text)
 

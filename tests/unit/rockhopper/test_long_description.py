@@ -24,6 +24,10 @@ def test_where_a_link_leads(link: str, leads_to: str) -> None:
     assert absolute(f"see [`it`]({link}),", HOME) == f"see [`it`]({leads_to}),"
 
 
+def test_a_picture_is_the_file_and_not_the_page_about_it() -> None:
+    assert absolute("![it](docs/it.png)", HOME) == f"![it]({HOME}/raw/main/docs/it.png)"
+
+
 def test_the_readme_has_no_relative_link_left() -> None:
     readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)]*)\)", absolute(readme, HOME))
