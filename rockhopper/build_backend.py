@@ -4,15 +4,21 @@
 ``build/`` and ``*.egg-info`` into it, and put modules into the wheel that an earlier build left
 there. An editable installation compiles in place, as its users expect.
 
+The same source gives the same bytes, wherever it lies and whoever builds it, if the compiler,
+Python and setuptools are the same and ``SOURCE_DATE_EPOCH`` has the time of all files, in seconds.
+
     python rockhopper/build_backend.py      exit code 1 if parts are not compiled and now could be
 """
 
 import contextlib
+import gzip
 import os
 import shutil
 import sys
 import sysconfig
+import tarfile
 import tempfile
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,20 +52,43 @@ def _setuptools() -> Any:
 def in_a_copy() -> Iterator[None]:
     """Work in a copy of the source, which is the current directory of a build."""
     source = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="rockhopper-build-") as directory:
+    with tempfile.TemporaryDirectory(prefix="rockhopper-build-") as directory, _alike(directory):
         copy = Path(directory) / "source"
         copy.mkdir()
         for name in SOURCES:
             path = source / name
             if path.is_dir():
-                shutil.copytree(path, copy / name, symlinks=True, ignore=IGNORED)
+                copied = shutil.copyfile  # and no modes: those of a checkout come from a umask
+                shutil.copytree(path, copy / name, True, IGNORED, copied)
             elif path.exists():
-                shutil.copy2(path, copy / name)
+                shutil.copyfile(path, copy / name)
+        for folder in (each for each in copy.rglob("*") if each.is_dir()):
+            folder.chmod(0o755)  # copytree takes theirs over in any case
         os.chdir(copy)
         try:
             yield
         finally:
             os.chdir(source)
+
+
+@contextlib.contextmanager
+def _alike(directory: str) -> Iterator[None]:
+    """Keep the umask and the name of *directory* out of what is built.
+
+    Compiled parts have no debug information: it names headers, which lie elsewhere on each machine,
+    and the linker's build id is a hash over it.
+    """
+    flags = os.environ.get("CFLAGS")
+    os.environ["CFLAGS"] = f"-g0 -ffile-prefix-map={directory}=. {flags or ''}"
+    mask = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+        if flags is None:
+            del os.environ["CFLAGS"]
+        else:
+            os.environ["CFLAGS"] = flags
 
 
 def build_wheel(
@@ -85,7 +114,28 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
     target = os.path.abspath(sdist_directory)
     with in_a_copy():
         name: str = _setuptools().build_sdist(target, config_settings)
+        _pack_anew(Path(target, name))
     return name
+
+
+def _pack_anew(sdist: Path) -> None:
+    """Write the members of *sdist* by name, all with the same time, owner and mode."""
+    now = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+    def stripped(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.mtime, member.uid, member.gid, member.uname, member.gname = now, 0, 0, "", ""
+        member.mode = 0o755 if member.isdir() else 0o644
+        member.pax_headers = {}
+        return member
+
+    with tarfile.open(sdist) as archive, tempfile.TemporaryFile() as plain:
+        with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as packed:
+            for member in sorted(archive, key=lambda each: each.name):
+                packed.addfile(stripped(member), archive.extractfile(member))
+        plain.seek(0)
+        with open(f"{sdist}.new", "wb") as raw, gzip.GzipFile("", "wb", 9, raw, now) as compressed:
+            shutil.copyfileobj(plain, compressed)
+    os.replace(f"{sdist}.new", sdist)
 
 
 def find_uncompiled(checkout: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """A build leaves the source alone, and what could be compiled later is noticed."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.build_backend import find_uncompiled, in_a_copy
+from rockhopper.build_backend import can_compile, find_uncompiled, in_a_copy
 
 PROJECT = """
 [build-system]
@@ -21,11 +22,16 @@ version = "1"
 include = ["rockhopper*"]
 [[tool.setuptools.ext-modules]]
 name = "rockhopper.part._there"
-sources = ["none.c"]
+sources = ["rockhopper/there.c"]
 [[tool.setuptools.ext-modules]]
 name = "rockhopper.part._away"
 sources = ["none.c"]
 optional = true
+"""
+MODULE = """
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_there", __FILE__, -1, NULL};
+PyMODINIT_FUNC PyInit__there(void) { return PyModule_Create(&module); }
 """
 
 
@@ -42,19 +48,61 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def build(kind: str, target: Path, umask: int = 0o022) -> Path:
+    """Have a process of its own build *kind* from the current directory into *target*."""
+    command = f"import rockhopper.build_backend as backend; backend.build_{kind}({str(target)!r})"
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-P", "-c", command],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        umask=umask,
+    )
+    (file,) = target.iterdir()
+    return file
+
+
 def listing(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*")}
 
 
 def test_a_wheel_is_built_beside_the_source(checkout: Path, tmp_path: Path) -> None:
     before = listing(checkout)
-    build = f"import rockhopper.build_backend as backend; backend.build_wheel({str(tmp_path)!r})"
-    command = [sys.executable, "-W", "ignore", "-P", "-c", build]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    (tmp_path / "dist").mkdir()
+    file = build("wheel", tmp_path / "dist")
     assert listing(checkout) == before
-    (name,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(name) as wheel:
+    with zipfile.ZipFile(file) as wheel:
         assert "rockhopper/broker/__init__.py" in wheel.namelist()
+
+
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_place_umask_and_time_of_a_build_do_not_show(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    (checkout / "pyproject.toml").write_text(PROJECT.rpartition("[[")[0])
+    (checkout / "rockhopper" / "there.c").write_text(MODULE)
+    other = tmp_path / "a folder with another name"
+    shutil.copytree(checkout, other, symlinks=True)
+    built = []
+    for each, umask in ((checkout, 0o022), (other, 0o077)):
+        target = tmp_path / f"dist {umask}"
+        target.mkdir()
+        for path in (each, *each.rglob("*")):
+            path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+            os.utime(path, (umask, 10**9 + umask))
+        monkeypatch.chdir(each)
+        built.append(build(kind, target, umask).read_bytes())
+    assert built[0] == built[1]
+
+
+@pytest.mark.skipif(not can_compile(), reason="needs a C compiler and Python's headers")
+def test_a_compiled_part_names_no_folder_of_the_build(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "pyproject.toml").write_text(PROJECT.rpartition("[[")[0])
+    (checkout / "rockhopper" / "there.c").write_text(MODULE)
+    (tmp_path / "dist").mkdir()
+    with zipfile.ZipFile(build("wheel", tmp_path / "dist")) as wheel:
+        (name,) = (each for each in wheel.namelist() if each.endswith(".so"))
+        assert b"rockhopper-build-" not in wheel.read(name)
 
 
 def test_what_an_earlier_build_left_is_not_copied(checkout: Path) -> None:
