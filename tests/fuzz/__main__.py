@@ -1,31 +1,41 @@
 """Build the compiled functions for the fuzzer and run it: ``python -m tests.fuzz``.
 
 What it finds interesting is kept in ``build/fuzz/corpus``, so that a run goes on where the last one
-ended; an input that fails is written beside it, and ``--input`` runs one again.
+ended; an input that fails is written beside it, and ``--input`` runs one again. ``--save`` adds the
+run to a file: how long it was, under which sanitizers, and how many inputs failed.
 """
 
+import json
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import tomllib
 from pathlib import Path
 
 import click
 
+from benchmarks.origin import here_and_now
 from tests.fuzz.seeds import SEEDS
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = BUILD / "corpus"
 SANITIZERS = "fuzzer,address,undefined"
+EXECUTIONS = re.compile(r"^stat::number_of_executed_units: +(\d+)$", re.MULTILINE)
 
 
 @click.command()
 @click.option("--seconds", default=3600, show_default=True, help="How long.")
 @click.option("--input", "one", type=click.Path(exists=True), help="Run one input again.")
-def main(seconds: int, one: str | None) -> None:
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Add the run to FILE."
+)
+def main(seconds: int, one: str | None, save: Path | None) -> None:
     """Fuzz the compiled functions under sanitizers for addresses and undefined behaviour."""
     if shutil.which("clang") is None:
         raise click.ClickException("clang is needed, with libFuzzer: on Debian, apt install clang")
@@ -34,16 +44,60 @@ def main(seconds: int, one: str | None) -> None:
     for number, seed in enumerate(SEEDS):
         (CORPUS / f"seed-{number}").write_bytes(seed)
     options = [one] if one else [str(CORPUS), f"-max_total_time={seconds}"]
-    done = subprocess.run(
+    origin, begin_s, cpu_begin_s = here_and_now(""), time.monotonic(), children_cpu_s()
+    output, code = run([str(fuzzer), *options])
+    if save is not None:
+        executions = EXECUTIONS.search(output)
+        add_run(
+            save,
+            {
+                "date": origin.date,
+                "commit": origin.commit,
+                "is_dirty": origin.is_dirty,
+                "python": origin.python,
+                "cpu_model": origin.cpu_model,
+                "sanitizers": SANITIZERS,
+                "executions": int(executions[1]) if executions else 0,
+                "wall_s": round(time.monotonic() - begin_s),
+                "cpu_s": round(children_cpu_s() - cpu_begin_s),
+                "findings": int(code != 0),
+            },
+        )
+    sys.exit(code)
+
+
+def children_cpu_s() -> float:
+    """CPU time of the processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run(command: list[str]) -> tuple[str, int]:
+    """Run the fuzzer, show what it writes, and return that with its exit code."""
+    lines: list[str] = []
+    with subprocess.Popen(
         [
-            *(str(fuzzer), *options),
+            *command,
             *("-max_len=4096", "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1"),
             f"-artifact_prefix={BUILD}/",
         ],
         env=environment(),
         cwd=ROOT,
-    )
-    sys.exit(done.returncode)
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as fuzzing:
+        assert fuzzing.stderr is not None
+        for line in fuzzing.stderr:
+            sys.stderr.write(line)
+            lines.append(line)
+    return "".join(lines), fuzzing.returncode
+
+
+def add_run(path: Path, run: dict[str, str | int | bool]) -> None:
+    """Add *run* to the list of runs in the file *path*."""
+    runs = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*runs, run], indent=1) + "\n")
 
 
 def build() -> Path:

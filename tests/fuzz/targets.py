@@ -169,7 +169,7 @@ def walk_plain(data: bytes) -> None:
     log = bytes(data[0] >> 4) + data[1:]
     arguments = log, data[0] >> 4, len(log), 0, check_crc
     assert _encoding.walk_plain(*arguments) == walking.walk_plain(*arguments)
-    for end in (len(log), len(log) - data[0] % len(log)):
+    for end in (len(log), len(log) - data[0] % (len(log) + 1)):
         part = log, data[0] >> 4, end
         assert _encoding.whole_end(*part) == walking.whole_end(*part)
 
