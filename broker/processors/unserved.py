@@ -27,7 +27,8 @@ UNSERVED = (
     Unserved(
         range(1001, 1019),
         "the controller's elections",
-        "Clusters in controller mode: there is no replication yet.",
+        "Clusters in controller mode: a [replica set](replication.md) elects its master without a "
+        "controller. Its members serve 1007.",
     ),
     Unserved(
         range(5001, 5002),
