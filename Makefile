@@ -1,4 +1,4 @@
-# `make` alone lists the targets. Python 3.11 or later and make are all that is needed beforehand.
+# `make` alone lists the targets. CPython 3.11 or later and make are all that is needed beforehand.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +26,7 @@ help:  ## list the targets
 # One stamp per set of packages: a target installs what it needs, once, and again when pyproject changes.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Rockhopper needs Python 3.11 or later; PYTHON=/path/to/python3.11 make ... picks one" >&2; exit 1; }
+		{ echo "Rockhopper needs CPython 3.11 or later; PYTHON=/path/to/python3.11 make ... picks one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
