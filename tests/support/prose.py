@@ -165,6 +165,14 @@ def pages() -> tuple[Page, ...]:
     return tuple(page(path) for path in paths if not any(each in path.parents for each in _HISTORY))
 
 
+@cache
+def sources(*suffixes: str) -> tuple[Path, ...]:
+    """The files of the package that end with one of *suffixes*; its folders are links to these."""
+    tops = ("broker", "client", "pipeline", "protocol", "rockhopper")
+    found = (path for top in tops for path in (ROOT / top).rglob("*"))
+    return tuple(sorted(path for path in found if path.suffix in suffixes and path.is_file()))
+
+
 def page(path: Path) -> Page:
     """The page in the file *path*."""
     return Page(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))

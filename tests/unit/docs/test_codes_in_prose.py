@@ -16,7 +16,7 @@ from rockhopper.broker.processors.compatibility import broker_table, name_servic
 from rockhopper.broker.processors.unserved import UNSERVED
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.grpc_v2.codes import Code as GrpcCode
-from tests.support.prose import ROOT, Line, Page, pages
+from tests.support.prose import ROOT, Line, Page, pages, sources
 
 SERVED = {int(code) for code in (*broker_table(), *name_service_table())}
 REQUESTS = {int(code) for code in RequestCode} | {code for row in UNSERVED for code in row.codes}
@@ -148,7 +148,7 @@ def test_a_number_that_is_no_code_is_found(text: str) -> None:
 def test_a_code_has_the_name_that_stands_beside_it() -> None:
     """In pages and in the docstrings and comments of the code."""
     texts = {page.name: page.text for page in pages()}
-    for path in (ROOT / "rockhopper").rglob("*.py"):
+    for path in sources(".py"):
         texts[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
     pairs = [
         *(
@@ -190,7 +190,7 @@ def test_codes_are_served_where_prose_says_so() -> None:
 
 def test_a_processor_says_its_own_code() -> None:
     """``def recall(…): \"\"\"370: …``: what it begins with is a request code."""
-    texts = [path.read_text("utf-8") for path in (ROOT / "rockhopper/broker").rglob("*.py")]
+    texts = [path.read_text("utf-8") for path in sources(".py")]
     begun = [
         int(code)
         for text in texts

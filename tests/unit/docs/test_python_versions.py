@@ -4,7 +4,7 @@ import re
 import tomllib
 from typing import NamedTuple
 
-from tests.support.prose import ROOT, pages
+from tests.support.prose import ROOT, pages, sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OLDEST = PROJECT["project"]["requires-python"].removeprefix(">=")
@@ -16,6 +16,7 @@ NAMED = [
 SENTENCE = "Rockhopper needs CPython {oldest} or later; the tests run with {tested}"
 # What a version of Python does, whichever of them we need.
 ABOUT_PYTHON = (
+    "CPython 3.13 and later ask of every certificate",
     "CPython 3.13 and later refuse certificates",
     "In Python 3.11 it swallows a cancellation",
     "generator is wrong on CPython 3.14",
@@ -64,14 +65,14 @@ def mentions() -> list[Mention]:
         ROOT / "pyproject.toml",
         ROOT / "docs/example-project/pyproject.toml",
     ]
-    for folder in ("docker", ".ci", ".github/workflows", "rockhopper/", "benchmarks"):
+    for folder in ("docker", ".ci", ".github/workflows", "benchmarks"):
         files += [
             path
             for path in (ROOT / folder).rglob("*")
             if path.is_file()
             and path.suffix in {"", ".py", ".yml", ".yaml", ".sh", ".conf", ".Dockerfile"}
         ]
-    for path in files:
+    for path in (*files, *sources(".py")):
         name = path.relative_to(ROOT).as_posix()
         texts += [(name, line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [
