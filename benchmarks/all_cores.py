@@ -1,6 +1,6 @@
 """What a broker costs a message beside others of its kind: ``--brokers 2`` beside one alone.
 
-    python -m benchmarks.all_cores [--brokers 2] [--rounds 3] [--seconds 3]
+    python -m benchmarks.all_cores [--brokers 2] [--rounds 3] [--seconds 3] [--save NAME]
 
 One core for all servers, one for the load. Each round puts single sends on one broker, then on so
 many under one parent, all at once. What counts is messages per second of the brokers' CPU time:
@@ -8,15 +8,18 @@ wall times say how many cores this machine has, and are left out.
 """
 
 import argparse
+import json
 import statistics
 import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import load, servers, topics
 from benchmarks.cases import BASE
+from benchmarks.origin import here_and_now
 from benchmarks.servers import Server
 
 RATIO_MIN = 0.85
@@ -31,7 +34,9 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
     options = parser.parse_args()
+    origin = here_and_now("")
     load.build_loadgen()
     alone, together = [], []
     for _ in range(options.rounds):
@@ -44,6 +49,16 @@ def main() -> None:
     verdict = "ok" if ratio >= RATIO_MIN else "BELOW"
     print(f"{options.brokers} beside one: {ratio:.2f} >= {RATIO_MIN} {verdict}")
     print(f"{CORES_ASKED} cores for brokers, at this ratio: {CORES_ASKED * several / 1e6:,.1f} M/s")
+    if options.save:
+        found = {
+            "origin": asdict(origin),
+            "brokers": options.brokers,
+            "one_per_cpu_s": one,
+            "several_per_cpu_s": several,
+            "ratio": ratio,
+        }
+        kept = load.HERE / "results" / f"{options.save}.json"
+        kept.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def per_cpu_second(count: int, seconds: float) -> float:

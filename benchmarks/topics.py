@@ -57,10 +57,16 @@ def wait_until_dispatched(port: int) -> None:
 def _behind_bytes(connection: socket.socket) -> int | None:
     """None in the first second of Apache's broker, which cannot tell yet."""
     try:
-        body = _ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        return int(runtime_info(connection)["dispatchBehindBytes"])
     except BenchError:
         return None
-    return int(json.loads(body)["table"]["dispatchBehindBytes"])
+
+
+def runtime_info(connection: socket.socket) -> dict[str, str]:
+    """What the broker says of itself."""
+    body = _ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+    table: dict[str, str] = json.loads(body)["table"]
+    return table
 
 
 def _create(connection: socket.socket, topics: Iterable[tuple[str, int]]) -> None:
