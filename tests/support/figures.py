@@ -14,6 +14,7 @@ table names where it comes from:
                                     ``sum`` of what is at a path of its JSON, ``*`` for each item
 ``idle memory``                     of the newest run that README.md quotes
 ``file PATH: words``                these words of a file have the number
+``… plus …``                        the sum of two
 ``lines PATH``                      how many lines a file has
 ``outside: …``                      not ours: the words say whose
 ``plain: …``                        promises nothing: the words say why
@@ -65,7 +66,7 @@ SCALES = {unit: Fraction(value) for unit, value in (_SECONDS | _BYTES).items()}
 SCALES |= {"%": Fraction(1, 100), "million": Fraction(10**6), "times": Fraction(1)}
 # The end of a name: its unit.
 _ENDS = {"NS": "1/1000000000", "US": "1/1000000", "MS": "1/1000", "S": "1"}
-_ENDS |= {"SEC": "1", "MINUTES": "60", "HOURS": "3600", "DAYS": "86400"}
+_ENDS |= {"SEC": "1", "MINUTES": "60", "HOURS": "3600", "DAY": "86400", "DAYS": "86400"}
 _ENDS |= {"KB": "1000", "MB": "1000000", "GB": "1000000000"}
 _COUNTED = (
     "message|request|character|queue|topic|group|connection|call|stream|frame|broker|replica|thread|kill"
@@ -81,13 +82,15 @@ _FIGURE = re.compile(
     rf"|(?P<counted>{_NUMBER})(?=\s(?:[\w-]+\s){{0,2}}?(?:{_COUNTED})(?:s|es|y|ies)?\b)"
     r"|(?P<large>(?<![\w.,:/+#-])\d{1,3}(?:,\d{3})+(?![\d\w]))"
     rf"|(?P<word>\b(?:half\ an?|{'|'.join(set(_WORDS) - {'a', 'an'})})"
-    r"|(?<=\bafter\ )an?|(?<=\bwithin\ )an?|(?<=\bfor\ )an?|(?<=\bthan\ )an?|(?<=\bleast\ )an?)"
+    r"|(?<=\bafter\ )an?|(?<=\bwithin\ )an?|(?<=\bFor\ )an?|(?<=\bfor\ )an?"
+    r"|(?<=\bthan\ )an?|(?<=\bleast\ )an?)"
     r"\ (?P<word_unit>seconds?|minutes?|hours?|days?|weeks?)\b",
     re.VERBOSE,
 )
 # What a program writes between two comments, and a test of its own compares.
 _MADE = re.compile(r"<!-- figures of .*?<!-- end of figures -->", re.DOTALL)
 _SMALL = 4  # Fewer things than these are counted in prose without being a limit: "two groups".
+_CODE = re.compile(r"\d{5,}")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "/": operator.truediv,
@@ -146,7 +149,7 @@ def figures(text: str) -> Iterator[Figure]:
         else:
             shown = (found["number"] or found["counted"] or found["large"]).replace(",", "")
             number, precision = Fraction(shown), _precision(shown)
-        if found["counted"] and number < _SMALL:
+        if found["counted"] and (number < _SMALL or _CODE.fullmatch(found["counted"])):
             continue
         end = found.end()
         yield Figure(found.start(), end, found[0], number * scale, precision * scale, unit)
@@ -174,6 +177,10 @@ def value_of(source: str) -> Value | None:
 
     Raises ValueError if there is no such thing.
     """
+    if " plus " in source:
+        parts = [value_of(part) for part in source.split(" plus ")]
+        values = [part.value for part in parts if part is not None]
+        return Value(sum(values, Fraction(0)), is_exact=True)
     kind, _, rest = source.partition(" ")
     if kind in ("outside:", "plain:") and rest.strip():
         return None
@@ -204,7 +211,7 @@ def file_has(source: str, figure: Figure) -> bool:
     numbers = re.findall(r"\d[\d_,]*(?:\.\d+)?", words)
     values = [Fraction(number.replace(",", "").replace("_", "")) for number in numbers]
     scale = SCALES.get(figure.unit, Fraction(1))
-    return bool({figure.value, figure.value / scale} & {*values})
+    return bool({figure.value, figure.value / scale, figure.value * 1000} & {*values})
 
 
 def _unit_end(name: str) -> Fraction:

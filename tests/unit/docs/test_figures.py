@@ -21,7 +21,10 @@ def _unlike(figure: figures.Figure, source: str) -> str:
     """What is wrong with *figure*, if anything."""
     if source.startswith("file "):
         return "" if figures.file_has(source, figure) else f"not so: {source}"
-    found = figures.value_of(source)
+    try:
+        found = figures.value_of(source)
+    except ValueError as error:
+        return str(error)
     if found is None or figures.agrees(figure, found):
         return ""
     shown = float(found.value / figures.SCALES.get(figure.unit, 1))
