@@ -14,8 +14,8 @@ is in a delayOffset.json that is on disk. Whoever notes passes has the files syn
 (broker/later/note_sync.py): after a power cut less of the log may be left than they tell of, and
 they are compared with it.
 
-0.1.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``; such notes are read, and
-compared with the log, and go as those of this release do.
+Builds before 0.2.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``; such notes
+are read, and compared with the log, and go as those of this release do.
 """
 
 import struct

@@ -11,7 +11,7 @@ batch id, its messages]. Both are checked tables (broker/tables/checked_table.py
 checksum and a second copy, ``<name>.bak``; one that is damaged gives way to the other, and when
 both are the broker does not start, since a batch would be stored twice, or not at all.
 
-0.1.0 wrote the entries alone; such files are read.
+Builds before 0.2.0 wrote the entries alone; such files are read.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class _SinkTable(CheckedTable):
             raise CorruptFileError(self.path, _advice(error.reason)) from None
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the entries, or a document of 0.1.0. Raises ValueError."""
+        """Take the entries, or a document of builds before 0.2.0. Raises ValueError."""
         super().from_json(document)
         try:
             msgspec.convert(self.entries, self.kind)

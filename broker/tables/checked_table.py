@@ -29,7 +29,7 @@ class CheckedTable(JsonTable):
     lost = "what it held is forgotten"
     """What it means that neither copy can be read."""
     takes_bare_entries = False
-    """Whether 0.1.0 wrote the file, and wrote the entries alone."""
+    """Whether builds before 0.2.0 wrote the file, the entries alone."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)

@@ -17,7 +17,8 @@ The journal counts from the file on that names the consumerOffset.json that is t
 where that had to be read. When RocketMQ has run on the store since, its file has another sha1, and
 counts alone. Where our own file is damaged its .bak counts, and nothing is forgotten.
 
-0.1.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the first save.
+Builds before 0.2.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the
+first save.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ passes over where it has to read it:
     ,\n\t"rockhopperCrc32":<CRC-32 of all in front of this line>\n}
 
 The backup is replaced first; a crash in between leaves the file that the first of them names. A
-``.bak`` without them is RocketMQ's or 0.1.0's, and tells nothing.
+``.bak`` without them is RocketMQ's or an early build's, and tells nothing.
 """
 
 import json

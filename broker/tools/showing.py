@@ -66,7 +66,8 @@ def _range(view: StoreView, topic: str, queue_id: int, is_batch: bool) -> tuple[
 def _version(view: StoreView) -> str:
     if not view.layout.own.is_dir():
         return "written by RocketMQ"
-    return "written by Rockhopper" if view.noted is not None else "written by Rockhopper 0.1.0"
+    early = " before 0.2.0" if view.noted is None else ""
+    return f"written by Rockhopper{early}"
 
 
 def _log(view: StoreView) -> dict[str, Any]:

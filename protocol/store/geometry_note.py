@@ -1,8 +1,9 @@
 """The note of the sizes with which the index files of a store are made.
 
 ``<root>/rockhopper/geometry.json``: one JSON object with ``indexSlotCount`` and
-``indexEntryCountMax``, and ``crc32`` of the two as the settings spell them (0.1.0 wrote none). An
-index file's length fits many pairs, and read with the wrong one it silently finds nothing.
+``indexEntryCountMax``, and ``crc32`` of the two as the settings spell them (builds before 0.2.0
+wrote none). An index file's length fits many pairs, and read with the wrong one it silently finds
+nothing.
 """
 
 import json

@@ -17,7 +17,7 @@ OWN_DIRECTORY = "rockhopper"
 DELETED_TOPICS_FILE = "deleted-topics.records"
 """In OWN_DIRECTORY: topic -> commit log offset in front of which its records do not count.
 
-0.1.0 wrote ``deleted-topics.json`` (topic_ends.py says how either is read).
+Builds before 0.2.0 wrote ``deleted-topics.json`` (topic_ends.py says how either is read).
 """
 PURGED_TOPICS_FILE = "purged-topics.records"
 """The same of topics that were emptied: their queues keep their offsets, and begin behind those."""

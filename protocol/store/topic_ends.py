@@ -2,7 +2,8 @@
 
 A file of records (note_records.py) of one kind, 1, each with the topics of one deletion and the
 commit log offset in front of which their records do not count, as compact JSON; the last word on a
-topic counts. 0.1.0 wrote all of them into one JSON object, in a file named alike with ``.json``.
+topic counts. Builds before 0.2.0 wrote all of them into one JSON object, in a file named alike with
+``.json``.
 """
 
 import json
@@ -33,7 +34,7 @@ def decode_ends(data: bytes) -> dict[str, int]:
 
 
 def decode_former_ends(data: bytes) -> dict[str, int]:
-    """The same of a file of 0.1.0.
+    """The same of a file of builds before 0.2.0.
 
     Raises:
         ValueError: it is damaged.

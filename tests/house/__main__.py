@@ -1,6 +1,6 @@
 """Measure the house and hold it to its bounds: ``python -m tests.house``; part of ``make check``.
 
-bounds.toml has, for each figure, its bound, what it was before the house was rebuilt (0.1.0), and
+bounds.toml has, for each figure, its bound, what it was before the house was rebuilt, and
 what is to be reached. A figure that is worse than its bound fails. ``--tighten`` writes better
 figures into the file; nothing loosens a bound but a commit that says why.
 

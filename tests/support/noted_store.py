@@ -3,7 +3,7 @@
 ``fill`` holds them over a broker without sockets: offsets are committed, delayed and timer messages
 delivered and pending, messages popped and acknowledged, batches of a sink published and staged.
 ``facts`` tells what must be known at the next start, whatever happened in between: see ``FACTS``.
-``tests/golden/rockhopper-0.1.0`` was written by this with the code of 0.1.0.
+``tests/golden/rockhopper-before-0.2.0`` was written by this with code of before the first release.
 """
 
 import asyncio

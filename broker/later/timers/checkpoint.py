@@ -13,7 +13,7 @@ first three, and of ``slots``: slot -> [slotBytes, slotCrcs, noteBytes], 0 for n
 
 It is a checked table (broker/tables/checked_table.py): both copies hold the same. Another
 timercheck means that RocketMQ has run on the store since: what it delivered is not in our files,
-and they are made anew from its own. 0.1.0 wrote the entries alone, without slotCrcs.
+and they are made anew from its own. Builds before 0.2.0 wrote the entries alone, without slotCrcs.
 """
 
 import os

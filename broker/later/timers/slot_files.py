@@ -12,8 +12,8 @@
 after a crash the log tells whether they were, see copies.py. The checksum of a slot's entries
 stands in the checkpoint.
 
-0.1.0 wrote ``<slot>.done``: 16 bytes for each message, its queue offset and the end of the log.
-Such notes are read, and become records at the start.
+Builds before 0.2.0 wrote ``<slot>.done``: 16 bytes for each message, its queue offset and the end
+of the log. Such notes are read, and become records at the start.
 """
 
 import os
@@ -245,7 +245,7 @@ class SlotFiles:
             disk.remove_files([self.directory / bare])
 
     def has_bare_notes(self, slot: int) -> bool:
-        """Whether 0.1.0 left notes of *slot*."""
+        """Whether a build before 0.2.0 left notes of *slot*."""
         return f"{slot}{_BARE_SUFFIX}" in self._sizes
 
     def trim(self, slot: int, size_bytes: int, end_offset: int) -> None:

@@ -2,7 +2,7 @@
 
 An append is whole or not at all, however the disk fails. What a power cut tore off and what is
 damaged is named in the log and kept in the quarantine before the file is written anew.
-(Files of 0.1.0's pop journal hold each record once, and are read alike.)
+(Pop journals of builds before 0.2.0 hold each record once, and are read alike.)
 """
 
 import os

@@ -14,8 +14,8 @@ log rather than a torn tail, so that no queue offset is used twice.
      "queueStarts": {"<topic>": {"<queue id>": <position of the first file>}}}
 
 "sync" is what the run that wrote it did: under SYNC_FLUSH no message is in a queue before it is on
-disk. "queueStarts" has the queues whose first files have expired. 0.1.0 wrote neither of these,
-nor the sizes of the files.
+disk. "queueStarts" has the queues whose first files have expired. Builds before 0.2.0 wrote
+neither of these, nor the sizes of the files.
 
 Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
 """

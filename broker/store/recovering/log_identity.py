@@ -12,7 +12,7 @@ at each start, at each clean stop, and the beginning whenever files are about to
 
 The origin stays when that record has expired: a backup knows the store by it.
 
-A store without it, as of 0.1.0 or RocketMQ, is taken as it is.
+A store without it, as of builds before 0.2.0 or of RocketMQ, is taken as it is.
 """
 
 from typing import Any, NamedTuple

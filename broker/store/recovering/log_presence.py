@@ -98,9 +98,9 @@ def check_place(layout: StoreLayout) -> None:
     if has_log(usual):
         raise StoreError(
             f"there are commit log files in {usual}, and storePathCommitLog names "
-            f"{layout.commit_log}: Rockhopper 0.1.0 ignored the setting and wrote to the former. "
-            "Remove the setting, or move those files to where it points; if they are not this "
-            "store's, move them away"
+            f"{layout.commit_log}: Rockhopper before 0.2.0 ignored the setting and wrote to the "
+            "former. Remove the setting, or move those files to where it points; if they are not "
+            "this store's, move them away"
         )
 
 

@@ -66,7 +66,7 @@ def test_any_flipped_bit_is_mended_and_a_cut_tells_what_is_in_front(tmp_path: Pa
         assert told(tmp_path) == notes[:count], size_bytes
 
 
-def test_notes_of_0_1_0_are_told_until_a_saved_file_holds_them(tmp_path: Path) -> None:
+def test_notes_of_early_builds_are_told_until_a_saved_file_holds_them(tmp_path: Path) -> None:
     notes = [Pass(1, 0, 1, 0), Pass(2, 1, 2, 50)]
     (tmp_path / "delay").mkdir()
     for name, about in zip(("journal.0", "journal.1"), notes, strict=True):

@@ -85,7 +85,7 @@ def test_an_older_copy_forgets_no_batch(
     assert journal.load_published() == PUBLISHED | {"x": (1, 4), "y": (0, 1)}
 
 
-def test_files_of_0_1_0_are_read_and_get_a_checksum(tmp_path: Path) -> None:
+def test_files_of_early_builds_are_read_and_get_a_checksum(tmp_path: Path) -> None:
     journal = SinkJournal(tmp_path)
     (tmp_path / "published.json").write_bytes(b'{"orders-by-day":[41,1000],"x":[0,3]}')
     (tmp_path / "intent.json").write_bytes(

@@ -174,7 +174,7 @@ async def test_a_file_that_another_broker_wrote_counts_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("torn", ["set T@G 0 9", "set T@G 0\n", "\0\0\0\n", "set T@G x 9\n"])
-async def test_a_torn_line_of_0_1_0_ends_the_reading_and_is_named(
+async def test_a_torn_line_of_early_builds_ends_the_reading_and_is_named(
     tmp_path: Path, torn: str
 ) -> None:
     (tmp_path / "offsets").mkdir()

@@ -132,16 +132,16 @@ def test_a_range_of_offsets_holds_the_records_that_start_in_it(tmp_path: Path) -
     assert inside[0]["queueOffset"] == 51
 
 
-@pytest.mark.parametrize("is_of_0_1_0", [True, False])
+@pytest.mark.parametrize("is_early", [True, False])
 @pytest.mark.parametrize("file", ["deleted-topics", "purged-topics"])
 def test_messages_of_deleted_and_purged_topics_are_hidden_unless_asked_for(
-    tmp_path: Path, file: str, is_of_0_1_0: bool
+    tmp_path: Path, file: str, is_early: bool
 ) -> None:
     log = WrittenLog(tmp_path).add(30)
     own = tmp_path / "rockhopper"
     own.mkdir()
     note = {"topic-1": log.offsets[15]}
-    if is_of_0_1_0:
+    if is_early:
         (own / f"{file}.json").write_text(json.dumps(note))
     else:
         (own / f"{file}.records").write_bytes(encode_ends({"topic-1": 1}) + encode_ends(note))

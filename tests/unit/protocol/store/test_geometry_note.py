@@ -23,7 +23,7 @@ def test_a_note_says_what_was_noted() -> None:
     }
 
 
-def test_a_note_of_0_1_0_has_no_checksum() -> None:
+def test_a_note_of_early_builds_has_no_checksum() -> None:
     assert decode_geometry(b'{"indexSlotCount": 16, "indexEntryCountMax": 40}') == SHAPE
 
 

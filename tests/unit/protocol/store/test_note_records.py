@@ -60,7 +60,7 @@ def test_a_damage_over_both_copies_costs_that_record_and_is_known() -> None:
     assert read.sound_count == 2
 
 
-def test_single_records_of_0_1_0_are_read_and_no_damage_among_them_passes_for_a_copy() -> None:
+def test_single_records_of_early_builds_are_read_and_no_damage_passes_for_a_copy() -> None:
     single = [encode_record(1, b"%04d" % number)[:13] for number in range(5)]
     assert decode_records(b"".join(single)).records == [(1, b"%04d" % n) for n in range(5)]
     for bit in range(13 * 8):

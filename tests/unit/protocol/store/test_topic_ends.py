@@ -1,4 +1,4 @@
-"""Where deleted topics end: today's records, and what 0.1.0 wrote."""
+"""Where deleted topics end: today's records, and what builds before 0.2.0 wrote."""
 
 import pytest
 
@@ -30,13 +30,13 @@ def test_what_is_damaged_is_left_out() -> None:
     assert decode_ends(b"") == {}
 
 
-def test_a_file_of_0_1_0_is_one_object() -> None:
+def test_a_file_of_early_builds_is_one_object() -> None:
     assert decode_former_ends(b'{"T": 5, "U": 6}') == {"T": 5, "U": 6}
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"7", b"{", b'{"T": null}', b'{"T": "x"}', b"[" * 99999]
 )
-def test_a_damaged_file_of_0_1_0_is_said_to_be_so(data: bytes) -> None:
+def test_a_damaged_file_of_early_builds_is_said_to_be_so(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  the text is json's
         decode_former_ends(data)

@@ -50,7 +50,7 @@ def test_checkpoint_comes_back_and_nonsense_is_none(tmp_path: Path, nonsense: by
     assert opened(path).load() is None
 
 
-def test_a_checkpoint_of_0_1_0_is_read(tmp_path: Path) -> None:
+def test_a_checkpoint_of_early_builds_is_read(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.json"
     path.write_bytes(
         b'{"indexedOffset":1,"settledLogOffset":2,"timerCheck":[3,4],"slotBytes":{"5":40}}'

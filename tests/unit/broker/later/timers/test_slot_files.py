@@ -137,7 +137,7 @@ def test_a_damaged_note_is_set_aside_and_said_to_be_lossy(tmp_path: Path, files:
     again.close()
 
 
-def test_notes_of_0_1_0_are_read_and_become_records(tmp_path: Path) -> None:
+def test_notes_of_early_builds_are_read_and_become_records(tmp_path: Path) -> None:
     directory = tmp_path / "slots"
     directory.mkdir()
     bare = b"".join(number.to_bytes(8, "big") for number in (10, 700, 11, 800))

@@ -61,7 +61,7 @@ def test_no_flipped_bit_of_the_note_stops_a_start(layout: StoreLayout) -> None:
     assert path.read_bytes() == content
 
 
-def test_a_note_of_0_1_0_counts_and_gets_a_checksum(layout: StoreLayout) -> None:
+def test_a_note_of_early_builds_counts_and_gets_a_checksum(layout: StoreLayout) -> None:
     geometry.save(layout, BASIC30)
     path = layout.own / FILE_NAME
     path.write_text('{"indexSlotCount": 16, "indexEntryCountMax": 40}')

@@ -59,7 +59,7 @@ def test_a_note_is_on_disk_before_anything_is_deleted(
     assert b"A" in synced[-1]
 
 
-def test_the_list_that_0_1_0_wrote_counts_and_is_taken_over(path: Path) -> None:
+def test_the_list_that_early_builds_wrote_counts_and_is_taken_over(path: Path) -> None:
     former = path.with_suffix(".json")
     former.parent.mkdir()
     former.write_text('{\n  "Old": 50,\n  "Both": 60\n}')
@@ -105,7 +105,7 @@ def test_a_damaged_list_keeps_the_others_and_says_what_it_means(path: Path) -> N
     assert (named["log_level"], "deleted topics" in named["what"]) == ("error", True)
 
 
-def test_a_damaged_list_of_0_1_0_is_named(path: Path) -> None:
+def test_a_damaged_list_of_early_builds_is_named(path: Path) -> None:
     path.parent.mkdir()
     path.with_suffix(".json").write_text('{"A": 5')
     with capture_logs() as logs:

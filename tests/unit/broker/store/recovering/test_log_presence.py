@@ -62,7 +62,7 @@ def test_a_log_that_moved_with_its_setting_is_the_same_store(
 def test_two_logs_of_one_store_are_refused(stores: Stores, tmp_path: Path) -> None:
     fill(stores)
     stores.close_all()
-    with pytest.raises(StoreError, match=r"Rockhopper 0\.1\.0 ignored the setting"):
+    with pytest.raises(StoreError, match=r"Rockhopper before 0\.2\.0 ignored the setting"):
         stores.open(commit_log_directory=tmp_path / "fast")
     assert bodies(stores.open()) == BODIES
 

@@ -1,6 +1,6 @@
-"""A store that 0.1.0 left, cleanly or killed in the midst of everything, opens with every note.
+"""A store of before the first release, left cleanly or killed, opens with every note.
 
-So does one that this release has left. See tests/golden/rockhopper-0.1.0/README.md.
+So does one that this release has left. See tests/golden/rockhopper-before-0.2.0/README.md.
 """
 
 import tarfile
@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.noted_store import FACTS, NotedStore
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "rockhopper-0.1.0" / "noted.tar.xz"
+GOLDEN = Path(__file__).parents[2] / "golden" / "rockhopper-before-0.2.0" / "noted.tar.xz"
 
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
-def test_every_note_of_0_1_0_is_kept(tmp_path: Path, name: str) -> None:
+def test_every_note_of_early_builds_is_kept(tmp_path: Path, name: str) -> None:
     with tarfile.open(GOLDEN) as archive:
         archive.extractall(tmp_path, filter="data")
     _goes_on(tmp_path, tmp_path / name)
