@@ -203,6 +203,17 @@ async def pull_by_command(asked: Asked) -> None:
     assert BODY.decode() in done.out, done
 
 
+async def list_topics(asked: Asked) -> None:
+    done = await CommandLine(asked.broker.nameserver).run("topic", "list")
+    assert (done.code, "orders" in done.out) == (0, True), done
+
+
+async def show_lag(asked: Asked) -> None:
+    asked.broker.offsets.commit("orders", "billing", 0, 0)
+    done = await CommandLine(asked.broker.nameserver).run("group", "lag", "billing")
+    assert (done.code, "orders" in done.out) == (0, True), done
+
+
 async def scrape(asked: Asked) -> None:
     browser = Browser(asked.broker.http_address, (asked.user.access_key, asked.user.secret))
     assert (await browser.ask("GET", "/metrics")).status == 200
@@ -222,6 +233,8 @@ CLIENTS: dict[str, tuple[Callable[[Asked], Awaitable[None]], ...]] = {
     "a producer that writes traces": (send_with_traces,),
     "a consumer: ours, RocketMQ's and those of gRPC, by pull or by pop": CONSUMING,
     "`rockhopper pull`": (pull_by_command,),
+    "`rockhopper topic list`": (list_topics,),
+    "`rockhopper group lag billing`": (show_lag,),
     "Prometheus": (scrape,),
 }
 
@@ -287,3 +300,34 @@ async def test_the_commands_give_the_rights_that_they_show(
     assert "billing" not in broker.tables.users.users
     with pytest.raises(ClientError):
         await send(asked)
+
+
+async def test_what_was_recorded_is_served_again_until_the_secret_is_changed(
+    broker: Broker,
+) -> None:
+    async with Admin(broker.nameserver, credentials=ROOT) as admin:
+        await admin.accounts.add_user("billing", BILLING.secret)
+        await admin.accounts.add_rule("billing", "Topic:orders", ["Pub", "Sub"], is_allowed=True)
+        await Asked(broker, BILLING).as_root()
+        sent = {"a": "billing", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0"}
+        sent |= {"g": "0", "h": "0", "i": ""}
+        recorded = sign_fields(BILLING, sent, BODY, 0)
+        asked = sign_fields(BILLING, {"topic": "orders", "queueId": "0"}, b"", 0)
+
+        async def replay(code: RequestCode, ext: dict[str, str], body: bytes = b"") -> int:
+            async with WireClient(broker.address) as attacker:
+                return (await attacker.ask(code, ext, body)).code
+
+        before = broker.store.queue_range("orders", 0)[1]
+        for _ in range(2):
+            code = await replay(RequestCode.SEND_MESSAGE_V2, recorded, BODY)
+            assert code == ResponseCode.SUCCESS
+        assert broker.store.queue_range("orders", 0)[1] == before + 2
+        # The signature is not of the request code.
+        for each in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET):
+            assert await replay(each, asked) == ResponseCode.SUCCESS
+        await admin.accounts.change_secret("billing", "a new secret of billing")
+        assert (
+            await replay(RequestCode.SEND_MESSAGE_V2, recorded, BODY) == ResponseCode.NO_PERMISSION
+        )
+        assert broker.store.queue_range("orders", 0)[1] == before + 2

@@ -67,7 +67,11 @@ async def _list(as_json: bool, broker: str | None, names: str | None) -> None:
 @broker_option
 @nameserver_option
 def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | None) -> None:
-    """Add a user NAME; a secret of 12 characters or more is asked for."""
+    """Add a user NAME; a secret of 12 characters or more is asked for.
+
+    Anyone who records a request of the user on the network can send it again until the secret is
+    changed: use TLS (--tls, tlsServerMode=enforcing).
+    """
     run(_add(name, _secret(secret_file), is_super, broker, nameserver()))
 
 
