@@ -7,15 +7,17 @@ table names where it comes from:
     "or 120 s pass" = "rockhopper.broker.members.consumer_groups:HEARTBEAT_TIMEOUT_MS"
 
 ==================================  ===========================================================
-``rockhopper.….module:NAME``        a constant; ``* 2`` and the like may follow
+``rockhopper.….module:NAME``        a constant
 ``setting KEY``                     the default of a setting; ``setting KEY most``: its maximum
 ``parameter module:function name``  the default of a parameter
 ``result FILE how path``            a kept result: ``only``, ``median``, ``max``, ``min`` or
                                     ``sum`` of what is at a path of its JSON, ``*`` for each item
 ``idle memory``                     of the newest run that README.md quotes
 ``file PATH: words``                these words of a file have the number
-``… plus …``                        the sum of two
-``lines PATH``                      how many lines a file has
+``… * 2``, ``… plus …``             of any of these so much; their sum
+``lines PATTERN``                   how many lines the files have
+``length module:function``          how many it returns
+``count FILE name``                 how many items a list of a JSON file has
 ``outside: …``                      not ours: the words say whose
 ``plain: …``                        promises nothing: the words say why
 ==================================  ===========================================================
@@ -66,7 +68,14 @@ SCALES = {unit: Fraction(value) for unit, value in (_SECONDS | _BYTES).items()}
 SCALES |= {"%": Fraction(1, 100), "million": Fraction(10**6), "times": Fraction(1)}
 # The end of a name: its unit.
 _ENDS = {"NS": "1/1000000000", "US": "1/1000000", "MS": "1/1000", "S": "1"}
-_ENDS |= {"SEC": "1", "MINUTES": "60", "HOURS": "3600", "DAY": "86400", "DAYS": "86400"}
+_ENDS |= {
+    "SEC": "1",
+    "MINUTES": "60",
+    "HOURS": "3600",
+    "DAY": "86400",
+    "DAYS": "86400",
+    "SECONDS": "1",
+}
 _ENDS |= {"KB": "1000", "MB": "1000000", "GB": "1000000000"}
 _COUNTED = (
     "message|request|character|queue|topic|group|connection|call|stream|frame|broker|replica|thread|kill"
@@ -88,8 +97,13 @@ _FIGURE = re.compile(
     re.VERBOSE,
 )
 # What a program writes between two comments, and a test of its own compares.
-_MADE = re.compile(r"<!-- figures of .*?<!-- end of figures -->", re.DOTALL)
+_MADE = re.compile(
+    r"<!-- figures of .*?<!-- end of figures -->"
+    r"|<!-- Made by .*?(?:<!-- By hand from here. -->|\Z)",
+    re.DOTALL,
+)
 _SMALL = 4  # Fewer things than these are counted in prose without being a limit: "two groups".
+_OPERATION = re.compile(r" ([*/+-]) (\d+)$")
 _CODE = re.compile(r"\d{5,}")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
@@ -180,7 +194,13 @@ def value_of(source: str) -> Value | None:
     if " plus " in source:
         parts = [value_of(part) for part in source.split(" plus ")]
         values = [part.value for part in parts if part is not None]
-        return Value(sum(values, Fraction(0)), is_exact=True)
+        is_exact = all(part.is_exact for part in parts if part is not None)
+        return Value(sum(values, Fraction(0)), is_exact)
+    if operation := _OPERATION.search(source):
+        sign, by = operation.groups()
+        value = value_of(source[: operation.start()])
+        assert value is not None
+        return value._replace(value=Fraction(_OPERATORS[sign](value.value, Fraction(by))))
     kind, _, rest = source.partition(" ")
     if kind in ("outside:", "plain:") and rest.strip():
         return None
@@ -195,9 +215,19 @@ def value_of(source: str) -> Value | None:
             mb = Fraction(str(max(newest_whole()[1].idle_memory_mb)))
             return Value(mb * SCALES["MB"], is_exact=False)
         if kind == "lines":
-            return Value(Fraction(len((ROOT / rest).read_text().splitlines())), is_exact=True)
+            files = [path for path in ROOT.glob(rest) if path.is_file()]
+            if not files:
+                raise LookupError("there is no such file")
+            lines = sum(len(path.read_text().splitlines()) for path in files)
+            return Value(Fraction(lines), is_exact=False)
+        if kind == "length":
+            module, _, name = rest.partition(":")
+            return Value(Fraction(len(getattr(import_module(module), name)())), is_exact=True)
+        if kind == "count":
+            path, name = rest.split()
+            return Value(Fraction(len(json.loads((ROOT / path).read_text())[name])), is_exact=True)
         if re.fullmatch(r"[\w.]+:[\w.]+", kind):
-            return Value(_constant(kind, rest), is_exact=True)
+            return Value(_constant(kind), is_exact=True)
     except (ImportError, AttributeError, LookupError, OSError, TypeError) as error:
         raise ValueError(f"{source}: {error!r}") from error
     raise ValueError(f"{source}: no source begins so; see {Path(__file__).name}")
@@ -219,16 +249,12 @@ def _unit_end(name: str) -> Fraction:
     return Fraction(_ENDS.get(parts[-1], 1))
 
 
-def _constant(place: str, more: str) -> Fraction:
+def _constant(place: str) -> Fraction:
     module, _, name = place.partition(":")
     found: Any = import_module(module)
     for part in name.split("."):
         found = found[int(part)] if part.isdigit() else getattr(found, part)
-    value = Fraction(str(found)) * _unit_end(re.sub(r"\.\d+$", "", name))
-    if more:
-        sign, by = more.split()
-        value = Fraction(_OPERATORS[sign](value, Fraction(by)))
-    return value
+    return Fraction(str(found)) * _unit_end(re.sub(r"\.\d+$", "", name))
 
 
 def _setting(key: str, which: str = "default") -> Fraction:
@@ -257,7 +283,11 @@ def _result(file: str, how: str, path: str) -> Fraction:
             items = (one.values() if isinstance(one, dict) else one for one in found)
             found = [*chain.from_iterable(items)]
         else:
-            found = [one[int(name)] if isinstance(one, list) else one[name] for one in found]
+            found = [
+                one[int(name)] if isinstance(one, list) else one[name]
+                for one in found
+                if isinstance(one, list) or name in one
+            ]
     ways: dict[str, Callable[[list[Any]], Any]] = {
         "median": statistics.median,
         "max": max,
@@ -265,5 +295,7 @@ def _result(file: str, how: str, path: str) -> Fraction:
         "sum": sum,
         "only": operator.itemgetter(0),
     }
+    if not found:
+        raise LookupError("nothing is there")
     scale = next((end for name in reversed(names) if (end := _unit_end(name)) != 1), Fraction(1))
     return Fraction(str(ways[how](found))) * scale
