@@ -17,7 +17,10 @@ SMALL += ["--set", "maxIndexNum=200000"]
 
 
 class Daemon:
-    """``python -m rockhopper.broker`` on *store*, in ``async with``; killed if need be."""
+    """``python -m rockhopper.broker`` on *store*, in ``async with``; killed if need be.
+
+    It is the checkout's, or what *python* has installed.
+    """
 
     def __init__(
         self,
@@ -25,10 +28,12 @@ class Daemon:
         *options: str,
         open_files: int | None = None,
         environment: Mapping[str, str] | None = None,
+        python: Path | None = None,
     ) -> None:
         self._options = ("--store", str(store), *SMALL, *options)
         self._open_files = open_files
         self._environment = environment or {}
+        self._python = python
         self.address = ""
         self.nameserver = ""
         self.brokers: list[str] = []
@@ -56,12 +61,12 @@ class Daemon:
             "/bin/sh",
             "-c",
             f'{limit}exec "$0" "$@"',
-            sys.executable,
+            self._python or sys.executable,
             "-m",
             "rockhopper.broker",
             *ports,
             *self._options,
-            cwd=ROOT,
+            cwd=self._python.parent if self._python else ROOT,
             env={
                 **{name: text for name, text in os.environ.items() if "ROCKHOPPER" not in name},
                 **self._environment,
