@@ -1,0 +1,223 @@
+"""Commands, flags, metrics, files, targets and HTTP paths that prose names are there."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import click
+import pytest
+
+from rockhopper.broker.__main__ import main as broker_main
+from rockhopper.client.cli import main as client_main
+from tests.support.prose import ROOT, Line, page, pages, sources
+
+# Flags of other programs.
+FOREIGN_FLAGS = frozenset(
+    {
+        "--apparent-size",
+        "--archives",
+        "--health-cmd",
+        "--no-binary",
+        "--now",
+        "--option",
+        "--py-files",
+        "--read-only",
+        "--reflink",
+        "--sparse",
+        "--stop-timeout",
+        "--tmpfs",
+        "--workers",
+    }
+)
+_METRIC = re.compile(r"\b(?:rocketmq|rockhopper)_[a-z0-9_]+(?=\b[^*_\w(]|$)")
+# What a histogram or a summary has beside its name.
+_PARTS = re.compile(r"_(?:bucket|count|sum|created)$")
+# Modules, variables and labels that begin like metrics.
+# Told of in README.md before it is in the Makefile.
+NEXT_TARGETS = frozenset({"bench-comparison"})
+NO_METRICS = frozenset(
+    {
+        "rocketmq_keys",
+        "rocketmq_offsets",
+        "rockhopper_broker",
+        "rockhopper_dlq_requeue",
+        "rockhopper_ha_",
+        "rockhopper_mq",
+        "rockhopper_settings",
+    }
+)
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command below *command* that does something, by its full name."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for each in command.list_commands(context):
+            inner = command.get_command(context, each)
+            if inner is not None and not inner.hidden:
+                yield from commands(inner, f"{name} {each}")
+    else:
+        yield name, command
+
+
+COMMANDS = dict([*commands(client_main, "rockhopper"), *commands(broker_main, "rockhopper-broker")])
+
+
+@cache
+def listed_commands() -> frozenset[str]:
+    """The commands that the two pages of them name, with ``topic list|create`` spelt out."""
+    found: set[str] = set()
+    for name in ("docs/command-line.md", "docs/store-tools.md"):
+        of_it = page(ROOT / name)
+        for quoted in of_it.quoted():
+            first, *verbs = quoted.text.replace("\\|", "|").split("|")
+            found.add(first)
+            group = first.partition(" ")[0]
+            found.update(f"{group} {verb}" for verb in verbs)
+        for block in of_it.blocks():
+            found.update(
+                line.removeprefix("rockhopper-broker ").removeprefix("rockhopper ")
+                for line in block.text.splitlines()
+            )
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_on_a_page_of_commands(name: str) -> None:
+    shown = name.partition(" ")[2]
+    assert any(each == shown or each.startswith(f"{shown} ") for each in listed_commands())
+
+
+def test_flags_are_there() -> None:
+    paths = [*sources(".py", ".sh"), *(ROOT / "tests").rglob("*.py"), ROOT / "docker/compose.sh"]
+    known = FOREIGN_FLAGS | {"--help"}
+    known |= {
+        flag
+        for path in paths
+        if path.name != "test_names_in_prose.py"
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text("utf-8"))
+    }
+    found = [
+        (flag, quoted)
+        for each in pages()
+        for quoted in each.quoted()
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", quoted.text)
+    ]
+    assert len(found) > 100
+    assert [f"{flag}: {quoted}" for flag, quoted in found if flag not in known] == []
+
+
+@cache
+def metrics() -> frozenset[str]:
+    """What a broker shows, and RocketMQ's that it does not: as docs/metrics.md has them."""
+    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    # A follower of a RocketMQ master has some of its own.
+    text += (ROOT / "broker/assembly/following/follower.py").read_text(encoding="utf-8")
+    return frozenset(re.findall(r"\b(?:rocketmq|rockhopper)_[a-z0-9_]+", text))
+
+
+def test_metrics_are_there() -> None:
+    """In pages, in the alert rules and in the dashboard."""
+    texts = {each.name: each.text for each in pages() if each.name != "docs/metrics.md"}
+    for path in (ROOT / "docker/monitoring").rglob("*.*"):
+        texts[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
+    found = [
+        (at, name)
+        for at, text in texts.items()
+        for name in _METRIC.findall(text)
+        if name not in NO_METRICS
+    ]
+    assert len(found) > 50
+    assert [
+        f"{name}: {at}"
+        for at, name in found
+        if name not in metrics() and _PARTS.sub("", name) not in metrics()
+    ] == []
+
+
+def test_what_the_page_of_metrics_names_above_its_tables_is_in_them() -> None:
+    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    by_hand, _, made = text.partition("<!-- Made by `make pages`")
+    made_of_code = set(re.findall(r"\b(?:rocketmq|rockhopper)_[a-z0-9_]+", made))
+    used = {name for name in _METRIC.findall(by_hand) if name.startswith("rockhopper_")}
+    assert len(used) > 3
+    assert {name for name in used if _PARTS.sub("", name) not in made_of_code} == set()
+
+
+def test_targets_of_make_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)) | NEXT_TARGETS
+    found = [
+        (target, quoted)
+        for each in pages()
+        for quoted in each.quoted()
+        for target in re.findall(r"^make ([a-z][a-z-]*)\b", quoted.text)
+    ]
+    assert len(found) > 20
+    assert [f"{target}: {quoted}" for target, quoted in found if target not in targets] == []
+
+
+def test_files_of_the_repository_are_there() -> None:
+    """``store_layout.py``, ``docker/broker.conf``, ``tests/chaos``."""
+    folders = ("broker", "client", "protocol", "pipeline", "docs", "docker", "tests", "benchmarks")
+    paths = [path for top in (*folders, "rockhopper") for path in (ROOT / top).rglob("*.py")]
+    names = {path.name for path in paths}
+    wrong: list[str] = []
+    for each in pages():
+        for quoted in each.quoted():
+            text = quoted.text.rstrip("/")
+            if re.fullmatch(r"[\w-]+\.py", text) and text not in names | EXAMPLES:
+                wrong.append(str(quoted))
+            if (
+                re.fullmatch(r"[\w./-]+", text)
+                and text.partition("/")[0] in {*folders, ".ci"}
+                and "/" in text
+                and "…" not in text
+            ):
+                found = (ROOT / text, ROOT / f"{text}.py")
+                if not any(path.exists() for path in found) and text not in EXAMPLES:
+                    wrong.append(str(quoted))
+    assert wrong == []
+
+
+# Files of the reader's, and ones that a run makes.
+EXAMPLES = frozenset({"shop.py", "dashboard.py", "tests/test_orders.py"})
+
+
+def store_files() -> Iterator[tuple[Line, str]]:
+    """The files below a store's directory that prose names."""
+    for each in pages():
+        for quoted in each.quoted():
+            found = re.fullmatch(
+                r"(?:<store>/)?((?:rockhopper|config)/[\w./-]+\.[a-z]+)", quoted.text
+            )
+            if found and not found[1].endswith(".py"):
+                yield quoted, found[1]
+
+
+def test_files_of_a_store_are_named_in_the_code() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
+    found = list(store_files())
+    assert len(found) > 8
+    wrong = [
+        f"{name}: {line}"
+        for line, name in found
+        if (
+            name.rpartition("/")[2] not in code
+            and name.rpartition("/")[2].rpartition(".")[0] not in code
+        )
+        or any(part not in code for part in name.split("/")[:-1])
+    ]
+    assert wrong == []
+
+
+def test_http_paths_are_served() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
+    found = {
+        quoted.text
+        for each in pages()
+        for quoted in each.quoted()
+        if re.fullmatch(r"/(?:healthz|readyz|metrics|[a-z]+z)", quoted.text)
+    }
+    assert {"/healthz", "/readyz", "/metrics"} <= found
+    assert {path for path in found if f'"{path}"' not in code} == set()
