@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 # A folder has the name of one.
-.PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
+.PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-comparison bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
@@ -164,6 +164,9 @@ bench-compare: $(VENV)/.installed  ## what changed between two kept runs: A=name
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
+
+bench-comparison: $(VENV)/.installed-test  ## acknowledged sends beside Kafka, NATS, RabbitMQ, Redis and Apache RocketMQ, those that are here
+	$(BIN)/python -m benchmarks.comparison
 
 bench-client: $(VENV)/.installed  ## measure the bundled client beside a bare asyncio echo
 	$(BIN)/python -m benchmarks.client

@@ -17,6 +17,8 @@ WARM_UP_S = 0.5
 # Of one core, used by processes that are neither server nor load: above this a run is not quiet.
 OTHERS_SHARE_MAX = 0.1
 QUIET_SPAN_S = 0.3
+CONNECTED_WITHIN_S = 0.1
+"""One connection, the handshake of the slowest protocol included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,17 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
     ]
     os.sync()  # what earlier runs left to write would slow this one
     busy_before, started = _machine_cpu_s(), time.monotonic()
-    process = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=seconds + warm_up_s + 60,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
+    timeout_s = seconds + warm_up_s + 60 + case.connections * CONNECTED_WITHIN_S
+    try:
+        process = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{case.title}: no end within {timeout_s:.0f} s") from error
     busy_share = (_machine_cpu_s() - busy_before) / (time.monotonic() - started)
     if not process.stdout:
         raise BenchError(f"The load generator gave up on {case.title}: {process.stderr.strip()}")

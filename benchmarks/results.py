@@ -20,7 +20,7 @@ from benchmarks.origin import Origin
 
 OURS = "Rockhopper"
 DIRECTORY = HERE / "results"
-OTHERS = ("spark-", "grpc-")
+OTHERS = ("spark-", "grpc-", "comparison-")
 """Names of other benchmarks' results begin with these."""
 
 

@@ -44,30 +44,11 @@ def broker(directory: Path, topics: Mapping[str, int]) -> Iterator[str]:
     """Run one of KRaft with these topics and their partitions; gives its bootstrap address."""
     directory.mkdir(parents=True)
     port, controller = free_port(), free_port()
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(directory / "logs"),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-    }
-    config = directory / "server.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    path = ":".join(map(str, jars("broker")))
-    java = ["java", *JVM_OPTIONS, "-cp", path]
-    log = (directory / "log").open("w")
+    command = prepare(directory, port, controller, {})
+    java = command[:-2]
+    log = (directory / "log").open("a")
     with log:
-        cluster = uuid.uuid4().hex[:22]
-        format_command = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
-        done = subprocess.run([*java, *format_command], stdout=log, stderr=log)
-        if done.returncode != 0:
-            raise BenchError(f"Kafka's storage cannot be formatted:\n{_end(directory / 'log')}")
-        process = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             _await(port, process, directory / "log")
             for name, partitions in topics.items():
@@ -81,6 +62,36 @@ def broker(directory: Path, topics: Mapping[str, int]) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait()
+
+
+def prepare(directory: Path, port: int, controller: int, more: Mapping[str, str]) -> list[str]:
+    """Format the storage of one broker in *directory*; returns the command that runs it.
+
+    *more* are settings of it. Raises BenchError.
+    """
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(directory / "logs"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        **more,
+    }
+    config = directory / "server.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    java = ["java", *JVM_OPTIONS, "-cp", ":".join(map(str, jars("broker")))]
+    cluster = uuid.uuid4().hex[:22]
+    format_command = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
+    with (directory / "log").open("w") as log:
+        done = subprocess.run([*java, *format_command], stdout=log, stderr=log)
+    if done.returncode != 0:
+        raise BenchError(f"Kafka's storage cannot be formatted:\n{_end(directory / 'log')}")
+    return [*java, "kafka.Kafka", str(config)]
 
 
 def _await(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -16,6 +16,7 @@ uint32_t get32(const unsigned char *p) {
 uint64_t get64(const unsigned char *p) { return (uint64_t)get32(p) << 32 | get32(p + 4); }
 void put16(unsigned char *p, unsigned value) { p[0] = value >> 8, p[1] = value; }
 void put32(unsigned char *p, uint32_t value) { value = htonl(value), memcpy(p, &value, 4); }
+void put64(unsigned char *p, uint64_t value) { put32(p, value >> 32), put32(p + 4, value); }
 
 /* Takes the top-level "code" and "opaque" of a JSON header; keys inside extFields do not count. */
 static int json_answer(const unsigned char *p, const unsigned char *end, long *code, long *opaque) {

@@ -75,8 +75,13 @@ static void send_unanswered(struct connection *c, const struct request *r, const
 /* Sends the next request; returns 0 if that has to wait. */
 static int send_next(struct connection *c, uint64_t since_ns) {
     char text[TEXT_SIZE];
-    const struct request *r = main_request(c->queue);
     int weight = 1;
+    if (foreign()) {
+        if (!take_slot(c, MAIN, weight, since_ns)) return 0;
+        foreign()->append(c, c->sequence++);
+        return 1;
+    }
+    const struct request *r = main_request(c->queue);
     if (opt.mode == ONEWAY) {
         weight = c->window > 1 ? c->window / 2 : 1;
         for (int i = 1; i < weight; i++) send_unanswered(c, r, next_text(c, text));
@@ -228,6 +233,19 @@ static void take_main(struct connection *c, const struct answer *answer, const s
         if (opt.mode == TRANSACTION) take_half(c, answer);
         count_answer(c, slot->sent_ns, read_ns, is_counted_in_queues() ? 0 : opt.mode == BATCH ? opt.batch : 1);
     }
+}
+
+/* Another broker has stored what this request sent. */
+void take_acknowledgement(struct connection *c, uint64_t sequence, uint64_t read_ns) {
+    struct slot *slot = slot_of(c, opaque_of(sequence));
+    if (!slot) {
+        mismatched++;
+        return;
+    }
+    uint64_t sent_ns = slot->sent_ns;
+    slot->sent_ns = 0;
+    c->in_flight--;
+    count_answer(c, sent_ns, read_ns, foreign()->is_batch ? opt.batch : 1);
 }
 
 /* Decodes one answer (frame of `size` bytes after the length word) and accounts for it. */

@@ -24,6 +24,7 @@
  *   wire.c      connections, their buffers and their requests in flight
  *   asking.c    questions to the broker outside of the load: the offsets of queues
  *   measure.c   clocks, CPU time, latencies
+ *   foreign.c   what the protocols of other brokers share; redis.c, nats.c, amqp.c and kafka.c, one each
  *
  * Frame:  total size (4, without itself) | serialization (1) | header size (3) | header | body
  * JSON header: text.  Binary header: code (2) language (1) version (2) opaque (4) flag (4)
@@ -50,6 +51,12 @@ enum mode {
     SQL,         /* the same with a filter that takes 12 of 32 messages */
     LONGPULL,    /* pulls of one message, parked, and sends of another connection that release them */
     POP,         /* pops of whole batches, every message acknowledged by itself */
+    REDIS,       /* XADD to streams */
+    NATS,        /* PUB to JetStream, each with an inbox for its acknowledgement */
+    AMQP,        /* persistent messages to durable classic queues, with confirms */
+    AMQP_QUORUM, /* the same to quorum queues */
+    KAFKA,       /* Produce of one record, acks=all */
+    KAFKA_BATCH, /* Produce of one batch of records */
     MODE_COUNT
 };
 extern const char *const MODE_NAMES[MODE_COUNT];
@@ -97,6 +104,9 @@ struct connection {
     int64_t offset, offset_min, offset_max; /* of the next pull, and the ends of the queue */
     int topic;                              /* of the next request */
     int is_popping, lap, empty_laps;        /* each lap of pops is a group of its own */
+    unsigned char *template;                /* of another protocol: its request, or how that begins */
+    size_t template_size;
+    uint64_t acknowledged; /* of another protocol: the requests before this one are all answered */
 };
 
 /* Parts of one answer. */
@@ -104,6 +114,18 @@ struct answer {
     long code, opaque;
     const unsigned char *header, *body, *end;
 };
+
+/* The protocol of another broker. It has one send to a request, or one batch; what is no acknowledgement
+ * ends the run with the broker's words. */
+struct protocol {
+    int is_batch;
+    void (*greet)(struct connection *c); /* all that comes before the first send, the queues included; waits */
+    void (*append)(struct connection *c, uint64_t sequence);
+    size_t (*answer_size)(const unsigned char *p, size_t size); /* 0 as long as it is not complete */
+    void (*take)(struct connection *c, const unsigned char *p, size_t size, uint64_t read_ns);
+};
+extern const struct protocol REDIS_PROTOCOL, NATS_PROTOCOL, AMQP_PROTOCOL, AMQP_QUORUM_PROTOCOL, KAFKA_PROTOCOL,
+    KAFKA_BATCH_PROTOCOL;
 
 /* main.c */
 extern struct connection *connections;
@@ -138,6 +160,7 @@ uint32_t get32(const unsigned char *p);
 uint64_t get64(const unsigned char *p);
 void put16(unsigned char *p, unsigned value);
 void put32(unsigned char *p, uint32_t value);
+void put64(unsigned char *p, uint64_t value);
 void decode_answer(const unsigned char *frame, size_t size, struct answer *answer);
 int field_of(const struct answer *answer, const char *name, char *value, size_t capacity);
 int records_in(const unsigned char *p, const unsigned char *end);
@@ -151,6 +174,7 @@ unsigned char *reserve(struct connection *c, size_t size);
 struct slot *take_slot(struct connection *c, enum kind kind, int weight, uint64_t sent_ns);
 uint32_t next_opaque(struct connection *c);
 struct slot *slot_of(struct connection *c, long opaque);
+uint32_t opaque_of(uint64_t sequence);
 void read_answers(struct connection *c);
 void write_requests(struct connection *c, int epoll);
 extern uint64_t slot_mask;
@@ -161,6 +185,19 @@ void take_answer(struct connection *c, const unsigned char *frame, size_t size, 
 void fill_window(struct connection *c);
 int send_one(struct connection *c, uint64_t due_ns);
 void release_parked(int epoll);
+
+void take_acknowledgement(struct connection *c, uint64_t sequence, uint64_t read_ns);
+
+/* foreign.c */
+const struct protocol *foreign(void); /* NULL for RocketMQ's own */
+void write_text(struct connection *c, const void *bytes, size_t size);
+const unsigned char *await_answer(struct connection *c, size_t *size);
+void drop_answer(struct connection *c, size_t size);
+void append_bytes(struct connection *c, const void *bytes, size_t size);
+void append_stamped_body(struct connection *c);
+void stamp_body(unsigned char *body);
+__attribute__((noreturn)) void refuse(const char *broker, const unsigned char *p, size_t size);
+size_t line_size(const unsigned char *p, size_t size);
 
 /* asking.c */
 int64_t ask_offset(int code, const char *topic, int queue);

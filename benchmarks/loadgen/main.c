@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 const char *const MODE_NAMES[MODE_COUNT] = {"echo",        "single", "binary", "v1",  "oneway",   "batch", "delay",
-                                            "transaction", "commit", "pull",   "sql", "longpull", "pop"};
+                                            "transaction", "commit", "pull",   "sql", "longpull", "pop",
+                                            "redis",       "nats",   "amqp",   "amqp-quorum", "kafka", "kafka-batch"};
 enum { BYTES_IN_FLIGHT_MAX = 64 << 20, SLOTS_MIN = 1024, TOPICS_COUNTED_MAX = 16 };
 enum { TICK_NS_MIN = 100000, TICKS_WAITING_MAX = 1 << 20, POLL_US = 10000 };
 
@@ -102,7 +103,7 @@ static void parse_options(int count, char **words) {
 /* No more than 64 MiB in flight: windows shrink, to one request at least. */
 static void bound_windows(void) {
     if (opt.mode == LONGPULL) return; /* its queues are counted by the window, its messages small */
-    long size = main_request(0)->size, most = BYTES_IN_FLIGHT_MAX / size / opt.connections;
+    long size = foreign() ? (long)opt.body_size * opt.batch + 1 : (long)main_request(0)->size, most = BYTES_IN_FLIGHT_MAX / size / opt.connections;
     if (most < 1) fail("%d requests of %ld bytes are more than may be in flight", opt.connections, size);
     if (opt.in_flight > most) opt.in_flight = most;
 }

@@ -33,8 +33,9 @@ void connect_to_broker(struct connection *c, int index, int epoll) {
     c->queue = index % opt.queues;
     c->is_measured = index < opt.connections;
     c->fd = connect_socket();
-    fcntl(c->fd, F_SETFL, O_NONBLOCK);
     c->input = malloc(c->input_capacity = INPUT_SIZE);
+    if (foreign()) foreign()->greet(c);
+    fcntl(c->fd, F_SETFL, O_NONBLOCK);
     c->slots = calloc(slot_mask + 1, sizeof *c->slots);
     struct epoll_event event = {EPOLLIN, {.ptr = c}};
     epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event);
@@ -50,7 +51,8 @@ unsigned char *reserve(struct connection *c, size_t size) {
     return c->output + c->output_size;
 }
 
-uint32_t next_opaque(struct connection *c) { return OPAQUE_BASE + c->sequence++; }
+uint32_t next_opaque(struct connection *c) { return opaque_of(c->sequence++); }
+uint32_t opaque_of(uint64_t sequence) { return OPAQUE_BASE + sequence; }
 
 /* The slot of the next opaque; NULL if answers overtook its last user by several windows: wait for that one. */
 struct slot *take_slot(struct connection *c, enum kind kind, int weight, uint64_t sent_ns) {
@@ -76,6 +78,15 @@ static void make_room(struct connection *c, size_t size) {
     if (!c->input) fail("no memory for an answer of %zu bytes", size);
 }
 
+/* Takes the answers that are complete; returns their size. */
+static size_t take_foreign(struct connection *c, uint64_t read_ns) {
+    const struct protocol *protocol = foreign();
+    size_t at = 0;
+    for (size_t size; (size = protocol->answer_size(c->input + at, c->input_size - at)); at += size)
+        protocol->take(c, c->input + at, size, read_ns);
+    return at;
+}
+
 void read_answers(struct connection *c) {
     size_t room = c->input_capacity - c->input_size;
     ssize_t got = read(c->fd, c->input + c->input_size, room < READ_SIZE ? room : READ_SIZE);
@@ -84,11 +95,15 @@ void read_answers(struct connection *c) {
     c->input_size += got;
     uint64_t read_ns = now_ns();
     size_t at = 0, size = 0;
-    for (; c->input_size - at >= 4; at += size + 4, size = 0) {
-        size = get32(c->input + at);
-        if (c->input_size - at < size + 4) break;
-        take_answer(c, c->input + at + 4, size, read_ns);
-    }
+    if (foreign()) {
+        at = take_foreign(c, read_ns);
+        size = c->input_size - at;
+    } else
+        for (; c->input_size - at >= 4; at += size + 4, size = 0) {
+            size = get32(c->input + at);
+            if (c->input_size - at < size + 4) break;
+            take_answer(c, c->input + at + 4, size, read_ns);
+        }
     memmove(c->input, c->input + at, c->input_size - at);
     c->input_size -= at;
     make_room(c, size + 4);

@@ -1,0 +1,193 @@
+"""How this broker compares with others: acknowledged sends, one broker after the other.
+
+Each broker is started alone and in an empty directory on one core, and the load generator has the
+other. A round starts every broker, runs all shapes and stops it; there are three rounds, and
+figures are medians. Those in a JVM are warmed up after each start. Every broker keeps messages on
+the disk and acknowledges a send when its own defaults say so, which is not the same for all; a
+second row is for those that can be told to have it on the disk first.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import load, origin, servers
+from benchmarks.cases import Case
+from benchmarks.comparison import brokers, results
+from benchmarks.comparison.brokers import BROKERS, Broker
+from benchmarks.comparison.results import ECHO, SHAPES, SIZES, Comparison, Entry, cell
+from benchmarks.errors import BenchError
+from benchmarks.servers import Server
+
+SETTLE_S = 1.0
+WARM_UP_SHAPES = ("4x64", "100x1")
+ECHO_SIZE_BYTES = 200
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare; returns 1 if an answer was no acknowledgement, 2 if nothing could be measured."""
+    options = parse_options(arguments)
+    try:
+        load.build_loadgen()
+    except BenchError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = Comparison(_machine(), origin.here_and_now(""))
+    chosen = find_brokers(found, options)
+    kept: list[Path] = []
+    for number in range(options.rounds):
+        _say(f"round {number + 1} of {options.rounds}")
+        _run_echo(found, number, options)
+        for broker in chosen:
+            _run_broker(found, broker, number, options)
+        if options.save:
+            kept = results.save(found, f"comparison-{found.origin.date.partition('T')[0]}")
+    print(results.render(found))
+    for path in kept:
+        _say(f"wrote {path}")
+    return int(bool(found.failures))
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often (default 3)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="per cell (default 2)")
+    parser.add_argument(
+        "--warm-up", type=float, default=15.0, metavar="S", help="of each JVM (default 15)"
+    )
+    parser.add_argument("--patience", type=float, default=10.0, help=argparse.SUPPRESS)
+    parser.add_argument("--only", default="", help="brokers whose names have this in them")
+    parser.add_argument(
+        "--save", action="store_true", help="keep it as benchmarks/results/comparison-DATE.*"
+    )
+    return parser.parse_args(arguments)
+
+
+def _machine() -> str:
+    server_core, load_core = load.cores()
+    where = f"each broker alone on core {server_core}, load on core {load_core}"
+    if server_core == load_core:
+        where = "ONE core for brokers and load together: the figures mean little"
+    return f"CPython {platform.python_version()}, {os.cpu_count()} cores; {where}."
+
+
+def find_brokers(found: Comparison, options: argparse.Namespace) -> list[Broker]:
+    """The brokers that are to be had here."""
+    chosen, versions = [], dict[str, str]()
+    for broker in BROKERS:
+        if options.only.lower() not in broker.name.lower():
+            continue
+        try:
+            if broker.product not in versions:
+                versions[broker.product] = broker.find_version()
+        except BenchError as error:
+            _say(f"{broker.name} is left out: {error}")
+            found.missing[broker.name] = str(error)
+            continue
+        version = versions[broker.product]
+        default = not broker.is_synced and not broker.shapes
+        found.entries.append(
+            Entry(broker.name, version, broker.settings, broker.is_synced, default)
+        )
+        chosen.append(broker)
+    return chosen
+
+
+def _run_echo(found: Comparison, number: int, options: argparse.Namespace) -> None:
+    with servers.echo() as server:
+        for shape, (connections, in_flight, title) in SHAPES.items():
+            if shape == "batch":
+                continue
+            case = Case(shape, title, "echo", connections, in_flight, ECHO_SIZE_BYTES)
+            # The same yardstick stands below the tables of both sizes.
+            _measure(
+                found, ECHO, [cell(size, shape) for size in SIZES], server, case, options, number
+            )
+
+
+def _run_broker(
+    found: Comparison, broker: Broker, number: int, options: argparse.Namespace
+) -> None:
+    try:
+        with broker.start(broker) as server:
+            brokers.await_send(server, broker)
+            found.start_s.setdefault(broker.name, []).append(brokers.age_s(server.pid))
+            time.sleep(SETTLE_S)
+            found.idle_mb.setdefault(broker.name, []).append(server.memory_mb())
+            if broker.is_jvm:
+                _warm_up(broker, server, options.warm_up)
+            for size_bytes, shape in _cells(broker):
+                case = _case(broker, size_bytes, shape)
+                broker.clean(server)
+                _measure(
+                    found, broker.name, [cell(size_bytes, shape)], server, case, options, number
+                )
+    except BenchError as error:
+        _say(f"FAILED: {error}")
+        found.failures.append(f"{broker.name}: {error}")
+
+
+def _cells(broker: Broker) -> list[tuple[int, str]]:
+    if broker.shapes:
+        return [(128, shape) for shape in broker.shapes]
+    shapes = [shape for shape in SHAPES if shape != "batch" or broker.batch_mode]
+    return [
+        (size_bytes, shape)
+        for size_bytes in SIZES
+        for shape in shapes
+        if shape != "1000x1" or size_bytes == min(SIZES)  # each takes some brokers long to connect
+    ]
+
+
+def _case(broker: Broker, size_bytes: int, shape: str) -> Case:
+    connections, in_flight, title = SHAPES[shape]
+    mode = broker.batch_mode if shape == "batch" else broker.mode
+    return Case(shape, f"{title}, {size_bytes} B", mode, connections, in_flight, size_bytes)
+
+
+def _warm_up(broker: Broker, server: Server, seconds: float) -> None:
+    for shape in WARM_UP_SHAPES:
+        case = _case(broker, 128, shape)
+        load.run(case, server.port, server.pid, seconds / len(WARM_UP_SHAPES), warm_up_s=0)
+
+
+def _measure(
+    found: Comparison,
+    name: str,
+    cells: list[str],
+    server: Server,
+    case: Case,
+    options: argparse.Namespace,
+    number: int,
+) -> None:
+    """Run a case once, and once more if somebody disturbed it; a refusal ends that cell only."""
+    for _ in range(2):
+        load.wait_until_quiet(options.patience)
+        try:
+            sample = load.run(case, server.port, server.pid, options.seconds)
+        except BenchError as error:
+            _say(f"  FAILED: {name}: {error}")
+            found.failures.append(f"{name}: {error}")
+            return
+        for each in cells:
+            found.add(name, each, replace(sample, round=number))
+        _say(
+            f"  {name}, {case.title}: {sample.messages_per_s / 1000:,.1f} k/s, "
+            f"CPU {sample.cpu_us:.2f} us, p99 {sample.p99_us / 1000:.2f} ms"
+            + ("" if sample.is_quiet else f", DISTURBED by {sample.others_cpu_share:.0%}")
+        )
+        if sample.is_quiet:
+            return
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
