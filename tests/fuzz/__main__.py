@@ -16,6 +16,7 @@ import sysconfig
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = BUILD / "corpus"
 SANITIZERS = "fuzzer,address,undefined"
+SAME = ("commit", "is_dirty", "python", "cpu_model", "sanitizers")
+SUMMED = ("runs", "executions", "wall_s", "cpu_s", "findings")
 EXECUTIONS = re.compile(r"^stat::number_of_executed_units: +(\d+)$", re.MULTILINE)
 
 
@@ -52,11 +55,13 @@ def main(seconds: int, one: str | None, save: Path | None) -> None:
             save,
             {
                 "date": origin.date,
+                "until": here_and_now("").date,
                 "commit": origin.commit,
                 "is_dirty": origin.is_dirty,
                 "python": origin.python,
                 "cpu_model": origin.cpu_model,
                 "sanitizers": SANITIZERS,
+                "runs": 1,
                 "executions": int(executions[1]) if executions else 0,
                 "wall_s": round(time.monotonic() - begin_s),
                 "cpu_s": round(children_cpu_s() - cpu_begin_s),
@@ -94,10 +99,17 @@ def run(command: list[str]) -> tuple[str, int]:
     return "".join(lines), fuzzing.returncode
 
 
-def add_run(path: Path, run: dict[str, str | int | bool]) -> None:
-    """Add *run* to the list of runs in the file *path*."""
+def add_run(path: Path, run: dict[str, Any]) -> None:
+    """Add *run* to those in the file *path*: runs of one commit on one machine are summed up."""
     runs = json.loads(path.read_text()) if path.exists() else []
-    path.write_text(json.dumps([*runs, run], indent=1) + "\n")
+    same = [one for one in runs if all(one[name] == run[name] for name in SAME)]
+    if same:
+        for name in SUMMED:
+            same[0][name] += run[name]
+        same[0]["until"] = run["until"]
+    else:
+        runs.append(run)
+    path.write_text(json.dumps(runs, indent=1) + "\n")
 
 
 def build() -> Path:
