@@ -70,6 +70,7 @@ def mentions() -> list[Mention]:
             path
             for path in (ROOT / folder).rglob("*")
             if path.is_file()
+            and ".build" not in path.parts  # what the benchmarks compile
             and path.suffix in {"", ".py", ".yml", ".yaml", ".sh", ".conf", ".Dockerfile"}
         ]
     for path in (*files, *sources(".py")):
