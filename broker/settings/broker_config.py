@@ -94,7 +94,7 @@ class BrokerConfig:
     with its own directory below storePathRootDir and its own port, 20 apart from listenPort on; 0
     is one for each core.
 
-    Cost: 45 MB of memory and a commit log of its own for each.
+    Cost: the memory of a broker and a commit log of its own for each.
     """
 
     bind_address: str = setting("bindAddress", "127.0.0.1")
@@ -127,7 +127,7 @@ class BrokerConfig:
     console_enable: bool = setting("consoleEnable", True)
     """Ours. Whether httpPort serves the web console, /console/.
 
-    Cost: none until somebody opens it; then some 10 MiB of memory.
+    Cost: none until somebody opens it; then some memory.
     """
 
     console_hosts: tuple[str, ...] = setting("consoleHosts", ())

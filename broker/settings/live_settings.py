@@ -70,7 +70,7 @@ class LiveSettings:
     default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, least=1, most=65536)
     """Most queues that a topic created by a send gets; Java clients ask for 4.
 
-    Cost: 20 KiB of disk for each queue that has a message, and a request that waits for each queue
+    Cost: 21 KiB of disk for each queue that has a message, and a request that waits for each queue
     and group.
     """
 
@@ -127,7 +127,7 @@ class LiveSettings:
 
     metrics_queues_max: int = setting("metricsQueuesMax", 10_000, least=0, most=10_000_000)
     """Ours. How many queues of groups have series of their own on /metrics, those that lag first;
-    the sums by topic and group are there for all. Cost: 0.3 kB of the page for each."""
+    the sums by topic and group are there for all. Cost: some lines of the page for each."""
 
     initial_offset: InitialOffset = setting("initialOffset", InitialOffset.COMPAT)
     """Ours. Where a new group starts in a queue that still has its first message: ``compat`` at 0

@@ -64,7 +64,7 @@ class StoreConfig:
     )
     """One consume queue file, 20 bytes a message, rounded up to whole entries.
 
-    Cost: every queue that has a message has a file, with holes: 16 KiB are on the disk at first,
+    Cost: every queue that has a message has a file, with holes: 21 KiB are on the disk at first,
     whatever the size. Smaller ones roll more often.
     """
 
@@ -141,7 +141,7 @@ class StoreConfig:
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
     """Compare body checksums when the log is scanned after a crash.
 
-    Cost: about 1 s of the start after a crash per 3 GB that are scanned.
+    Cost: a start after a crash takes longer, by what the CRC of the scanned part takes.
     """
 
     transfer_bytes_in_memory_max: int = setting(
@@ -192,7 +192,7 @@ class StoreConfig:
     """Ours. How much of the commit log a second the scrub reads to find what has rotted; a record
     counts as 1 KiB at least. 0 turns it off.
 
-    Cost: 2 MiB a second take about 2 % of a core, and that much reading of the disk.
+    Cost: little of a core, and that much reading of the disk.
     """
 
     scrub_off_peak_bytes_per_second: int = setting(
@@ -200,7 +200,7 @@ class StoreConfig:
     )
     """Ours. The same in the hours of scrubOffPeakWhen.
 
-    Cost: as of scrubBytesPerSecond, in these hours: 8 % of a core and of reading.
+    Cost: as of scrubBytesPerSecond, in these hours.
     """
 
     scrub_off_peak_when: str = setting("scrubOffPeakWhen", "02;03")
@@ -216,7 +216,7 @@ class StoreConfig:
     """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
     many of them.
 
-    Cost: each that has a message takes 16 KiB of disk and a directory.
+    Cost: each that has a message takes some KiB of disk and a directory.
     """
 
     multi_dispatch_enabled: bool = setting("enableMultiDispatch", False)
@@ -231,7 +231,7 @@ class StoreConfig:
     light_queue_count_max: int = setting("maxLmqConsumeQueueNum", 20_000, least=1, most=1 << 31)
     """Most light queues; a message that would make another is refused.
 
-    Cost: 20 KiB of disk for each that has a message.
+    Cost: some KiB of disk for each that has a message.
     """
 
     def __post_init__(self) -> None:

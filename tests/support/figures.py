@@ -102,6 +102,7 @@ _MADE = re.compile(
     r"|<!-- Made by .*?(?:<!-- By hand from here. -->|\Z)",
     re.DOTALL,
 )
+_MADE_PAGE = "<!-- Made by `make pages`"
 _SMALL = 4  # Fewer things than these are counted in prose without being a limit: "two groups".
 _OPERATION = re.compile(r" ([*/+-]) (\d+)$")
 _CODE = re.compile(r"\d{5,}")
@@ -139,10 +140,21 @@ def text_of(page: Page) -> str:
         if not block.language
         for offset in range(block.text.count("\n") + 1)
     }
+    descriptions = _descriptions(page)
     lines = (line.text for line in page.prose() if line.number not in inside)
-    text = _MADE.sub("", "\n".join(lines))
+    text = _MADE.sub(lambda _: descriptions, "\n".join(lines))
     text = re.sub(r"<!--.*?-->|<[^>\n]{1,80}>|\]\([^)]*\)", _without_target, text)
     return " ".join(text.split())
+
+
+def _descriptions(page: Page) -> str:
+    """The last cells of tables that ``make pages`` makes: the others are values."""
+    if _MADE_PAGE not in page.text:
+        return ""
+    begin = page.text.count("\n", 0, page.text.index(_MADE_PAGE))
+    tables = (table for table in page.tables() if table.number > begin)
+    cells = [row[-1] for table in tables for _, row in table.rows]
+    return "\n\n".join(cells)
 
 
 def _without_target(found: re.Match[str]) -> str:
