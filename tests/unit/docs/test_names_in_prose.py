@@ -1,5 +1,6 @@
 """Commands, flags, metrics, files, targets and HTTP paths that prose names are there."""
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -8,6 +9,7 @@ import click
 import pytest
 
 from rockhopper.broker.__main__ import main as broker_main
+from rockhopper.broker.settings.config_file import build_config, properties_of
 from rockhopper.client.cli import main as client_main
 from tests.support.prose import ROOT, Line, page, pages, sources
 
@@ -221,3 +223,78 @@ def test_http_paths_are_served() -> None:
     }
     assert {"/healthz", "/readyz", "/metrics"} <= found
     assert {path for path in found if f'"{path}"' not in code} == set()
+
+
+@cache
+def texts_of_code() -> str:
+    """Every text of the code, in one line each; parts that were joined are joined."""
+    found = []
+    for path in sources(".py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(" ".join(node.value.split()))
+    return "\n".join(found)
+
+
+def test_sentences_in_backticks_are_what_the_code_says() -> None:
+    """``a reader was moved back``: a log entry or message that was reworded is found."""
+    phrases = [
+        quoted
+        for each in pages()
+        if each.name.startswith("docs/")
+        for quoted in each.quoted()
+        if re.fullmatch(r"[a-z][a-z']*(?: [a-z'-]+){3,}[.!]?", quoted.text)
+        and quoted.text.partition(" ")[0] not in PROGRAMS
+    ]
+    assert len(phrases) > 10
+    assert [
+        str(quoted)
+        for quoted in phrases
+        if quoted.text not in texts_of_code() and quoted.text not in ROCKETMQ_SAYS
+    ] == []
+
+
+PROGRAMS = frozenset({"cp", "docker", "make", "mqadmin", "pip", "rockhopper", "systemctl"}) | {
+    name.split(" ")[1] for name in COMMANDS
+}
+ROCKETMQ_SAYS = frozenset({"master pushed offset not equal the max phy offset in slave"})
+
+
+def test_alarms_are_there() -> None:
+    found = [
+        (alarm, line)
+        for each in pages()
+        for line in each.sentences()
+        for alarm in re.findall(r"\balarms? `([a-z-]+)`", line.text)
+    ]
+    assert len(found) > 3
+    known = (ROOT / "broker/assembly/replicating/alarms.py").read_text(encoding="utf-8")
+    assert [f"{alarm}: {line}" for alarm, line in found if f'"{alarm}"' not in known] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_names_settings_and_flags_that_there_are(name: str) -> None:
+    command = COMMANDS[name]
+    text = " ".join(command.get_help(click.Context(command, info_name=name)).split())
+    for key, value in re.findall(r"\b([a-z]+(?:[A-Z]\w*)+)=([A-Za-z0-9_]+)(?![\w:])", text):
+        build_config({key: value})
+        assert key in properties_of(build_config({})), f"{key}={value}"
+    of_all = (
+        {
+            flag
+            for each in COMMANDS.values()
+            for parameter in each.params
+            for flag in (*parameter.opts, *parameter.secondary_opts)
+        }
+        | {"--help"}
+        | OF_PROGRAMS
+    )
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) - of_all == set()
+
+
+OF_PROGRAMS = frozenset(
+    flag
+    for program in (client_main, broker_main)
+    for parameter in program.params
+    for flag in (*parameter.opts, *parameter.secondary_opts)
+)
