@@ -19,7 +19,7 @@ def try_package(place: Place, package: Path, compiled: str) -> list[dict[str, An
     there then (installed.py).
     """
     venv = f"try-{package.suffix[1:]}"
-    for file in (package, TRIAL, INSTALLED, CONSTRAINTS):
+    for file in (package, TRIAL, CONSTRAINTS):
         shutil.copy(file, place.folder)
     tools = place.make_venv(venv, "--constraint", CONSTRAINTS.name, package.name)
     place.run(f"{tools}/python", "-P", TRIAL.name, compiled)
@@ -28,5 +28,6 @@ def try_package(place: Place, package: Path, compiled: str) -> list[dict[str, An
 
 def list_installed(place: Place, tools: str) -> list[dict[str, Any]]:
     """Return what is installed in the environment with the commands *tools*."""
+    shutil.copy(INSTALLED, place.folder)
     printed = place.run(f"{tools}/python", "-P", INSTALLED.name)
     return [json.loads(line) for line in printed.splitlines()]
