@@ -86,10 +86,13 @@ _COUNTED = (
 _NUMBER = r"(?<![\w.,:/+#-])(?<!RocketMQ\ )(?!0\d)\d[\d,]*(?:\.\d+)?(?<!,)"
 _TIME = r"(?:µs|ms|s|seconds?|min|minutes?|h|hours?|days?|weeks?)"
 _SIZE = r"(?:bytes?|[KMG]i?B|kB|TB)"
+_BOUNDS = ("at most", "at least", "up to", "more than", "fewer than", "the first", "the last")
+_AFTER_BOUND = "|".join(rf"(?<={re.escape(words)}\ )" for words in _BOUNDS)
 _FIGURE = re.compile(
     rf"(?P<number>{_NUMBER})(?:\s|-)?(?P<unit>{_TIME}|{_SIZE}|%|million|times|per\ cent)(?![\w])"
     rf"|(?P<counted>{_NUMBER})(?=\s(?:[\w-]+\s){{0,2}}?(?:{_COUNTED})(?:s|es|y|ies)?\b)"
     r"|(?P<large>(?<![\w.,:/+#-])\d{1,3}(?:,\d{3})+(?![\d\w]))"
+    rf"|(?:{_AFTER_BOUND})(?P<bounded>\d[\d,]*(?<!,))(?!\.\d|\w)"
     rf"|(?P<word>\b(?:half\ an?|{'|'.join(set(_WORDS) - {'a', 'an'})})"
     r"|(?<=\bafter\ )an?|(?<=\bwithin\ )an?|(?<=\bFor\ )an?|(?<=\bfor\ )an?"
     r"|(?<=\bthan\ )an?|(?<=\bleast\ )an?)"
@@ -105,6 +108,7 @@ _MADE = re.compile(
 _MADE_PAGE = "<!-- Made by `make pages`"
 _SMALL = 4  # Fewer things than these are counted in prose without being a limit: "two groups".
 _OPERATION = re.compile(r" ([*/+-]) (\d+)$")
+_SHOWN = ("number", "counted", "large", "bounded")
 _CODE = re.compile(r"\d{5,}")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
@@ -169,16 +173,18 @@ def figures(text: str) -> Iterator[Figure]:
         if unit not in SCALES:
             unit = unit.removesuffix("s")
         scale = SCALES.get(unit, Fraction(1))
+        begin = found.start()
         if found["word"]:
             number = _WORDS[found["word"].split()[0]]
             precision = Fraction(1)
         else:
-            shown = (found["number"] or found["counted"] or found["large"]).replace(",", "")
+            part = next(name for name in _SHOWN if found[name])
+            begin, shown = found.start(part), found[part].replace(",", "")
             number, precision = Fraction(shown), _precision(shown)
-        if found["counted"] and (number < _SMALL or _CODE.fullmatch(found["counted"])):
+        if not unit and (number < _SMALL or _CODE.fullmatch(found[0])):
             continue
         end = found.end()
-        yield Figure(found.start(), end, found[0], number * scale, precision * scale, unit)
+        yield Figure(begin, end, outside[begin:end], number * scale, precision * scale, unit)
 
 
 def _precision(shown: str) -> Fraction:
