@@ -1,5 +1,6 @@
 """Every setting that prose names is one, with the value and the default that prose gives."""
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -352,3 +353,30 @@ def test_variables_of_the_environment_are_settings() -> None:
 def test_the_image_s_settings_are_read_without_a_warning(path: Path) -> None:
     loaded = load_config(path, {}, {})
     assert [warning for warning in loaded.warnings if "unknown" in warning] == []
+
+
+def test_messages_and_docstrings_set_what_there_is() -> None:
+    """``set haMode=classic`` in an error, a log entry or a docstring."""
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
+    found = [
+        (f"{path.relative_to(ROOT)}: {key}={value}", key, value.rstrip(".:*`"))
+        for path in sources(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for key, value in _GIVEN.findall(node.value)
+    ]
+    assert len(found) > 60
+    assert [
+        at
+        for at, key, value in found
+        # A name cut off by "//", by a placeholder, or that is one.
+        if key in FIELDS and value and not re.search(r"[<$\\{/]|\.\.|^(?:n|static)$", value)
+        if not is_a_value(key, value)
+    ] == []
+    assert [
+        at
+        for at, key, _ in found
+        if key not in FIELDS.keys() | OTHERS | NOT_OURS
+        and f'"{key}"' not in code
+        and key not in {"topicA", "groupA", "viewBox"}
+    ] == []
