@@ -1,0 +1,116 @@
+"""What an acknowledgement stands for: how often each broker has the disk write, beside its sends.
+
+One connection sends one message after the other for a moment, and strace counts the calls of the
+broker that wait for the disk. One for each send says that a message is on the disk when it is
+acknowledged; a few say that the system writes it later, and that what was acknowledged in between
+is lost with the power. It needs strace, and slows the brokers: the rates are no figures.
+"""
+
+import argparse
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import load, origin
+from benchmarks.comparison import brokers
+from benchmarks.comparison.brokers import BROKERS, Broker
+from benchmarks.errors import BenchError
+from benchmarks.report import table
+from benchmarks.results import DIRECTORY
+
+CALLS = ("fsync", "fdatasync", "msync", "sync_file_range")
+SECONDS = 2.0
+ATTACHED_WITHIN_S = 1.0
+
+
+def calls_in(summary: str) -> dict[str, int]:
+    """How often each call was made, by what ``strace -c`` wrote."""
+    rows = [line.split() for line in summary.splitlines()]
+    return {row[-1]: int(row[3]) for row in rows if row and row[-1] in CALLS}
+
+
+def render(where: str, rows: Sequence[tuple[str, str, int, dict[str, int]]]) -> str:
+    """The report: of each broker its name, its version, its sends and its calls."""
+    lines = [["broker", "version", "acknowledged", *CALLS, "of one call, a send"]]
+    for name, version, sends, calls in rows:
+        most = max(calls.values(), default=0) / sends
+        counts = [f"{calls.get(call, 0):,}" for call in CALLS]
+        lines.append([name, version, f"{sends:,}", *counts, f"{most:.3f}"])
+    return f"{where}\n\n{table(lines)}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count; returns 2 if it could not be done."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.comparison.promises", description=__doc__
+    )
+    parser.add_argument(
+        "--save", action="store_true", help="keep it as benchmarks/results/promises-DATE.md"
+    )
+    options = parser.parse_args(arguments)
+    here = origin.here_and_now("")
+    rows = []
+    try:
+        if shutil.which("strace") is None:
+            raise BenchError("strace is not found: apt-get install strace")
+        load.build_loadgen()
+        for broker in BROKERS:
+            try:
+                version = broker.find_version()
+            except BenchError as error:
+                print(f"{broker.name} is left out: {error}", file=sys.stderr)
+                continue
+            rows.append((broker.name, version, *_count(broker)))
+    except BenchError as error:
+        print(error, file=sys.stderr)
+        return 2
+    told = render(here.text(), rows)
+    if options.save:
+        name = f"promises-{here.date.partition('T')[0]}.md"
+        (DIRECTORY / name).write_text(told)
+    print(told)
+    return 0
+
+
+def _count(broker: Broker) -> tuple[int, dict[str, int]]:
+    with broker.start(broker) as server:
+        brokers.await_send(server, broker)
+        with tempfile.TemporaryDirectory(prefix="promises-", dir=load.BUILD) as directory:
+            summary = Path(directory) / "summary"
+            with _counting(server.pid, summary):
+                sends = _send(broker, server.port)
+            return sends, calls_in(summary.read_text())
+
+
+@contextlib.contextmanager
+def _counting(pid: int, summary: Path) -> Iterator[None]:
+    """Have strace count meanwhile; the summary is complete at the end."""
+    command = ["strace", "-f", "-c", "-e", f"trace={','.join(CALLS)}", "-o", str(summary)]
+    tracer = subprocess.Popen([*command, "-p", str(pid)], stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(ATTACHED_WITHIN_S)
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait()
+
+
+def _send(broker: Broker, port: int) -> int:
+    command = [str(load.build_loadgen()), "--mode", broker.mode, "--port", str(port)]
+    command += ["--connections", "1", "--in-flight", "1", "--warm-up", "0"]
+    done = subprocess.run(
+        [*command, "--seconds", str(SECONDS)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BenchError(f"{broker.name}: {done.stderr}{done.stdout}")
+    return int(json.loads(done.stdout)["requests"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
