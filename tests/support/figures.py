@@ -151,9 +151,14 @@ def text_of(page: Page) -> str:
     return " ".join(text.split())
 
 
+def is_made(page: Page) -> bool:
+    """Whether ``make pages`` makes the page, or a part of it."""
+    return _MADE_PAGE in page.text
+
+
 def _descriptions(page: Page) -> str:
     """The last cells of tables that ``make pages`` makes: the others are values."""
-    if _MADE_PAGE not in page.text:
+    if not is_made(page):
         return ""
     begin = page.text.count("\n", 0, page.text.index(_MADE_PAGE))
     tables = (table for table in page.tables() if table.number > begin)

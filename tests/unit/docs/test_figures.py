@@ -1,6 +1,7 @@
 """Each figure in our pages is what the code, or a kept result, says."""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,18 @@ def test_each_figure_is_what_its_source_says(page: Page) -> None:
             words = text[max(0, figure.begin - 60) : figure.end + 15]
             wrong.append(f"{figure.text!r} has no source: add it to {TABLE}: {words!r}")
     assert not wrong, "\n".join(["", *(f"{page.name}: {one}" for one in wrong)])
+
+
+@pytest.mark.parametrize(
+    "page",
+    # Docstrings, of which pages are made, have no links.
+    [page for page in PAGES if not figures.is_made(page)],
+    ids=lambda page: page.name,
+)
+def test_a_page_with_a_measured_figure_links_to_the_kept_result(page: Page) -> None:
+    named = (each for sources in KNOWN.get(page.name, {}).values() for each in _sources(sources))
+    results = {Path(each.split()[1]).stem for each in named if each.startswith("result ")}
+    assert {stem for stem in results if f"/results/{stem}." not in page.text} == set()
 
 
 def test_the_table_names_no_page_that_is_not_there() -> None:
