@@ -90,6 +90,7 @@ _BOUNDS = ("at most", "at least", "up to", "more than", "fewer than", "the first
 _AFTER_BOUND = "|".join(rf"(?<={re.escape(words)}\ )" for words in _BOUNDS)
 _FIGURE = re.compile(
     rf"(?P<number>{_NUMBER})(?:\s|-)?(?P<unit>{_TIME}|{_SIZE}|%|million|times|per\ cent)(?![\w])"
+    rf"|(?P<low>{_NUMBER})(?=\ (?:to|or)\ {_NUMBER}(?:\s|-)?(?P<low_unit>{_TIME}|{_SIZE}|%)(?!\w))"
     rf"|(?P<counted>{_NUMBER})(?=\s(?:[\w-]+\s){{0,2}}?(?:{_COUNTED})(?:s|es|y|ies)?\b)"
     r"|(?P<large>(?<![\w.,:/+#-])\d{1,3}(?:,\d{3})+(?![\d\w]))"
     rf"|(?:{_AFTER_BOUND})(?P<bounded>\d[\d,]*(?<!,))(?!\.\d|\w)"
@@ -108,7 +109,7 @@ _MADE = re.compile(
 _MADE_PAGE = "<!-- Made by `make pages`"
 _SMALL = 4  # Fewer things than these are counted in prose without being a limit: "two groups".
 _OPERATION = re.compile(r" ([*/+-]) (\d+)$")
-_SHOWN = ("number", "counted", "large", "bounded")
+_SHOWN = ("number", "low", "counted", "large", "bounded")
 _CODE = re.compile(r"\d{5,}")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
@@ -174,7 +175,9 @@ def figures(text: str) -> Iterator[Figure]:
     """The figures of a text; what stands in backticks is code."""
     outside = re.sub(r"`[^`]*`", lambda found: "`" * len(found[0]), text)
     for found in _FIGURE.finditer(outside):
-        unit = (found["unit"] or found["word_unit"] or "").replace("per cent", "%")
+        unit = (found["unit"] or found["low_unit"] or found["word_unit"] or "").replace(
+            "per cent", "%"
+        )
         if unit not in SCALES:
             unit = unit.removesuffix("s")
         scale = SCALES.get(unit, Fraction(1))

@@ -18,6 +18,7 @@ from tests.support.prose import Page
         ("after an hour, an hour", [("an hour", 3600)]),
         ("below 85 %", [("85 %", Fraction(85, 100))]),
         ("32 messages at most", [("32", 32)]),
+        ("5 to 20 s", [("5", 5), ("20 s", 20)]),
         ("the first 300, at most 1.5", [("300", 300)]),
         ("2,000 later ones", [("2,000", 2000)]),
         ("1.6 million messages", [("1.6 million", 1_600_000)]),
