@@ -20,7 +20,7 @@ from benchmarks.origin import Origin
 
 OURS = "Rockhopper"
 DIRECTORY = HERE / "results"
-OTHERS = ("spark-", "grpc-", "comparison-")
+OTHERS = ("spark-", "grpc-", "comparison-", "sizes-")
 """Names of other benchmarks' results begin with these."""
 
 

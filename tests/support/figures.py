@@ -12,7 +12,6 @@ table names where it comes from:
 ``parameter module:function name``  the default of a parameter
 ``result FILE how path``            a kept result: ``only``, ``median``, ``max``, ``min`` or
                                     ``sum`` of what is at a path of its JSON, ``*`` for each item
-``idle memory``                     of the newest run that README.md quotes
 ``file PATH: words``                these words of a file have the number
 ``… * 2``, ``… plus …``             of any of these so much; their sum
 ``lines PATTERN``                   how many lines the files have
@@ -38,7 +37,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.readme import newest_whole
 from docs.site.settings_page import GROUPS
 from rockhopper.broker.settings.setting_fields import settings_of
 from tests.support.prose import Page
@@ -237,9 +235,6 @@ def value_of(source: str) -> Value | None:
             return Value(_parameter(*rest.split()), is_exact=True)
         if kind == "result":
             return Value(_result(*rest.split(" ", 2)), is_exact=False)
-        if source == "idle memory":
-            mb = Fraction(str(max(newest_whole()[1].idle_memory_mb)))
-            return Value(mb * SCALES["MB"], is_exact=False)
         if kind == "lines":
             files = [path for path in ROOT.glob(rest) if path.is_file()]
             if not files:
