@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from enum import Enum
 from functools import cache
 from pathlib import Path
 
@@ -380,3 +381,26 @@ def test_messages_and_docstrings_set_what_there_is() -> None:
         and f'"{key}"' not in code
         and key not in {"topicA", "groupA", "viewBox"}
     ] == []
+
+
+def test_choices_are_those_of_the_code() -> None:
+    """A table of a setting's values has all of them, and a row about one names no other value."""
+    choices = {
+        key: {str(each.value) for each in type(field.default)}
+        for key, (_, field, _) in FIELDS.items()
+        if isinstance(field.default, Enum)
+    }
+    tables = 0
+    for of_page in pages():
+        for table in of_page.tables():
+            key = table.heads[0].strip("`")
+            if key in choices:
+                tables += 1
+                values = [re.findall(r"`([\w-]+)`", cells[0])[0] for _, cells in table.rows]
+                assert set(values) == choices[key], (of_page.name, key)
+            for number, cells in table.rows:
+                keys = [each for each in re.findall(r"`(\w+)`", cells[0]) if each in choices]
+                if len(keys) == 1 and of_page.name != "docs/settings.md":
+                    named = set(re.findall(r"`([a-z-]+)`(?=[,;:.])", "|".join(cells[1:])))
+                    assert named <= choices[keys[0]], (of_page.name, number)
+    assert tables > 1
