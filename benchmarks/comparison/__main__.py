@@ -38,10 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     found = Comparison(_machine(), origin.here_and_now(""))
+    if options.go_on:
+        found = results.from_json((results.DIRECTORY / f"{options.go_on}.json").read_text())
     chosen = find_brokers(found, options)
     kept: list[Path] = []
-    for number in range(options.rounds):
-        _say(f"round {number + 1} of {options.rounds}")
+    for number in range(found.rounds(), found.rounds() + options.rounds):
+        _say(f"round {number + 1}")
         _run_echo(found, number, options)
         for broker in chosen:
             _run_broker(found, broker, number, options)
@@ -59,6 +61,9 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="per cell (default 2)")
     parser.add_argument(
         "--warm-up", type=float, default=15.0, metavar="S", help="of each JVM (default 15)"
+    )
+    parser.add_argument(
+        "--go-on", metavar="NAME", help="add rounds to benchmarks/results/NAME.json"
     )
     parser.add_argument("--patience", type=float, default=10.0, help=argparse.SUPPRESS)
     parser.add_argument("--only", default="", help="brokers whose names have this in them")
@@ -91,9 +96,9 @@ def find_brokers(found: Comparison, options: argparse.Namespace) -> list[Broker]
             continue
         version = versions[broker.product]
         default = not broker.is_synced and not broker.shapes
-        found.entries.append(
-            Entry(broker.name, version, broker.settings, broker.is_synced, default)
-        )
+        entry = Entry(broker.name, version, broker.settings, broker.is_synced, default)
+        if entry not in found.entries:
+            found.entries.append(entry)
         chosen.append(broker)
     return chosen
 
@@ -121,7 +126,7 @@ def _run_broker(
             found.idle_mb.setdefault(broker.name, []).append(server.memory_mb())
             if broker.is_jvm:
                 _warm_up(broker, server, options.warm_up)
-            for size_bytes, shape in _cells(broker):
+            for size_bytes, shape in _cells(broker, number):
                 case = _case(broker, size_bytes, shape)
                 broker.clean(server)
                 _measure(
@@ -132,7 +137,7 @@ def _run_broker(
         found.failures.append(f"{broker.name}: {error}")
 
 
-def _cells(broker: Broker) -> list[tuple[int, str]]:
+def _cells(broker: Broker, number: int) -> list[tuple[int, str]]:
     if broker.shapes:
         return [(128, shape) for shape in broker.shapes]
     shapes = [shape for shape in SHAPES if shape != "batch" or broker.batch_mode]
@@ -140,7 +145,8 @@ def _cells(broker: Broker) -> list[tuple[int, str]]:
         (size_bytes, shape)
         for size_bytes in SIZES
         for shape in shapes
-        if shape != "1000x1" or size_bytes == min(SIZES)  # each takes some brokers long to connect
+        if shape != "1000x1"
+        or (size_bytes == min(SIZES) and not (number and broker.connects_slowly))
     ]
 
 

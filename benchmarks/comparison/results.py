@@ -67,6 +67,13 @@ class Comparison:
             return
         self.samples.setdefault(name, {}).setdefault(cell, []).append(sample)
 
+    def rounds(self) -> int:
+        """How many there were."""
+        samples = [
+            each for cells in self.samples.values() for rows in cells.values() for each in rows
+        ]
+        return max((sample.round + 1 for sample in samples), default=0)
+
     def of(self, name: str, cell: str) -> list[Sample]:
         """The samples of one cell; the disturbed ones only if all were."""
         samples = self.samples.get(name, {}).get(cell, [])
