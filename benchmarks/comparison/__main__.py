@@ -8,11 +8,12 @@ second row is for those that can be told to have it on the disk first.
 """
 
 import argparse
+import contextlib
 import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from benchmarks.errors import BenchError
 from benchmarks.servers import Server
 
 SETTLE_S = 1.0
-WARM_UP_SHAPES = ("4x64", "100x1")
+WARM_UP_SHAPES = ("4x64", "100x1", "batch", "100x1")
 ECHO_SIZE_BYTES = 200
 
 
@@ -60,13 +61,13 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="how often (default 3)")
     parser.add_argument("--seconds", type=float, default=2.0, help="per cell (default 2)")
     parser.add_argument(
-        "--warm-up", type=float, default=15.0, metavar="S", help="of each JVM (default 15)"
+        "--warm-up", type=float, default=24.0, metavar="S", help="of each JVM (default 24)"
     )
     parser.add_argument(
         "--go-on", metavar="NAME", help="add rounds to benchmarks/results/NAME.json"
     )
     parser.add_argument("--patience", type=float, default=10.0, help=argparse.SUPPRESS)
-    parser.add_argument("--only", default="", help="brokers whose names have this in them")
+    parser.add_argument("--only", default="", help="comma-separated parts of names")
     parser.add_argument(
         "--save", action="store_true", help="keep it as benchmarks/results/comparison-DATE.*"
     )
@@ -85,7 +86,7 @@ def find_brokers(found: Comparison, options: argparse.Namespace) -> list[Broker]
     """The brokers that are to be had here."""
     chosen, versions = [], dict[str, str]()
     for broker in BROKERS:
-        if options.only.lower() not in broker.name.lower():
+        if not any(part in broker.name for part in options.only.split(",")):
             continue
         try:
             if broker.product not in versions:
@@ -157,9 +158,20 @@ def _case(broker: Broker, size_bytes: int, shape: str) -> Case:
 
 
 def _warm_up(broker: Broker, server: Server, seconds: float) -> None:
-    for shape in WARM_UP_SHAPES:
+    """Run the shapes until a JVM has compiled them: on all cores, since one alone takes minutes."""
+    shapes = [shape for shape in WARM_UP_SHAPES if shape != "batch" or broker.batch_mode]
+    _allow(server.pid, os.sched_getaffinity(0))
+    for shape in shapes:
         case = _case(broker, 128, shape)
-        load.run(case, server.port, server.pid, seconds / len(WARM_UP_SHAPES), warm_up_s=0)
+        load.run(case, server.port, server.pid, seconds / len(shapes), warm_up_s=0)
+    _allow(server.pid, {load.cores()[0]})
+
+
+def _allow(pid: int, cores: Collection[int]) -> None:
+    """Let all threads of a process use these cores."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _measure(
