@@ -59,6 +59,8 @@ class Comparison:
     """Brokers that are not to be had here, and why."""
     failures: list[str] = field(default_factory=list)
     """Cells that ended with something else than acknowledgements; they count for nothing."""
+    notes: list[str] = field(default_factory=list)
+    """What else a reader has to know, written by who made the run."""
 
     def add(self, name: str, cell: str, sample: Sample) -> None:
         """Keep one more sample, unless something in it was no acknowledgement."""
@@ -205,6 +207,10 @@ def losses(found: Comparison) -> Iterator[str]:
 
 def remarks(found: Comparison) -> Iterator[str]:
     """What a reader has to know of the figures."""
+    counts = [len(rows) for cells in found.samples.values() for rows in cells.values()]
+    if counts:
+        yield f"medians of {min(counts)} to {max(counts)} samples a cell"
+    yield from found.notes
     for loss in losses(found):
         yield f"faster than {OURS}: {loss}"
     for name, reason in found.missing.items():
