@@ -23,6 +23,7 @@ from benchmarks.comparison import brokers, results
 from benchmarks.comparison.brokers import BROKERS, Broker
 from benchmarks.comparison.results import ECHO, SHAPES, SIZES, Comparison, Entry, cell
 from benchmarks.errors import BenchError
+from benchmarks.results import DIRECTORY
 from benchmarks.servers import Server
 
 SETTLE_S = 1.0
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     found = Comparison(_machine(), origin.here_and_now(""))
     if options.go_on:
-        found = results.from_json((results.DIRECTORY / f"{options.go_on}.json").read_text())
+        found = results.from_json((DIRECTORY / f"{options.go_on}.json").read_text())
     chosen = find_brokers(found, options)
     kept: list[Path] = []
     for number in range(found.rounds(), found.rounds() + options.rounds):
