@@ -4,7 +4,9 @@ import re
 import tomllib
 from typing import NamedTuple
 
-from tests.support.prose import ROOT, pages, sources
+import pytest
+
+from tests.support.prose import ROOT, Page, pages, sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OLDEST = PROJECT["project"]["requires-python"].removeprefix(">=")
@@ -13,6 +15,12 @@ NAMED = [
     for text in PROJECT["project"]["classifiers"]
     if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", text)
 ]
+RELEASES = (ROOT / "docs/releases.md").read_text(encoding="utf-8")
+SUITES = re.findall(
+    r'^SUITES = "(.*)"$', (ROOT / "tests/release/__main__.py").read_text("utf-8"), re.MULTILINE
+)[0].split()
+# The suites of Debian that a release is made and tried in: .ci/debian has each with its Python.
+DEBIANS = {"3.11": "Debian 12", "3.13": "Debian 13", "3.14": "Debian's testing suite"}
 SENTENCE = "Rockhopper needs CPython {oldest} or later; the tests run with {tested}"
 # What a version of Python does, whichever of them we need.
 ABOUT_PYTHON = (
@@ -22,6 +30,11 @@ ABOUT_PYTHON = (
     "generator is wrong on CPython 3.14",
 )
 _VERSION = re.compile(r"(?<![\w.])3\.\d{1,2}(?![\w.]*\d)")
+# "needs Linux and CPython 3.13", "Python: 3.13 and up", "at least Python 3.12"
+_NEEDED = re.compile(
+    r"\b(?:[Nn]eed|[Rr]equire|[Aa]t least|[Oo]ldest)[^.;]{0,60}?C?Python:? (3\.\d+)(?!\d| or later)"
+    r"|C?Python (3\.\d+) (?:is|are) (?:needed|required|enough|the oldest)"
+)
 _SPOKEN_OF = re.compile(r"\bC?[Pp]ython\b|\bPYTHON")
 
 
@@ -91,7 +104,7 @@ def fault_of(mention: Mention) -> str:
     for version in mention.versions:
         if version not in NAMED:
             return f"{version} is not supported"
-    for version in re.findall(r"(3\.\d+) (?:or|and) (?:later|newer|above|upwards)", text):
+    for version in re.findall(r"(3\.\d+) (?:or|and) (?:later|newer|above|upwards|up|higher)", text):
         if version != OLDEST:
             return f"{version} is not the oldest"
     for version in re.findall(r">= ?(3\.\d+)", text):
@@ -109,8 +122,8 @@ def fault_of(mention: Mention) -> str:
     ):
         if "".join(version) in versions_in_ci():
             return f"the tests run with {''.join(version)}"
-    needed = re.search(r"\b[Nn]eeds? C?Python (3\.\d+)(?!\d| or later)", text)
-    return f"say {needed[1]} or later" if needed else ""
+    needed = _NEEDED.search(text)
+    return f"say {OLDEST} or later, not {needed[1] or needed[2]}" if needed else ""
 
 
 def test_what_is_supported_is_one_span_that_begins_with_the_oldest() -> None:
@@ -139,6 +152,56 @@ def test_pages_that_say_what_is_tested_say_it_in_one_sentence() -> None:
         assert sentence in text, name
 
 
+def faults_of_the_table(text: str) -> list[str]:
+    """What the table of docs/releases.md says of a Python that is not so."""
+    (table,) = [each for each in Page("releases", text).tables() if each.heads[0] == "CPython"]
+    by_turns = [each for each in versions_in_ci() if each != OLDEST]
+    wrong = []
+    if [cells[0] for _, cells in table.rows] != NAMED:
+        wrong.append(f"the rows are not {NAMED}")
+    for _, (version, wheel, tests) in table.rows:
+        where = DEBIANS.get(version, "")
+        if (wheel == "yes") != bool(where):
+            wrong.append(f"{version}: a release makes a wheel of it in {where}: {wheel}")
+        if version not in versions_in_ci() and "not tested" not in tests:
+            wrong.append(f"{version} is not tested: {tests}")
+        if version in versions_in_ci() and ("not tested" in tests or where not in tests):
+            wrong.append(f"{version} is tested in {where}: {tests}")
+        turns = [each for each in by_turns if each != version] if version in by_turns else []
+        if re.findall(r"in turn with (3\.\d+)", tests) != turns:
+            wrong.append(f"{version} takes turns with {turns}: {tests}")
+        others = set(re.findall(r"Debian(?: \d+|'s testing suite)", tests)) - {where}
+        if others:
+            wrong.append(f"{version} is in {where}: {tests}")
+    return wrong
+
+
+def test_a_release_is_tried_in_the_debians_that_have_these_pythons() -> None:
+    told = " ".join((ROOT / ".ci/debian").read_text(encoding="utf-8").replace("\n#", " ").split())
+    assert len(SUITES) == len(DEBIANS)
+    for suite, (version, where) in zip(SUITES, DEBIANS.items(), strict=True):
+        assert re.search(rf"\b{suite}\b.*{where}\b[^;.]*CPython {re.escape(version)}\b", told)
+
+
+def test_the_table_of_pythons_is_what_a_release_does() -> None:
+    assert faults_of_the_table(RELEASES) == []
+
+
+@pytest.mark.parametrize(
+    ("so", "not_so"),
+    [
+        ("each change; Debian 12", "each change; Debian 13"),
+        ("| not tested", "| each change; Debian 12"),
+        ("| 3.14 | yes |", "| 3.14 | no |"),
+        ("only if the machine that builds the release has one", "yes"),
+        ("in turn with 3.13", "in turn with 3.12"),
+    ],
+)
+def test_another_table_of_pythons_is_found(so: str, not_so: str) -> None:
+    assert so in RELEASES
+    assert faults_of_the_table(RELEASES.replace(so, not_so, 1)) != []
+
+
 def test_the_lint_and_the_makefile_go_by_the_oldest() -> None:
     assert PROJECT["tool"]["ruff"]["target-version"] == f"py{OLDEST.replace('.', '')}"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -152,5 +215,9 @@ def test_what_disagrees_is_found() -> None:
         "It runs with CPython 3.11 and 3.12.",
         "It needs Python 3.11, and make.",
         "CPython is run with 3.11, and not with 3.13.",
+        "It needs Linux and CPython 3.13.",
+        "On Linux it requires Python 3.12, with headers.",
+        "Python 3.12 and up will do.",
+        "Python 3.13 is required.",
     ):
         assert fault_of(Mention("page", text, tuple(_VERSION.findall(text)))), text
