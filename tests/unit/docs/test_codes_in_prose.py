@@ -31,6 +31,7 @@ NAMES = {
     for codes in (RequestCode, ResponseCode, GrpcCode)
     for name in codes.__members__
 }
+# Whose they are is in test_ports_in_prose.py.
 PORTS = frozenset({8081, 9464, 9876, 10909, 10911, 10912})
 NO_CODES = {
     ("docs/consumer-groups.md", 4): "queues that a client asks for",
