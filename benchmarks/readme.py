@@ -1,83 +1,209 @@
-"""The speed figures in README.md, made from the newest kept run: `python -m benchmarks.readme`.
+"""The figures in README.md and docs/comparison.md, from kept runs: `python -m benchmarks.readme`.
 
-They stand between two comments. A run counts if it has all that is told there: a start of ours, and
-SUBJECTS beside Apache's broker. With --check nothing is written.
+Each page has them between two comments. They come from the newest comparison with other brokers,
+the newest run with all cases beside Apache's broker, and the newest table of single sends.
+With --check nothing is written.
 """
 
 import statistics
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import results
+from benchmarks.cases import CASES, TABLE, Case
+from benchmarks.comparison.results import (
+    COLUMNS,
+    SIZES,
+    Comparison,
+    cell,
+    from_json,
+    render,
+)
 from benchmarks.errors import BenchError
 from benchmarks.load import HERE
+from benchmarks.report import table
 from benchmarks.results import OURS, Results
 
-README = HERE.parent / "README.md"
+ROOT = HERE.parent
 BEGIN = "<!-- figures of python -m benchmarks.readme -->"
 END = "<!-- end of figures -->"
-SUBJECTS = {"single": "single sends", "batch": "batches", "pull": "pulls"}
-WIDTH = 100
+WIDTH = 116
+KINDS = tuple(case for case in CASES if not case.half_of)
+ROWS = {
+    "1x1": "1 connection, 1 request in flight",
+    "100x1": "100 connections, 1 in flight each",
+    "1000x1": "1,000 connections, 1 each",
+    "4x64": "4 connections, 64 each",
+    "batch": "4 connections, batches of 32",
+}
 
 
-def newest_whole(directory: Path = results.DIRECTORY) -> tuple[str, Results]:
-    """The newest run that has every figure, by its name."""
+def newest_with(cases: Iterable[Case], directory: Path = results.DIRECTORY) -> tuple[str, Results]:
+    """The newest run that has all *cases* of ours and of Apache's broker, by its name."""
     for name, found in results.newest_first(directory):
         servers = (OURS, *found.peers())
-        is_whole = all(found.of(server, case) for server in servers for case in SUBJECTS)
-        if len(servers) > 1 and is_whole and found.start_s and found.idle_memory_mb:
+        if len(servers) > 1 and all(
+            found.of(each, case.name) for each in servers for case in cases
+        ):
             return name, found
-    raise BenchError(f"No run in {directory} has all cases beside Apache's broker.")
+    titles = ", ".join(case.name for case in cases)
+    raise BenchError(f"no run in {directory} has {titles} beside Apache's broker")
 
 
-def figures(name: str, found: Results) -> str:
-    """What README says of a run."""
-    peer = found.peers()[0]
-    version = peer.removeprefix("Apache ")
-    times, cpu = {}, {}
-    for case in SUBJECTS:
-        ours, theirs = found.of(OURS, case), found.of(peer, case)
-        times[case] = results.over(results.rate(ours), results.rate(theirs))
-        cpu[case] = results.over(results.cpu_us(ours), results.cpu_us(theirs))
-    sentence = (
-        f"one process, up in {statistics.median(found.start_s):.2f} s, "
-        f"{max(found.idle_memory_mb):.0f} MB idle. On one core it takes "
-        f"{times['single']:.1f} times the single sends of Apache's broker {version}, "
-        f"{times['batch']:.1f} times the batches and {times['pull']:.1f} times the pulls, with "
-        f"{cpu['single']:.0%}, {cpu['batch']:.0%} and {cpu['pull']:.0%} of the CPU time each "
-        f"([measured](benchmarks/results/{name}.md))."
-    )
-    return "\n".join(
-        textwrap.wrap(
-            sentence,
-            WIDTH,
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-    )
+def newest_comparison(directory: Path = results.DIRECTORY) -> tuple[str, Comparison]:
+    """The newest comparison with other brokers, by its name."""
+    paths = sorted(directory.glob("comparison-*.json"))
+    if not paths:
+        raise BenchError(f"no comparison in {directory}: run `make bench-comparison`")
+    return paths[-1].stem, from_json(paths[-1].read_text())
 
 
-def rewritten(text: str, told: str) -> str:
+def short_figures(directory: Path = results.DIRECTORY) -> str:
+    """What README.md has: ranges over sizes, where we lose, and Apache's broker."""
+    _, found = newest_comparison(directory)
+    low, *_, high = SIZES.values()
+    parts = [
+        _wrap(
+            f"Acknowledged sends, thousands a second, of {high} and {low} messages; bold is the "
+            f"fastest. Each broker had one core of {found.origin.cpu_model}, the load another, and "
+            "each kept its own default promise, which differ: [comparison](docs/comparison.md). "
+            "`make bench-comparison` measures yours."
+        ),
+        _ranges(found),
+        _wrap(f"{_where_we_lose(found)} {_beside_apache(directory)}".lstrip()),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def long_figures(directory: Path = results.DIRECTORY) -> str:
+    """What docs/comparison.md has: the report of the comparison, and all cases beside Apache."""
+    name, found = newest_comparison(directory)
+    run, beside = newest_with(KINDS, directory)
+    table_run, by_shape = newest_with(TABLE, directory)
+    peer = beside.peers()[0]
+    parts = [
+        render(found).rstrip(),
+        _wrap(
+            f"Every sample is in [{name}.json](../benchmarks/results/{name}.json). Apache RocketMQ "
+            f"had both cores in two further runs ([{run}](../benchmarks/results/{run}.md), "
+            f"[{table_run}](../benchmarks/results/{table_run}.md)). Ours over {peer}:"
+        ),
+        table(
+            [
+                ["load", "messages a second", "CPU time a message"],
+                *(_ratios(beside, peer, case) for case in KINDS),
+                *(_ratios(by_shape, by_shape.peers()[0], case) for case in TABLE),
+            ]
+        ),
+    ]
+    return "\n\n".join(parts)
+
+
+PAGES = {ROOT / "README.md": short_figures, ROOT / "docs" / "comparison.md": long_figures}
+
+
+def rewrite(text: str, figures: str) -> str:
     """*text* with other figures between its two comments."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise BenchError(f"README.md has no {BEGIN} … {END}.")
-    return f"{before}{BEGIN}\n{told}\n  {END}{after}"
+        raise BenchError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrite README.md; with --check return 1 if that would change it."""
-    text = README.read_text(encoding="utf-8")
-    wanted = rewritten(text, figures(*newest_whole()))
-    if "--check" in arguments:
-        return int(text != wanted)
-    README.write_text(wanted, encoding="utf-8")
-    return 0
+    """Rewrite both pages; with --check return 1 if that would change one."""
+    is_stale = False
+    for path, figures in PAGES.items():
+        text = path.read_text(encoding="utf-8")
+        wanted = rewrite(text, figures())
+        is_stale |= text != wanted
+        if "--check" not in arguments:
+            path.write_text(wanted, encoding="utf-8")
+    return int(is_stale and "--check" in arguments)
+
+
+def _wrap(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+def _ranges(found: Comparison) -> str:
+    names = [each.name for each in found.entries if each.is_default]
+    rows = [["", *names]]
+    for shape in COLUMNS:
+        rates = {name: _rates(found, name, shape) for name in names}
+        best = max((max(each) for each in rates.values() if each), default=0.0)
+        rows.append([ROWS[shape], *(_range(rates[name], best) for name in names)])
+    rows.append(
+        ["start to a first send, s", *(f"{_middle(found.start_s.get(name)):.2f}" for name in names)]
+    )
+    rows.append(
+        ["memory when idle, MB", *(f"{_middle(found.idle_mb.get(name)):,.0f}" for name in names)]
+    )
+    return table(rows)
+
+
+def _middle(values: list[float] | None) -> float:
+    return statistics.median(values) if values else float("nan")
+
+
+def _range(values: list[float], best: float) -> str:
+    """From the least to the most, in bold if that is the *best* of the row."""
+    if not values:
+        return "–"
+    low, high = (
+        f"{each:,.0f}" if each >= 10 else f"{each:.1f}" for each in (min(values), max(values))
+    )
+    shown = low if low == high else f"{low}–{high}"
+    return f"**{shown}**" if max(values) == best else shown
+
+
+def _where_we_lose(found: Comparison) -> str:
+    lost = [ROWS[shape] for shape in COLUMNS if _is_lost(found, shape)]
+    return f"Rockhopper is not the fastest with {'; '.join(lost)}." if lost else ""
+
+
+def _is_lost(found: Comparison, shape: str) -> bool:
+    ours = _rates(found, OURS, shape)
+    others = (_rates(found, each.name, shape) for each in found.entries if each.is_default)
+    return any(theirs > our for each in others for theirs, our in zip(each, ours, strict=False))
+
+
+def _rates(found: Comparison, name: str, shape: str) -> list[float]:
+    """Thousands a second, by size."""
+    samples = (found.of(name, each) for each in _cells(shape))
+    return [results.rate(each) / 1000 for each in samples if each]
+
+
+def _cells(shape: str) -> list[str]:
+    return [cell(size_bytes, shape) for size_bytes in SIZES]
+
+
+def _beside_apache(directory: Path) -> str:
+    parts = []
+    for kind, cases in (("by kind of load", KINDS), ("single sends by size and shape", TABLE)):
+        name, found = newest_with(cases, directory)
+        peer = found.peers()[0]
+        ratios = {case.title: _times(found, peer, case) for case in cases}
+        least, most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+        parts.append(
+            f"{kind} {ratios[least]:.1f} ({least}) to {ratios[most]:.1f} times ({most}) "
+            f"[its messages a second](benchmarks/results/{name}.md)"
+        )
+    return f"Beside Apache RocketMQ with both cores: {', '.join(parts)}."
+
+
+def _times(found: Results, peer: str, case: Case) -> float:
+    ours, theirs = found.of(OURS, case.name), found.of(peer, case.name)
+    return results.over(results.rate(ours), results.rate(theirs))
+
+
+def _ratios(found: Results, peer: str, case: Case) -> list[str]:
+    ours, theirs = found.of(OURS, case.name), found.of(peer, case.name)
+    cpu = results.over(results.cpu_us(ours), results.cpu_us(theirs))
+    return [case.title, f"{_times(found, peer, case):.2f}", f"{cpu:.2f}"]
 
 
 if __name__ == "__main__":
