@@ -99,7 +99,10 @@ def find_brokers(found: Comparison, options: argparse.Namespace) -> list[Broker]
         version = versions[broker.product]
         default = not broker.is_synced and not broker.shapes
         entry = Entry(broker.name, version, broker.settings, broker.is_synced, default)
-        if entry not in found.entries:
+        names = [each.name for each in found.entries]
+        if broker.name in names:
+            found.entries[names.index(broker.name)] = entry
+        else:
             found.entries.append(entry)
         chosen.append(broker)
     return chosen
