@@ -287,11 +287,15 @@ class LiveStoreSettings:
     disk_clean_forcibly_percent: int = setting("diskSpaceCleanForciblyRatio", 85, least=30, most=95)
     """Above this, the oldest files go even before they expire (cleanFileForciblyEnable).
 
+    Above 85 % it counts as 85 %, as in RocketMQ.
+
     Cost: messages that have not expired.
     """
 
     disk_warning_percent: int = setting("diskSpaceWarningLevelRatio", 90, least=35, most=99)
     """Above this, sends are refused with SERVICE_NOT_AVAILABLE.
+
+    Above 90 % it counts as 90 %, as in RocketMQ.
 
     Cost: sends, above it; too high a value lets the disk fill up.
     """

@@ -44,7 +44,7 @@ class TlsConfig:
     mode: TlsMode = setting("tlsServerMode", TlsMode.AUTO)
     """``permissive`` takes connections with TLS and without on one port, ``enforcing`` only those
     with it, ``disabled`` only those without. ``auto`` is permissive once a certificate is named,
-    and disabled until then.
+    and disabled until then, but for gRPC, where TLS is always there beside the rest.
 
     Cost: with TLS, the processor's time for each byte and a handshake for each connection; what
     goes without it stays as it was.

@@ -55,6 +55,10 @@ UNKNOWN_PERCENT = -1
 LOWERING_MS_MIN = 60_000
 
 
+CLEAN_FORCIBLY_PERCENT_MAX = 85
+WARNING_PERCENT_MAX = 90
+
+
 class RetentionSettings(NamedTuple):
     """How long messages stay; RocketMQ's keys are named in broker/settings/broker_config.py."""
 
@@ -72,8 +76,10 @@ class RetentionSettings(NamedTuple):
         """With the percentages within the bounds that RocketMQ keeps them in."""
         return self._replace(
             used_percent_max=min(max(self.used_percent_max, 10), 95),
-            clean_forcibly_percent=min(max(self.clean_forcibly_percent, 30), 85),
-            warning_percent=min(max(self.warning_percent, 35), 90),
+            clean_forcibly_percent=min(
+                max(self.clean_forcibly_percent, 30), CLEAN_FORCIBLY_PERCENT_MAX
+            ),
+            warning_percent=min(max(self.warning_percent, 35), WARNING_PERCENT_MAX),
         )
 
 

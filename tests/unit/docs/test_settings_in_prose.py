@@ -79,6 +79,7 @@ VARIABLES = frozenset(
         "ACCESS_KEY",
         "SECRET_KEY",
         "CREDENTIALS_FILE",
+        "PURE_PYTHON",
         "TLS",
         "TLS_CA",
         "TLS_CERT",
