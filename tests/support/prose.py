@@ -17,6 +17,12 @@ _FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?:[)*_\"]+)?\s+(?=[A-Z`\[(*\"])")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+|^#+\s+|^>\s*")
 
+_AMOUNT = r"(\d[\d,]*(?:\.\d+)?(?: (?:s|ms|[KMG]iB|minutes?|hours?|days?))?)"
+_SAID_TO_BE_DEFAULT = re.compile(
+    rf"(?<![\w.:`-]){_AMOUNT}(?:,? by default| is the default|, the default)\b"
+    rf"|\b(?:by default|[Tt]he default is|[Dd]efault:?) `?{_AMOUNT}(?![\w.:])"
+)
+
 
 class Line(NamedTuple):
     """A line or sentence of a page, and where it begins."""
@@ -150,6 +156,11 @@ def _cells(row: str) -> tuple[str, ...]:
 
 def _dedented(lines: list[Line]) -> str:
     return "\n".join(line.text[4:] for line in lines).strip()
+
+
+def said_to_be_defaults(text: str) -> list[str]:
+    """``3 s is the default``, ``by default 3 s``, ``(default 16)``."""
+    return [found[1] or found[2] for found in _SAID_TO_BE_DEFAULT.finditer(text)]
 
 
 @cache

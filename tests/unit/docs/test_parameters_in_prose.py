@@ -12,7 +12,7 @@ import rockhopper
 from rockhopper.client import sync
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
-from tests.support.prose import Line, pages, sources
+from tests.support.prose import Line, pages, said_to_be_defaults, sources
 
 # What a program calls of a broker in its process; the rest is for the broker's own start.
 OF_BROKERS = frozenset({"temporary"})
@@ -168,10 +168,11 @@ def defaults_in_prose() -> Iterator[tuple[Line, str, str]]:
     names = {name for of_it in parameters().values() for name in of_it}
     for page in pages():
         for table in page.tables():
-            if table.heads[:2] == ("option", "default") and page.name != "docs/spark.md":
+            if "default" in table.heads and page.name != "docs/spark.md":
+                column = table.heads.index("default")
                 for number, cells in table.rows:
                     keys = [each for each in re.findall(r"`(\w+)`", cells[0]) if each in names]
-                    values = cells[1].split(", ")
+                    values = cells[column].split(", ")
                     yield from (
                         (Line(page.name, number, cells[0]), key, value)
                         for key, value in zip(keys, values, strict=False)
@@ -182,11 +183,24 @@ def defaults_in_prose() -> Iterator[tuple[Line, str, str]]:
             ):
                 if key in names:
                     yield line, key, said
+            for key, said in re.findall(r"`(\w+)` \((?:by )?(?:default:? )?([\d.,]+)\)", line.text):
+                if key in names:
+                    yield line, key, said
+            # Of one that the sentence names.
+            for said in said_to_be_defaults(line.text):
+                keys = [each for each in re.findall(r"`(\w+)=?`", line.text) if each in names]
+                if keys:
+                    yield line, "|".join(keys), said
 
 
 def is_default(key: str, said: str) -> bool:
-    """Whether some parameter *key* has the default that *said* means."""
-    defaults = [of_it[key].default for of_it in parameters().values() if key in of_it]
+    """Whether a parameter *key*, or one of several with "|" between, has the default *said*."""
+    defaults = [
+        of_it[each].default
+        for of_it in parameters().values()
+        for each in key.split("|")
+        if each in of_it
+    ]
     said = said.strip("`")
     if said.strip('"') in map(str, defaults):
         return True
@@ -204,6 +218,8 @@ def test_defaults_are_those_of_the_code() -> None:
 
 
 def test_other_defaults_are_found() -> None:
+    assert is_default("group|timeout_s", "3 s")
+    assert not is_default("group|timeout_s", "4 s")
     assert is_default("close_timeout_s", "30 s")
     assert not is_default("close_timeout_s", "31 s")
     assert not is_default("compress_above_bytes", "4 MiB")

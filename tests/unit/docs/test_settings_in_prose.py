@@ -18,7 +18,8 @@ from rockhopper.broker.settings.setting_fields import (
     settings_of,
     unit_of,
 )
-from tests.support.prose import ROOT, Line, pages, sources
+from rockhopper.broker.tables import subscription_groups
+from tests.support.prose import ROOT, Line, pages, said_to_be_defaults, sources
 
 FIELDS = {
     known.key: (part, field, known) for part in SETTING_PARTS for field, known in settings_of(part)
@@ -124,6 +125,10 @@ NOT_OURS = frozenset(
 _CAMEL = re.compile(r"(?<![\w./-])[a-z]+(?:[A-Z][a-z0-9]*)+\b")
 _GIVEN = re.compile(r"(?<![\w.?&$-])([a-z]+(?:[A-Z]\w*)+)=((?:[^\s`\"'&),;|…]|,(?! ))*)")
 _BEHIND = re.compile(r"[`\[](\w+)[`\]]+(?:\([^)]*\))?(?: times)? \(([^)]*)\)")
+_UNIT_BEHIND = re.compile(
+    r"(?:.*\bin )?(ms|s|seconds?|minutes?|hours?|days?|bytes|[KMG]iB)\b"
+    r"(?: (?:from|after|before|that)|$|[,;.])"
+)
 _DEFAULT = re.compile(r"\(default|by default|the default\b")
 _ENVIRONMENT = re.compile(r"\bROCKHOPPER_([A-Z][A-Z0-9_]*)")
 _AMOUNT = re.compile(r"(?:([\d,]+)|an?)(?: ([a-zA-Z%µ/]+))?")
@@ -206,9 +211,13 @@ def defaults_in_prose() -> Iterator[tuple[Line, str, str]]:
                 for number, cells in table.rows:
                     keys = [key for key in re.findall(r"`(\w+)`", cells[0]) if key in FIELDS]
                     said = re.sub(r" \(.*", "", cells[column])
+                    # "6000 | ms after its arrival": the unit is in the words behind.
+                    unit = _UNIT_BEHIND.match(cells[-1])
                     if keys and cells[column]:
                         for key, each in zip(keys, said.split(", "), strict=False):
-                            yield Line(page.name, number, "|".join(cells)), key, each
+                            is_bare = each.strip("`").isdigit()
+                            named = f"{each.strip('`')} {unit[1]}" if unit and is_bare else each
+                            yield Line(page.name, number, "|".join(cells)), key, named
             key = table.heads[0].strip("`")
             if key in FIELDS:
                 for number, cells in table.rows:
@@ -258,6 +267,57 @@ def given_in_prose() -> Iterator[tuple[str, str, str]]:
     for at, text in texts:
         for key, value in _GIVEN.findall(text):
             yield at, key, value.rstrip(".:*")
+
+
+def test_what_a_sentence_says_is_the_default_is_that_of_a_setting_that_it_names() -> None:
+    wrong = [
+        f"{said}: {line}"
+        for page in pages()
+        for line in page.sentences()
+        for said in said_to_be_defaults(line.text)
+        if (keys := [key for key in re.findall(r"`(\w+)[`=]", line.text) if key in FIELDS])
+        if not any(is_default(key, said) for key in keys)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4 s is the default",
+        "it is 4 s by default",
+        "by default 4 s",
+        "(default: 4 s)",
+        "(default 4 s)",
+        "the default is `4 s`",
+    ],
+)
+def test_what_is_said_to_be_a_default_is_found(text: str) -> None:
+    assert said_to_be_defaults(text) == ["4 s"]
+
+
+def test_what_is_said_of_a_group_s_fields_is_their_default() -> None:
+    """``retryMaxTimes`` (16), ``retryMaxTimes`` times (16)."""
+    fields = {key: default for key, (_, default) in subscription_groups._FIELDS.items()}
+    found = [
+        (line, key, said)
+        for page in pages()
+        for line in page.sentences()
+        for key, said in re.findall(r"`(\w+)`(?: times)? \(([\d,]+|true|false)\)", line.text)
+        if key in fields
+    ]
+    found += [
+        (line, "retryMaxTimes", said)
+        for page in pages()
+        for line in page.sentences()
+        for said in re.findall(r"`max_reconsume_times` \([^)]*\b(\d+)\)", line.text)
+    ]
+    assert len(found) > 2
+    assert [
+        f"{key} is {fields[key]}: {line}"
+        for line, key, said in found
+        if said.replace(",", "") != str(fields[key]).lower()
+    ] == []
 
 
 def test_what_is_set_in_prose_is_a_setting_with_a_value_that_it_takes() -> None:
