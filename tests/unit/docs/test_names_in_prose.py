@@ -11,6 +11,7 @@ import pytest
 from rockhopper.broker.__main__ import main as broker_main
 from rockhopper.broker.settings.config_file import build_config, properties_of
 from rockhopper.client.cli import main as client_main
+from rockhopper.protocol.store.store_paths import ABORT_FILE
 from tests.support.prose import ROOT, Line, page, pages, sources
 
 # Flags of other programs.
@@ -195,20 +196,102 @@ def store_files() -> Iterator[tuple[Line, str]]:
                 yield quoted, found[1]
 
 
-def test_files_of_a_store_are_named_in_the_code() -> None:
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
+@cache
+def paths_in_code() -> frozenset[str]:
+    """What the code joins with ``/``, or names in one text: ``config/users.json``."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources(".py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    constants: dict[str, set[str]] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
+                constants.setdefault(name, set()).add(value)
+
+    def joined(node: ast.AST) -> list[str]:
+        match node:
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return [f"{begin}/{end}" for begin in joined(left) for end in joined(right)]
+            case ast.Constant(value=str(value)):
+                return [value]
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                if name in constants:
+                    return sorted(constants[name])
+                return [{"config": "config", "own": "rockhopper"}.get(name, "…")]
+        return ["…"]
+
+    found = set()
+    for node in nodes:
+        match node:
+            case ast.BinOp(op=ast.Div()):
+                found.update(joined(node))
+            case ast.Constant(value=str(value)):
+                found.add(value)
+                found.update(re.findall(r"(?:rockhopper|config)/[\w./-]+\w", value))
+    return frozenset(found)
+
+
+def is_in_a_store(name: str) -> bool:
+    """Whether the code has the whole path *name*, and its last part as a name of its own.
+
+    RocketMQ's tables, of which some are named without their folder, are in ``config``.
+    """
+    folder, _, last = name.rpartition("/")
+    ends = [path for path in paths_in_code() if path == last or path.endswith(f"/{last}")]
+    is_ours = any(path.startswith("rockhopper/") for path in ends)
+    if name not in paths_in_code():
+        return folder == "config" and last in ends and not is_ours
+    return bool(ends)
+
+
+def test_files_of_a_store_are_those_of_the_code() -> None:
     found = list(store_files())
     assert len(found) > 8
-    wrong = [
-        f"{name}: {line}"
-        for line, name in found
-        if (
-            name.rpartition("/")[2] not in code
-            and name.rpartition("/")[2].rpartition(".")[0] not in code
-        )
-        or any(part not in code for part in name.split("/")[:-1])
+    assert [f"{name}: {line}" for line, name in found if not is_in_a_store(name)] == []
+
+
+def test_files_that_are_named_without_a_folder_are_those_of_the_code() -> None:
+    """``topics.json``, the file ``abort``, ``data/abort``."""
+    found = [
+        (quoted, quoted.text)
+        for each in pages()
+        for quoted in each.quoted()
+        if each.name.startswith("docs/") and re.fullmatch(r"[\w-]+\.json", quoted.text)
     ]
-    assert wrong == []
+    for each in pages():
+        for line in each.sentences():
+            found += [(line, name) for name in re.findall(r"\bfiles? `([\w-]+)`", line.text)]
+        for block in each.blocks():
+            names = re.findall(r"\b(?:data|store)/([a-z]+)(?![\w./-])", block.text)
+            found += [(Line(block.page, block.number, name), name) for name in names]
+    assert {"abort", "UNFINISHED", "topics.json"} <= {name for _, name in found}
+    code = {path.rpartition("/")[2] for path in paths_in_code()}
+    assert [f"{name}: {line}" for line, name in found if name not in code | OF_ROCKETMQ] == []
+
+
+OF_ROCKETMQ = frozenset({"consumerFilter.json"})
+
+
+def test_the_file_with_the_number_of_the_process_is_the_abort_file() -> None:
+    text = "\n".join(" ".join(each.text.split()) for each in pages())
+    named = re.findall(r"file `(\w+)` in it holds its process number", text)
+    named += re.findall(r"\bkill [^`\n]*?\$\(cat [\w./]*?/?(\w+)\)", text)
+    assert len(named) > 1
+    assert set(named) == {ABORT_FILE}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_so"),
+    [
+        ("config/acls.json", True),
+        ("config/rules.json", False),
+        ("rockhopper/sinks/homes.json", True),
+        ("rockhopper/homes.json", False),
+        ("rockhopper/users.json", False),
+        ("config/topic-ids.json", False),
+    ],
+)
+def test_a_file_of_a_store_is_looked_for_in_its_folder(name: str, is_so: bool) -> None:
+    assert is_in_a_store(name) is is_so
 
 
 def test_http_paths_are_served() -> None:
