@@ -66,10 +66,9 @@ def short_figures(directory: Path = results.DIRECTORY) -> str:
     low, *_, high = SIZES.values()
     parts = [
         _wrap(
-            f"Acknowledged sends, thousands a second, of {high} and {low} messages; bold is the "
-            f"fastest. Each broker had one core of {found.origin.cpu_model}, the load another, and "
-            "each kept its own default promise, which differ: [comparison](docs/comparison.md). "
-            "`make bench-comparison` measures yours."
+            f"Acknowledged sends, thousands a second, {high} to {low}, the fastest in bold. Each "
+            f"broker had one core of {found.origin.cpu_model} and its own default promise: "
+            "[comparison](docs/comparison.md), `make bench-comparison`."
         ),
         _ranges(found),
         _wrap(f"{_where_we_lose(found)} {_beside_apache(directory)}".lstrip()),
