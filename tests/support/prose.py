@@ -165,7 +165,7 @@ def said_to_be_defaults(text: str) -> list[str]:
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """README.md and its like, docs/, and the README files below docker/, docs/ and tests/."""
+    """README.md and its like, docs/, README files below docker/ and tests/, the newest changes."""
     paths = [
         *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
         *sorted((ROOT / ".github").glob("*.md")),
@@ -173,7 +173,14 @@ def pages() -> tuple[Page, ...]:
         *sorted((ROOT / "docker").rglob("*.md")),
         *sorted((ROOT / "tests").rglob("README.md")),
     ]
-    return tuple(page(path) for path in paths if not any(each in path.parents for each in _HISTORY))
+    found = (page(path) for path in paths if not any(each in path.parents for each in _HISTORY))
+    return (*found, newest_changes(page(ROOT / "CHANGELOG.md")))
+
+
+def newest_changes(changelog: Page) -> Page:
+    """The changelog up to the release before the newest: what is older is history."""
+    releases = [found.start() for found in re.finditer(r"^## \[\d", changelog.text, re.MULTILINE)]
+    return changelog._replace(text=changelog.text[: releases[1] if len(releases) > 1 else None])
 
 
 @cache

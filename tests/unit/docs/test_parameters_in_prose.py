@@ -151,7 +151,7 @@ def test_snake_case_names_in_backticks_are_in_the_code() -> None:
         f"{name}: {quoted}"
         for page in pages()
         for quoted in page.quoted()
-        if page.name.startswith(("docs/", "README")) and page.name != "docs/metrics.md"
+        if page.name.startswith(("docs/", "README", "CHANGELOG")) and page.name != "docs/metrics.md"
         for name in re.findall(
             r"(?<![\w./@:<-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/*-]|\.\w)", quoted.text
         )

@@ -1,6 +1,6 @@
 """How pages are taken apart for the tests that compare them with the code."""
 
-from tests.support.prose import Page, pages
+from tests.support.prose import Page, newest_changes, pages
 
 PAGE = Page(
     "docs/page.md",
@@ -61,4 +61,11 @@ def test_what_stands_in_backticks_is_quoted() -> None:
 def test_history_is_no_prose() -> None:
     names = {page.name for page in pages()}
     assert {"README.md", "docs/security.md", "docs/operations/limits.md"} <= names
-    assert not any(name.startswith(("docs/decisions/", "CHANGELOG")) for name in names)
+    assert not any(name.startswith("docs/decisions/") for name in names)
+
+
+def test_of_the_changelog_the_newest_release_and_what_comes_after_it_are_prose() -> None:
+    assert "CHANGELOG.md" in {page.name for page in pages()}
+    text = "# Changelog\n\n## [Unreleased]\n\n## [0.3.0]\n\nnew\n\n## [0.2.0]\n\nold\n"
+    assert newest_changes(Page("CHANGELOG.md", text)).text == text[: text.index("## [0.2.0]")]
+    assert newest_changes(Page("CHANGELOG.md", "## [0.2.0]\n")).text == "## [0.2.0]\n"
