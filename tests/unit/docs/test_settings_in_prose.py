@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from rockhopper.broker.settings.setting_fields import (
     unit_of,
 )
 from rockhopper.broker.tables import subscription_groups
-from tests.support.prose import ROOT, Line, pages, said_to_be_defaults, sources
+from tests.support.prose import ROOT, Line, Page, pages, said_to_be_defaults, sources
 
 FIELDS = {
     known.key: (part, field, known) for part in SETTING_PARTS for field, known in settings_of(part)
@@ -134,6 +134,14 @@ _BEHIND = re.compile(r"[`\[](\w+)[`\]]+(?:\([^)]*\))?(?: times)? \(([^)]*)\)")
 _UNIT_BEHIND = re.compile(
     r"(?:.*\bin )?(ms|s|seconds?|minutes?|hours?|days?|bytes|[KMG]iB)\b"
     r"(?: (?:from|after|before|that)|$|[,;.])"
+)
+_AT_THE_START = re.compile(
+    r"not to be changed live|(?:cannot|can not) be changed (?:live|while)|needs? a restart"
+    r"|(?:only after a|[Aa]t the next) (?:re)?start\b|(?:is|are) read at the start"
+)
+_AT_ONCE = re.compile(
+    r"may be changed while (?:the|a) broker runs|(?:changes?|changed|set) live|without a restart"
+    r"|(?:takes? effect|counts?|applies|apply|is taken) at once|while (?:the|a) broker is running"
 )
 _DEFAULT = re.compile(r"\(default|by default|the default\b")
 _ENVIRONMENT = re.compile(r"\bROCKHOPPER_([A-Z][A-Z0-9_]*)")
@@ -361,25 +369,41 @@ def test_what_only_unless_it_is_set_is_not_the_default() -> None:
     ] == []
 
 
-def said_to_be_live() -> Iterator[tuple[Line, str, bool]]:
+def said_to_be_live(of_pages: Iterable[Page]) -> Iterator[tuple[Line, str, bool]]:
     """Settings that prose changes in a running broker, and those that it says cannot be."""
-    for page in pages():
+    for page in of_pages:
         for block in page.blocks():
             for command in re.findall(r"rockhopper broker config ([^#\n]*)", block.text):
                 for key, _ in _GIVEN.findall(command):
                     yield Line(page.name, block.number, command), key, True
         for line in page.sentences():
             keys = [key for key in re.findall(r"`(\w+)(?:=[^`]*)?`", line.text) if key in FIELDS]
-            if re.search(r"not to be changed live|needs? a restart", line.text):
+            if _AT_THE_START.search(line.text):
                 yield from ((line, key, False) for key in keys)
-            elif re.search(r"may be changed while the broker runs|changes? live", line.text):
+            elif _AT_ONCE.search(line.text):
                 yield from ((line, key, True) for key in keys)
 
 
 def test_what_is_live_is_so() -> None:
-    found = list(said_to_be_live())
+    found = list(said_to_be_live(pages()))
     assert {is_so for _, _, is_so in found} == {True, False}
     assert [f"{key}: {line}" for line, key, is_so in found if is_live(key) != is_so] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`listenPort` takes effect at once.",
+        "Change `haMode` without a restart.",
+        "`timerMaxDelaySec` may be changed while the broker runs.",
+        "`fileReservedTime` takes effect at the next start.",
+        "`metricsQueuesMax` needs a restart.",
+        "`brokerPermission` is read at the start.",
+    ],
+)
+def test_what_is_not_live_or_is_so_is_found(text: str) -> None:
+    ((_, key, is_so),) = said_to_be_live([Page("docs/page.md", text)])
+    assert is_live(key) is not is_so
 
 
 def test_names_in_backticks_are_known() -> None:
