@@ -98,6 +98,12 @@ _FIGURE = re.compile(
     r"\ (?P<word_unit>seconds?|minutes?|hours?|days?|weeks?)\b",
     re.VERBOSE,
 )
+# In an indented block: most numbers there are arguments, and what a program prints.
+_IN_WORDS = re.compile(
+    rf"\b(?:[1-9][\d,]*|{'|'.join(set(_WORDS) - {'a', 'an', 'one'})})"
+    r" (?:bytes|[KMG]iB|seconds?|minutes?|hours?|days?)\b"
+    r"|\s\s\d+,\d{3}\ "
+)
 # What a program writes between two comments, and a test of its own compares.
 _MADE = re.compile(
     r"<!-- figures of .*?<!-- end of figures -->"
@@ -136,7 +142,10 @@ class Value(NamedTuple):
 
 
 def text_of(page: Page) -> str:
-    """The prose of *page* in one line, without code, comments, made figures and links' targets."""
+    """The prose of *page* in one line, without code, comments, made figures and links' targets.
+
+    Of an indented block it has the lines that name a figure in words, as formulas and remarks do.
+    """
     inside = {
         block.number + offset
         for block in page.blocks()
@@ -144,7 +153,11 @@ def text_of(page: Page) -> str:
         for offset in range(block.text.count("\n") + 1)
     }
     descriptions = _descriptions(page)
-    lines = (line.text for line in page.prose() if line.number not in inside)
+    lines = (
+        line.text
+        for line in page.prose()
+        if line.number not in inside or _IN_WORDS.search(line.text)
+    )
     text = _MADE.sub(lambda _: descriptions, "\n".join(lines))
     text = re.sub(r"<!--.*?-->|<[^>\n]{1,80}>|\]\([^)]*\)", _without_target, text)
     return " ".join(text.split())

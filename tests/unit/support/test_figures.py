@@ -70,3 +70,9 @@ def test_a_source_that_is_not_there_is_an_error(source: str) -> None:
 def test_code_comments_and_links_are_no_prose() -> None:
     text = "a [limit](x.md#10-s) <!-- 5 s --> of 7 s\n\n    sleep 9 s\n\n```\n8 s\n```\n"
     assert text_of(Page("x.md", text)) == "a [limit] of 7 s"
+
+
+def test_of_an_indented_block_the_lines_that_name_a_figure_in_words_are_prose() -> None:
+    block = "    disk = body + 240 bytes\n    group reset --to 42 -d 1h\n    PYTHON 479 0 s"
+    text = text_of(Page("docs/page.md", f"Text:\n\n{block}\n"))
+    assert text == "Text: disk = body + 240 bytes"
