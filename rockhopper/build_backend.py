@@ -76,10 +76,12 @@ def _alike(directory: str) -> Iterator[None]:
     """Keep the umask and the name of *directory* out of what is built.
 
     Compiled parts have no debug information: it names headers, which lie elsewhere on each machine,
-    and the linker's build id is a hash over it.
+    and the linker's build id is a hash over it. Setuptools takes CFLAGS in the place of the flags
+    that Python was built with, among them ``-O2`` and ``-DNDEBUG``, so these are repeated.
     """
     flags = os.environ.get("CFLAGS")
-    os.environ["CFLAGS"] = f"-g0 -ffile-prefix-map={directory}=. {flags or ''}"
+    usual = sysconfig.get_config_var("CFLAGS") or ""
+    os.environ["CFLAGS"] = f"{usual} {flags or ''} -g0 -ffile-prefix-map={directory}=."
     mask = os.umask(0o022)
     try:
         yield

@@ -6,6 +6,7 @@ Python that runs this. The files in dist/release/VERSION have the same bytes whe
 make them of the same commit.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -29,10 +30,11 @@ from tests.release.source import Commit, committed, git
 SUITES = "bookworm trixie forky"
 FOR_DEVELOPERS = frozenset({"dev", "docs", "fuzz", "packages", "test"})
 """Extras that nobody asks for who uses what is released."""
-HAS_HEADERS = """
+IS_312_WITH_HEADERS = """
 import os, sys, sysconfig
 print(sys.executable)
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))
+has_headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+sys.exit(sys.version_info[:2] != (3, 12) or not has_headers)
 """
 COMPILER = """
 import subprocess, sysconfig
@@ -78,8 +80,9 @@ def on_this_machine(python: str, name: str) -> Builder:
 
 def find_312() -> str | None:
     """A CPython 3.12 with headers, which no Debian has."""
-    for python in filter(None, (os.environ.get("PYTHON312"), shutil.which("python3.12"))):
-        done = subprocess.run([python, "-c", HAS_HEADERS], capture_output=True, text=True)
+    named = (os.environ.get("PYTHON312") or "", "python3.12")
+    for python in filter(None, map(shutil.which, named)):
+        done = subprocess.run([python, "-c", IS_312_WITH_HEADERS], capture_output=True, text=True)
         if done.returncode == 0:
             return done.stdout.strip()
     return None
@@ -170,7 +173,9 @@ def release(suites: list[str], output: Path) -> Path:
     began = time.monotonic()
     commit = committed(ROOT)
     tag = git(ROOT, "tag", "--list", f"v{commit.version}")
-    if tag and git(ROOT, "rev-parse", f"{tag}^{{commit}}") != commit.hash:
+    if not tag:
+        click.echo(f"there is no tag v{commit.version} yet")
+    elif git(ROOT, "rev-parse", f"{tag}^{{commit}}") != commit.hash:
         click.echo(f"HEAD is not {tag}, and calls itself {commit.version} all the same")
     say(began, f"{NAME} {commit.version} of {commit.hash[:12]}")
     wanted = builders(suites)
@@ -192,9 +197,11 @@ def release(suites: list[str], output: Path) -> Path:
         built = list(executor.map(build, wanted))
     bill = write_bill(place, tools, commit, sdist, built)
     name = f"{NAME}-{commit.version}.cdx.json"
-    gather(output / commit.version, [sdist, *(each.file for each in built)], {name: bill})
+    is_whole = suites == SUITES.split()
+    folder = output / (commit.version if is_whole else f"{commit.version}-partial")
+    gather(folder, [sdist, *(each.file for each in built)], {name: bill})
     say(began, "checksums and bill of materials")
-    return output / commit.version
+    return folder
 
 
 @click.command()
@@ -208,12 +215,18 @@ def release(suites: list[str], output: Path) -> Path:
     "--output",
     type=click.Path(path_type=Path),
     default=ROOT / "dist" / "release",
-    help="Where the folder VERSION is made.",
+    help="Where the folder VERSION is made, or VERSION-partial if not all suites are.",
 )
 def main(suites: str, output: Path) -> None:
     """Build, try and gather a release of what is committed."""
+    lock = ROOT / "build" / "release.lock"
+    lock.parent.mkdir(exist_ok=True)
     try:
-        folder = release(suites.split(), output)
+        with open(lock, "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder = release(suites.split(), output)
+    except BlockingIOError:
+        sys.exit("a release is being made in this checkout already: wait until that has ended")
     except ReleaseError as error:
         sys.exit(str(error))
     click.echo((folder / "SHA256SUMS").read_text() + f"in {folder}")

@@ -100,7 +100,12 @@ def compose(facts: dict[str, Any]) -> str:
     }
     bom = Bom(
         # A new number for each document is what makes two of one release differ.
-        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{facts['source']}@{facts['commit']}"),
+        serial_number=uuid.uuid5(
+            uuid.NAMESPACE_URL,
+            "@".join(
+                (facts["source"], facts["commit"], *(each["sha256"] for each in facts["files"]))
+            ),
+        ),
         components=[*resolved.values(), *optional_packages(facts["extras"], {*installed})],
         metadata=BomMetaData(
             timestamp=datetime.fromtimestamp(facts["time_s"], UTC),

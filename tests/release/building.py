@@ -55,10 +55,17 @@ def build_wheel(place: Place, tools: str, sdist: Path, commit: Commit) -> Path:
 
 
 def check_is_compiled(wheel: Path, commit: Commit) -> None:
-    """Raise ReleaseError if *wheel* lacks a compiled part: without a compiler a build goes on."""
+    """Raise ReleaseError if *wheel* lacks a compiled part, or has one with CPython's assertions.
+
+    Without a compiler a build goes on; assertions are there if Python's own flags were not used.
+    """
     parts = [each["name"] for each in commit.project["tool"]["setuptools"]["ext-modules"]]
     with zipfile.ZipFile(wheel) as archive:
-        there = [name.partition(".")[0] for name in archive.namelist() if name.endswith(".so")]
+        compiled = [name for name in archive.namelist() if name.endswith(".so")]
+        there = [name.partition(".")[0] for name in compiled]
+        checking = [name for name in compiled if b"__assert_fail" in archive.read(name)]
+    if checking:
+        raise ReleaseError(f"{', '.join(checking)} in {wheel.name}: compiled without -DNDEBUG")
     missing = sorted({name.replace(".", "/") for name in parts} - set(there))
     if missing:
         raise ReleaseError(

@@ -28,11 +28,14 @@ def find_commit(checkout: Path, version: str) -> Commit:
     While HEAD calls itself so, and there is no tag, that is HEAD. Raises ReleaseError.
     """
     if tag := git(checkout, "tag", "--list", f"v{version}"):
-        return Commit(checkout, git(checkout, "rev-parse", f"{tag}^{{commit}}"))
+        commit = Commit(checkout, git(checkout, "rev-parse", f"{tag}^{{commit}}"))
+        if commit.version != version:
+            raise ReleaseError(f"the commit of the tag {tag} calls itself {commit.version}")
+        return commit
     newest = git(checkout, "rev-parse", "HEAD")
     for changed in git(checkout, "log", "--first-parent", "--format=%H", "--", PROJECT).split():
         if Commit(checkout, changed).version == version:
-            return Commit(checkout, newest)
+            return Commit(checkout, git(checkout, "rev-parse", newest))
         newest = f"{changed}^"
     shallow = git(checkout, "rev-parse", "--is-shallow-repository") == "true"
     raise ReleaseError(
@@ -44,7 +47,6 @@ def find_commit(checkout: Path, version: str) -> Commit:
 def find_wheel(checkout: Path, version: str, releases: Path = RELEASES) -> Path:
     """The wheel of *version* for this Python, built if it is not there. Raises ReleaseError."""
     commit = find_commit(checkout, version)
-    commit = Commit(checkout, git(checkout, "rev-parse", commit.hash))
     kept = releases / version / str(sys.implementation.cache_tag)
     kept.mkdir(parents=True, exist_ok=True)
     with open(kept.with_suffix(".lock"), "w") as lock:
@@ -60,7 +62,9 @@ def _note(wheel: Path, commit: Commit) -> str:
 
 def _kept_wheel(kept: Path, commit: Commit) -> Path | None:
     wheels, note = list(kept.glob("*.whl")), kept / "note.json"
-    if len(wheels) != 1 or not note.exists() or note.read_text() != _note(wheels[0], commit):
+    if len(wheels) != 1 or not note.exists():
+        return None
+    if note.read_text(errors="replace") != _note(wheels[0], commit):
         return None
     return wheels[0]
 

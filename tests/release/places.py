@@ -12,7 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 IN_DEBIAN = "release"
 LAST_LINES = 30
-_HERE_ALONE = ("PYTHON", "PYTEST", "COV_", "VIRTUAL_ENV", "ROCKHOPPER", "CFLAGS", "LDFLAGS")
+_HERE_ALONE = (
+    *("PYTHON", "PYTEST", "COV_", "VIRTUAL_ENV", "ROCKHOPPER"),
+    *("AR", "CC", "CFLAGS", "CPPFLAGS", "CXX", "LDFLAGS", "LDSHARED", "OPT"),
+)
+"""Beginnings of variables that must not change what is built."""
 
 
 class ReleaseError(Exception):

@@ -11,7 +11,10 @@ from tests.release.places import ReleaseError
 
 def git(checkout: Path, *arguments: str) -> str:
     """What git prints in *checkout*. Raises ReleaseError if it fails."""
-    done = subprocess.run(["git", "-C", checkout, *arguments], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", "-C", checkout, *arguments], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise ReleaseError("a release is made of a commit: install git") from error
     if done.returncode:
         raise ReleaseError(f"git {arguments[0]} failed in {checkout}: {done.stderr.strip()}")
     return done.stdout.strip()
@@ -41,7 +44,16 @@ class Commit:
 
     def write_to(self, folder: Path) -> None:
         """Write the commit's files into *folder*."""
-        command = ["git", "-C", str(self.checkout), "archive", "--format=tar", self.hash]
+        unchanged = ("-c", "core.autocrlf=false")
+        command = [
+            "git",
+            "-C",
+            str(self.checkout),
+            *unchanged,
+            "archive",
+            "--format=tar",
+            self.hash,
+        ]
         packed = subprocess.run(command, capture_output=True, check=True).stdout
         folder.mkdir(parents=True)
         subprocess.run(["tar", "--extract", "--directory", folder], input=packed, check=True)

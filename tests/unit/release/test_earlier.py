@@ -41,6 +41,12 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
+def test_a_tag_on_a_commit_of_another_version_is_refused(checkout: Path) -> None:
+    git(checkout, "tag", "v1.0")
+    with pytest.raises(ReleaseError, match=r"v1.0 calls itself 0.1.dev0"):
+        find_commit(checkout, "1.0")
+
+
 def test_the_tag_says_which_commit_a_release_is(checkout: Path) -> None:
     released = commit(checkout, "1.0", "release")
     git(checkout, "tag", "v1.0")

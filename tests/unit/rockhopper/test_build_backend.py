@@ -132,3 +132,13 @@ def test_nothing_is_to_be_done_in_a_checkout_that_is_compiled() -> None:
     backend = root / "rockhopper" / "build_backend.py"
     done = subprocess.run([sys.executable, backend], env=os.environ, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.usefixtures("checkout")
+def test_python_s_own_flags_are_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = sysconfig.get_config_var("CFLAGS")
+    monkeypatch.setenv("CFLAGS", "-Wextra")
+    with in_a_copy():
+        flags = os.environ["CFLAGS"]
+        assert flags.startswith(f"{usual} -Wextra -g0 ")
+    assert os.environ["CFLAGS"] == "-Wextra"
