@@ -173,8 +173,18 @@ def pages() -> tuple[Page, ...]:
         *sorted((ROOT / "docker").rglob("*.md")),
         *sorted((ROOT / "tests").rglob("README.md")),
     ]
-    found = (page(path) for path in paths if not any(each in path.parents for each in _HISTORY))
+    found = (
+        page(path)
+        for path in paths
+        if not is_installed(path) and not any(each in path.parents for each in _HISTORY)
+    )
     return (*found, newest_changes(page(ROOT / "CHANGELOG.md")))
+
+
+def is_installed(path: Path) -> bool:
+    """Whether *path* came with a package (npm's, a .venv's), or with a tool's cache."""
+    _, *folders = path.relative_to(ROOT).parts
+    return any(name == "node_modules" or name.startswith(".") for name in folders)
 
 
 def newest_changes(changelog: Page) -> Page:

@@ -1,6 +1,6 @@
 """How pages are taken apart for the tests that compare them with the code."""
 
-from tests.support.prose import Page, newest_changes, pages
+from tests.support.prose import ROOT, Page, is_installed, newest_changes, pages
 
 PAGE = Page(
     "docs/page.md",
@@ -69,3 +69,14 @@ def test_of_the_changelog_the_newest_release_and_what_comes_after_it_are_prose()
     text = "# Changelog\n\n## [Unreleased]\n\n## [0.3.0]\n\nnew\n\n## [0.2.0]\n\nold\n"
     assert newest_changes(Page("CHANGELOG.md", text)).text == text[: text.index("## [0.2.0]")]
     assert newest_changes(Page("CHANGELOG.md", "## [0.2.0]\n")).text == "## [0.2.0]\n"
+
+
+def test_pages_of_others_are_not_ours() -> None:
+    for name in (
+        "tests/interop/node/node_modules/long/README.md",
+        "docs/example-project/.venv/lib/python3.11/site-packages/a/LICENSE.md",
+        "docs/example-project/.pytest_cache/README.md",
+    ):
+        assert is_installed(ROOT / name)
+    assert not is_installed(ROOT / ".github" / "SECURITY.md")
+    assert {page.name for page in pages()} >= {"tests/interop/README.md", ".github/SECURITY.md"}
