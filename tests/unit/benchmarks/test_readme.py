@@ -78,8 +78,8 @@ def test_the_rows_in_which_others_are_faster_are_named(kept: Path) -> None:
 
 def test_apache_has_the_best_and_the_worst_ratio(kept: Path) -> None:
     told = " ".join(readme.short_figures(kept).split())
-    assert "by kind of load 1.5 (batches of 32) to 9.3 times (pops of 32" in told
-    assert "by size and shape 1.2 (1 MiB) to 2.0 times" in told
+    assert "it took 1.5 (batches of 32) to 9.3 times (pops of 32" in told
+    assert "and 1.2 (1 MiB) to 2.0 times" in told
     long = readme.long_figures(kept)
     assert cells(long, "pops of 32, each acknowledged") == ["9.26", "0.25"]
     assert cells(long, "1 MiB") == ["1.25", "0.25"]
