@@ -409,6 +409,8 @@ async def test_a_request_older_than_its_time_out_is_not_handled(
     with pytest.raises(ReplyTimeoutError):
         await producer.request(Message("orders", b"charge 7"), queue=0, timeout_s=0.2)
     await producer.send("orders", b"last", queue=0)
+    stored_by_s = time.time()
+    await until(lambda: time.time() > stored_by_s + 0.2)
 
     async def answer(message: ReceivedMessage) -> None:
         asked.append(message.body)
