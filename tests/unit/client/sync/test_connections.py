@@ -12,15 +12,19 @@ FORK_AND_EXIT = """
 import os
 from rockhopper.sync import Connections, Producer
 
+def say(*words):
+    # In one write: lines of two processes do not mix.
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 shared = Connections()
 used, unopened = Producer(connections=shared), Producer(connections=shared)
-print("parent", used.send("orders", b"x").queue.topic, flush=True)
+say("parent", used.send("orders", b"x").queue.topic)
 child = os.fork()
 for producer in (used, unopened):
-    print(child == 0, producer.send("orders", b"y").queue.topic, flush=True)
-print(child == 0, len(shared.current().sharers), flush=True)
+    say(child == 0, producer.send("orders", b"y").queue.topic)
+say(child == 0, len(shared.current().sharers))
 if child:
-    print(os.waitpid(child, 0)[1])
+    say(os.waitpid(child, 0)[1])
 """
 
 EXIT = """
