@@ -4,8 +4,8 @@
 ``build/`` and ``*.egg-info`` into it, and put modules into the wheel that an earlier build left
 there. An editable installation compiles in place, as its users expect.
 
-The same source gives the same bytes, wherever it lies and whoever builds it, if the compiler,
-Python and setuptools are the same and ``SOURCE_DATE_EPOCH`` has the time of all files, in seconds.
+Builds are reproducible: the same source gives the same bytes in any folder and for any user, with
+the same compiler, Python and setuptools. Files get the time of ``SOURCE_DATE_EPOCH``, in seconds.
 
     python rockhopper/build_backend.py      exit code 1 if parts are not compiled and now could be
 """

@@ -58,7 +58,7 @@ def properties(named: dict[str, str]) -> list[Property]:
 
 
 def optional_packages(extras: dict[str, list[str]], known: set[str]) -> list[Component]:
-    """What extras ask for directly, but for what is there in any case. They have no version yet."""
+    """The direct requirements of the extras that are not installed; they have no version yet."""
     asked: dict[str, dict[str, str]] = {}
     for extra, requirements in extras.items():
         for text in requirements:
