@@ -3,11 +3,9 @@
     from rockhopper import Broker, Consumer, Message, Producer
 
 Each name is imported when it is first asked for: a program that only sends loads nothing of the
-broker or of the pipeline. In the checkout ``client``, ``broker``, ``protocol`` and ``pipeline``
-below this package are links to the folders at its top; installed, they are the folders.
+broker or of the pipeline.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -105,23 +103,6 @@ _ELSEWHERE = {
     "Broker": "rockhopper.broker",
     "ThreadedBroker": "rockhopper.broker.testing.threaded",
 }
-
-
-def _check_links(directory: str) -> None:
-    """See that the links of a checkout are links.
-
-    Raises:
-        ImportError: Git or a tool that unpacks archives has written a file in place of one.
-    """
-    for part in _PARTS:
-        if os.path.isfile(path := os.path.join(directory, part)):
-            raise ImportError(
-                f"{path} must be a link to the folder {part} of the checkout, and is a file: clone "
-                "with links (git config core.symlinks true), or install a wheel of rockhopper-mq"
-            )
-
-
-_check_links(os.path.dirname(__file__))
 
 
 def __getattr__(name: str) -> Any:

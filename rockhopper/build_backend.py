@@ -31,7 +31,7 @@ HOOKS = (
 """Those that setuptools serves as it does by itself."""
 SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in", "setup.cfg"),
-    *("broker", "client", "pipeline", "protocol", "rockhopper"),
+    "rockhopper",
 )
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "*.pyd", "*.egg-info")
 

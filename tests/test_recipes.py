@@ -53,7 +53,7 @@ def test_paths_that_pages_name_exist(page: str) -> None:
 
 def test_everything_that_the_architecture_names_exists() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    homes = (ROOT, ROOT / "broker", ROOT / "broker" / "store")
+    homes = (ROOT, ROOT / "rockhopper/broker", ROOT / "rockhopper/broker/store")
     assert [
         path for path in paths_in(text) if not any((home / path).exists() for home in homes)
     ] == []

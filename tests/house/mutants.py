@@ -215,7 +215,7 @@ def _copy(number: int) -> Path:
     copy = BUILD / f"copy-{number}"
     shutil.rmtree(copy, ignore_errors=True)
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
-    extensions = [str(path.relative_to(ROOT)) for path in (ROOT / "broker").rglob("*.so")]
+    extensions = [str(path.relative_to(ROOT)) for path in (ROOT / "rockhopper").rglob("*.so")]
     for name in [*listed.split("\0"), *extensions]:
         source = ROOT / name
         if name and (source.exists() or source.is_symlink()):

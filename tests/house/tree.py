@@ -22,7 +22,7 @@ PARTS = ("broker", "client", "pipeline", "protocol")
 
 @dataclass(frozen=True)
 class Module:
-    """One file. *path* is from the root of the checkout, without links."""
+    """One file. *path* is from *root*: the package for its parts, the checkout for all others."""
 
     root: Path
     path: Path
@@ -79,14 +79,14 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        package = root / "rockhopper"
         self.modules = [
-            Module(root, path.relative_to(root))
+            Module(package, path.relative_to(package))
             for top in PARTS
-            for path in sorted((root / top).rglob("*.py"))
+            for path in sorted((package / top).rglob("*.py"))
         ]
         self.modules += [
-            Module(root, path.relative_to(root))
-            for path in sorted((root / "rockhopper").glob("*.py"))
+            Module(root, path.relative_to(root)) for path in sorted(package.glob("*.py"))
         ]
         self.tests = [
             Module(root, path.relative_to(root)) for path in sorted((root / "tests").rglob("*.py"))

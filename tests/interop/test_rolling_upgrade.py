@@ -32,14 +32,13 @@ BETWEEN = 100
 SEND_TIMEOUT_S = 30.0
 """The page says ten or more; a process may take seconds to start where others work as well."""
 THIS, NEXT = "V5_3_3", "V_THE_NEXT"
-TELLS_VERSION = Path("broker/processors/runtime_info.py")
+TELLS_VERSION = Path("rockhopper/broker/processors/runtime_info.py")
 
 
 def next_release(directory: Path) -> Path:
     """A tree from which brokers start that say that they are of the next release."""
-    for part in ("broker", "client", "protocol", "rockhopper"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / part, directory / part, symlinks=True, ignore=ignored)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "rockhopper", directory / "rockhopper", ignore=ignored)
     module = directory / TELLS_VERSION
     changed = module.read_text().replace(f'"{THIS}"', f'"{NEXT}"')
     assert NEXT in changed

@@ -195,9 +195,8 @@ def newest_changes(changelog: Page) -> Page:
 
 @cache
 def sources(*suffixes: str) -> tuple[Path, ...]:
-    """The files of the package that end with one of *suffixes*; its folders are links to these."""
-    tops = ("broker", "client", "pipeline", "protocol", "rockhopper")
-    found = (path for top in tops for path in (ROOT / top).rglob("*"))
+    """The files of the package that end with one of *suffixes*."""
+    found = (ROOT / "rockhopper").rglob("*")
     return tuple(sorted(path for path in found if path.suffix in suffixes and path.is_file()))
 
 

@@ -17,6 +17,7 @@ READ_BY = frozenset(
     {"text", "names", "required", "choice", "boolean", "integer", "size_bytes", "time_ms"}
 )
 # Read by other names than those of a call with the name in it.
+PIPELINE = ROOT / "rockhopper" / "pipeline"
 ELSEWHERE = frozenset({"columns"})
 _SIZES = {"k": 1 << 10, "m": 1 << 20}
 
@@ -26,7 +27,7 @@ def defaults() -> dict[str, set[Any]]:
     """What the code takes for each option that is not given, as far as that is a plain value."""
     found: dict[str, set[Any]] = {}
     for path in sources(".py"):
-        if path.parts[len(ROOT.parts)] != "pipeline":
+        if PIPELINE not in path.parents:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
@@ -43,7 +44,7 @@ def defaults() -> dict[str, set[Any]]:
 
 def _value(node: ast.expr, module: str, kind: str) -> set[Any]:
     try:
-        names = vars(importlib.import_module(f"rockhopper.{module}"))
+        names = vars(importlib.import_module(module))
         value = eval(ast.unparse(node), dict(names))
     except NameError:
         return set()

@@ -12,9 +12,9 @@ from tests.house.tree import Tree
 
 def house(root: Path, **files: str) -> Tree:
     """A checkout with these modules, by their dotted names with ``__`` for the dots."""
-    (root / "rockhopper").mkdir()
     for name, text in files.items():
-        path = root / (name.replace("__", "/") + ".py")
+        home = root if name.startswith("tests__") else root / "rockhopper"
+        path = home / (name.replace("__", "/") + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return Tree(root)
