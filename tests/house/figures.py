@@ -9,42 +9,17 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.house.tree import Module, Tree
 
-# From the ground up; a room stands on the first floor that names it. Rooms of one floor may not
-# use each other; what no floor names stands on top.
-FLOORS = (
-    ("settings", "loop", "observing"),
-    ("access", "store"),
-    ("listening",),
-    ("ha",),
-    ("remoting", "tables"),
-    ("members", "console"),
-    ("pulling",),
-    ("later",),
-    ("pop", "transactions"),
-    ("sending",),
-    ("sinks",),
-    ("nameserver",),
-    ("assembly",),
-    ("processors",),
-)
-FILES_IN_FOLDER_MAX = 16
 COMPLEXITY_MAX = 10
 PARAMETERS_MAX = 8
 # Who may speak of connections, requests and codes: doors, and what is behind them.
-DOORS = (
-    "broker.remoting",
-    "broker.processors",
-    "broker.nameserver",
-    "broker.hot",
-)
+DOORS = frozenset({"remoting", "processors", "nameserver", "hot"})
 WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
 
 
@@ -63,36 +38,21 @@ def measure(tree: Tree, root: Path) -> list[Figure]:
     """All figures that are measured at each run."""
     house = sum(module.code_lines for module in tree.modules)
     tests = sum(module.code_lines for module in tree.tests)
-    arrows = broker_arrows(tree)
-    largest, sizes = folder_sizes(tree)
     return [
-        Figure("files-in-folder", "files in one folder, processors apart", largest, sizes),
-        _counted("arrows", "arrows between the rooms of broker/", _shown(arrows)),
-        _counted("arrows-up", "arrows that run up", _shown(arrows_up(arrows))),
-        _counted("circles", "rooms and modules in circles", circles(tree, arrows)),
-        Figure("lines", "lines of code", house, lines_by_folder(tree)),
+        _counted("circles", "rooms and modules in circles", circles(tree)),
         _counted("complex", f"functions over complexity {COMPLEXITY_MAX}", complex_functions(root)),
         _counted("parameters", f"functions with over {PARAMETERS_MAX} parameters", wide(tree)),
-        _counted("untested", "modules without a test at their mirrored path", untested(tree)),
-        Figure("test-lines", "test lines per source line", round(tests / house, 2), (), True),
         _counted("wire-names", "modules behind the doors that speak remoting", wire_names(tree)),
         _counted("spelt", "places where something is spelt outside of its home", spelt(tree)),
         _counted("private", "private members touched from outside", private_members(tree)),
-        Figure("contracts", "floors as import contracts", layers(root), (), True),
+        Figure("lines", "lines of code", house, lines_by_folder(tree)),
+        Figure("test-lines", "test lines per source line", round(tests / house, 2)),
     ]
 
 
 def _counted(name: str, what: str, places: Iterable[str]) -> Figure:
     found = tuple(places)
     return Figure(name, what, len(found), found)
-
-
-def folder_sizes(tree: Tree) -> tuple[int, tuple[str, ...]]:
-    """Files in the largest folder but processors/, and the folders that have too many."""
-    sizes = Counter(str(module.path.parent) for module in tree.modules if not module.is_face)
-    sizes.pop("broker/processors", None)
-    over = [f"{folder}: {n}" for folder, n in sizes.most_common() if n > FILES_IN_FOLDER_MAX]
-    return max(sizes.values()), tuple(over)
 
 
 def lines_by_folder(tree: Tree) -> tuple[str, ...]:
@@ -103,53 +63,23 @@ def lines_by_folder(tree: Tree) -> tuple[str, ...]:
     return tuple(f"{folder}: {n}" for folder, n in lines.items())
 
 
-Arrow = tuple[str, str]
-
-
-def broker_arrows(tree: Tree) -> dict[Arrow, list[str]]:
-    """Room to room, with the imports that make the arrow."""
-    arrows: dict[Arrow, list[str]] = defaultdict(list)
-    for module in tree.modules:
-        here = _room(module.name)
-        for name in tree.imports(module) if here else ():
-            there = _room(name)
-            if there and there != here:
-                arrows[here, there].append(f"{module.name} -> {name}")
-    return arrows
-
-
-def _room(name: str) -> str:
-    parts = name.split(".")
-    return parts[1] if parts[0] == "broker" and len(parts) > 1 else ""
-
-
-def _shown(arrows: dict[Arrow, list[str]]) -> Iterator[str]:
-    for (here, there), imports in sorted(arrows.items()):
-        yield f"{here} -> {there}: {', '.join(sorted(imports))}"
-
-
-def arrows_up(arrows: dict[Arrow, list[str]]) -> dict[Arrow, list[str]]:
-    """Those that lead to a higher floor, or across one."""
-    floor_of = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-    top = len(FLOORS)
-    return {
-        (here, there): imports
-        for (here, there), imports in arrows.items()
-        if here in floor_of and floor_of[here] <= floor_of.get(there, top)
-    }
-
-
-def circles(tree: Tree, arrows: dict[Arrow, list[str]]) -> list[str]:
+def circles(tree: Tree) -> list[str]:
     """Rooms of broker/, and modules anywhere, that import each other in a loop."""
-    rooms: dict[str, set[str]] = defaultdict(set)
-    for here, there in arrows:
-        rooms[here].add(there)
     modules = {
         module.name: tree.imports(module) - {module.name}
         for module in tree.modules
         if not module.is_face
     }
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for name, imported in modules.items():
+        if here := _room(name):
+            rooms[here] |= {_room(each) for each in imported} - {here, ""}
     return [" <-> ".join(sorted(loop)) for graph in (rooms, modules) for loop in _loops(graph)]
+
+
+def _room(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if parts[0] == "broker" and len(parts) > 1 else ""
 
 
 def _loops(graph: dict[str, set[str]]) -> Iterator[set[str]]:
@@ -217,28 +147,10 @@ def wide(tree: Tree) -> Iterator[str]:
                     yield f"{module.path}:{node.lineno} {node.name}: {count}"
 
 
-def untested(tree: Tree) -> Iterator[str]:
-    """Modules whose test file is not at tests/unit/<folder>/test_<name>.py."""
-    tests = {module.path for module in tree.tests}
-    for module in tree.modules:
-        mirrored = Path("tests/unit") / module.path.parent / f"test_{module.path.name}"
-        if not module.is_face and mirrored not in tests:
-            yield str(module.path)
-
-
-def off_the_list(found: Sequence[str], listed: Mapping[str, str]) -> list[str]:
-    """What is wrong with the *listed* modules without a test of their own, as *found* has them."""
-    return [f"{path} has no test at its mirrored path" for path in found if path not in listed] + [
-        f"{path} has a test, or is gone: take it out of untested.toml"
-        for path in listed
-        if path not in found
-    ]
-
-
 def wire_names(tree: Tree) -> Iterator[str]:
     """Modules of broker/ that name what only a door should know."""
     for module in tree.modules:
-        if _room(module.name) and not module.name.startswith(DOORS):
+        if _room(module.name) and DOORS.isdisjoint(module.path.parts):
             names = {
                 alias.name
                 for node in module.nodes
@@ -322,9 +234,3 @@ def _defined(module: Module) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value  # __slots__
-
-
-def layers(root: Path) -> int:
-    """Layers that import-linter holds the broker to, in all contracts."""
-    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
-    return sum(len(each.get("layers", ())) for each in contracts["contracts"])

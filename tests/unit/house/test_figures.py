@@ -29,51 +29,6 @@ def test_lines_of_code_are_neither_blank_nor_comments_nor_docstrings(tmp_path: P
     assert module.code_lines == 6
 
 
-def test_arrows_are_between_rooms_and_count_what_is_for_types_only(tmp_path: Path) -> None:
-    tree = house(
-        tmp_path,
-        broker__store__log="",
-        broker__store__queue="from rockhopper.broker.store import log\n",
-        broker__server="if TYPE_CHECKING:\n    from rockhopper.broker.store.log import Log\n",
-        broker__other="import os\nfrom rockhopper.protocol import x\n",
-    )
-    assert dict(figures.broker_arrows(tree)) == {
-        ("server", "store"): ["broker.server -> broker.store.log"]
-    }
-
-
-def test_a_module_is_tested_at_its_mirrored_path_or_stands_in_the_list(tmp_path: Path) -> None:
-    tree = house(
-        tmp_path,
-        broker__a="",
-        broker__b__c="",
-        broker__b__d="",
-        tests__unit__broker__test_a="",
-        tests__unit__broker__test_c="",
-    )
-    found = list(figures.untested(tree))
-    assert sorted(found) == ["broker/b/c.py", "broker/b/d.py"]
-    assert figures.off_the_list(found, dict.fromkeys(found, "why")) == []
-    assert sorted(figures.off_the_list(found, {"broker/b/c.py": "why", "broker/a.py": "why"})) == [
-        "broker/a.py has a test, or is gone: take it out of untested.toml",
-        "broker/b/d.py has no test at its mirrored path",
-    ]
-
-
-def test_an_arrow_up_leads_to_the_same_floor_or_a_higher_one(tmp_path: Path) -> None:
-    tree = house(
-        tmp_path,
-        broker__store__log="from rockhopper.broker.pop import service\n",
-        broker__pop__service="from rockhopper.broker.store import log\n",
-        broker__transactions__ends="from rockhopper.broker.pop.service import x\n",
-        broker__broker="from rockhopper.broker.store import log\n",
-    )
-    assert set(figures.arrows_up(figures.broker_arrows(tree))) == {
-        ("store", "pop"),
-        ("transactions", "pop"),
-    }
-
-
 def test_circles_are_found_among_rooms_and_modules(tmp_path: Path) -> None:
     tree = house(
         tmp_path,
@@ -83,21 +38,10 @@ def test_circles_are_found_among_rooms_and_modules(tmp_path: Path) -> None:
         client__x="from rockhopper.client import y\n",
         client__y="from rockhopper.client.x import f\n",
     )
-    assert figures.circles(tree, figures.broker_arrows(tree)) == [
+    assert figures.circles(tree) == [
         "a <-> b",
         "client.x <-> client.y",
     ]
-
-
-def test_a_test_is_looked_for_at_the_mirrored_path(tmp_path: Path) -> None:
-    tree = house(
-        tmp_path,
-        broker__store__log="",
-        client__x="",
-        tests__unit__broker__store__test_log="",
-        tests__unit__test_x="",
-    )
-    assert list(figures.untested(tree)) == ["client/x.py"]
 
 
 def test_parameters_are_counted_without_self(tmp_path: Path) -> None:
