@@ -23,25 +23,25 @@ class AuthConfig:
     """Users and permissions; none by default, for ports listen on loopback alone by default."""
 
     authentication_enabled: bool = setting("authenticationEnabled", False)
-    """Serve nobody but users, whose requests are signed. A Super user must be
-    there: initAuthenticationUser makes the first.
+    """Serve only users, who sign their requests. A Super user must exist: initAuthenticationUser
+    creates the first.
 
     Cost: an HMAC-SHA1 over each request at the broker and at the client.
     """
 
     authorization_enabled: bool = setting("authorizationEnabled", False)
-    """Allow users what their rules allow, and nothing else; needs authenticationEnabled.
+    """Allow users only what their rules allow; needs authenticationEnabled.
 
-    Cost: a look at the rules of the user for each request.
+    Cost: checking the user's rules for each request.
     """
 
     authentication_whitelist: tuple[int, ...] = setting(
         "authenticationWhitelist", (), separator=",", element=_code
     )
-    """Request codes that need no user, unless they change the cluster: 105,106 lets tools
-    without a user ask for routes.
+    """Request codes that need no user, unless they change the cluster: 105,106 lets tools without a
+    user ask for routes.
 
-    Cost: safety: these are served to whoever reaches the port.
+    Cost: safety: every host that reaches the port may send these.
     """
 
     authorization_whitelist: tuple[int, ...] = setting(
@@ -49,22 +49,22 @@ class AuthConfig:
     )
     """Request codes that every user may send, unless they change the cluster.
 
-    Cost: safety: these are served to every user.
+    Cost: safety: every user may send these.
     """
 
     init_user: str = setting("initAuthenticationUser", "")
-    """``{"username": …, "password": …}``: a Super user that is made if there is no such user.
-    ``generate``: with authenticationEnabled, the first start makes the user ``admin`` with a secret
-    that its log shows once.
+    """``{"username": …, "password": …}``: a Super user to create if there is no such user.
+    ``generate``: with authenticationEnabled, the first start creates the user ``admin`` and logs
+    its secret once.
 
-    Cost: safety: a secret stands in the settings, or in the log.
+    Cost: safety: the secret is in the settings, or in the log.
     """
 
     inner_credentials: str = setting("innerClientAuthenticationCredentials", "")
-    """``{"accessKey": …, "secretKey": …}``: as whom this broker asks name services and other
-    brokers. Made as a Super user if there is no such user.
+    """``{"accessKey": …, "secretKey": …}``: the user with which this broker signs its own requests
+    to name services and other brokers. Created as a Super user if there is no such user.
 
-    Cost: safety: a secret stands in the settings.
+    Cost: safety: the secret is in the settings.
     """
 
     def __post_init__(self) -> None:

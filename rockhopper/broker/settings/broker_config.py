@@ -72,44 +72,47 @@ class BrokerConfig:
     tls: TlsConfig = TlsConfig()
 
     role: Role = setting("role", Role.ALL)
-    """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of
-    them, for several brokers under one name service."""
+    """Ours. What this process serves. ``all``: a broker with an embedded name service; ``broker``
+    or ``nameserver``: only one of them, for several brokers under one name service."""
 
     broker_name: str = setting("brokerName", "broker-a")
-    """The broker's name in routes. Two brokers under one name service need two names."""
+    """The broker's name in routes. Two brokers that register with the same name service need
+    different names."""
 
     cluster_name: str = setting("brokerClusterName", "DefaultCluster")
-    """The cluster that operators' tools show."""
+    """The cluster name that admin tools show."""
 
     broker_id: int = setting("brokerId", 0, least=0, most=0)
-    """Always 0. Which replica of a set this is says haReplicaId; which leads, its engine."""
+    """Always 0. In a replica set, haReplicaId identifies the replica, and the engine decides which
+    one leads."""
 
     broker_role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER)
-    """Without haEngine, SYNC_MASTER waits for nobody, unless haMode=classic: then for as many as
-    inSyncReplicas says. With it, and without haMode, ASYNC_MASTER is haMode=async, and SYNC_MASTER
-    is haMode=sync with minInSyncReplicas=1."""
+    """Without haEngine, SYNC_MASTER waits for no replica, unless haMode=classic: then it waits for
+    inSyncReplicas. With haEngine and without haMode, ASYNC_MASTER means haMode=async, and
+    SYNC_MASTER means haMode=sync with minInSyncReplicas=1."""
 
     brokers: int = setting("brokers", 1, least=0, most=64)
-    """Ours. How many brokers run side by side under one parent process, as brokerName-0, -1 …, each
-    with its own directory below storePathRootDir and its own port, 20 apart from listenPort on; 0
-    is one for each core.
+    """Ours. How many brokers run side by side under one parent process. They are named
+    brokerName-0, -1 …, and each has its own directory below storePathRootDir and its own port, 20
+    apart from listenPort on. 0 starts one for each core.
 
-    Cost: the memory of a broker and a commit log of its own for each.
+    Cost: memory and a separate commit log for each broker.
     """
 
     bind_address: str = setting("bindAddress", "127.0.0.1")
-    """Where all ports listen.
+    """The address on which all ports listen.
 
-    Cost: none on loopback; elsewhere whoever reaches the ports, unless there are users.
+    Cost: none on loopback. On any other address, every host that reaches the ports has access,
+    unless users are on.
     """
 
     listen_port: int = setting("listenPort", 10911, least=0, most=65535)
-    """The broker's port; 0 picks a free one, which the first log line names."""
+    """The broker's port; 0 picks a free one and logs it in the first line."""
 
     vip_channel_enabled: bool = setting("vipChannelEnabled", False)
-    """Ours, by the clients' name for it. Whether the broker also listens two ports below
-    listenPort (10909), unless that is 0: Java clients before 4.5.1 send, commit and look for
-    their group there unless they are told not to. Where somebody else has it, that is warned of.
+    """Ours, named as in the clients. Whether the broker also listens two ports below listenPort
+    (10909), unless listenPort is 0. Java clients before 4.5.1 send, commit and look up their group
+    there by default. If another process holds the port, the broker logs a warning.
 
     Cost: one more port.
     """
@@ -118,130 +121,132 @@ class BrokerConfig:
     """Ours. The name service's port; 0 picks a free one."""
 
     http_port: int = setting("httpPort", 9464, least=-1, most=65535)
-    """Ours. /healthz, /readyz, /metrics and the console; 0 picks a free one, -1 opens none.
+    """Ours. The port of /healthz, /readyz, /metrics and the console; 0 picks a free one, -1 opens
+    none.
 
-    Cost: none until somebody asks; a page of /metrics takes a few milliseconds, with many queues up
-    to a quarter of a second of one core, see metricsQueuesMax.
+    Cost: none while idle. A scrape of /metrics takes a few milliseconds; with many queues, up to a
+    quarter of a second of one core, see metricsQueuesMax.
     """
 
     console_enable: bool = setting("consoleEnable", True)
     """Ours. Whether httpPort serves the web console, /console/.
 
-    Cost: none until somebody opens it; then some memory.
+    Cost: none until a browser opens it; then some memory.
     """
 
     console_hosts: tuple[str, ...] = setting("consoleHosts", ())
-    """Ours. Names by which the console and /metrics may be reached, ``;`` between, beside
-    addresses, localhost, this host's name, brokerIP1 and the names of advertise. Others are
-    refused: the owner of a name can point it here and read what a browser is served."""
+    """Ours. Host names that may reach the console and /metrics, separated by ``;``. Addresses,
+    localhost, this host's name, brokerIP1 and the names in advertise are always allowed. All others
+    are refused, which prevents DNS rebinding: a foreign name that points here could read what the
+    broker serves to a browser."""
 
     grpc_port: int = setting("grpcPort", -1, least=-1, most=65535)
-    """Ours. The port of RocketMQ 5 clients, 8081 by habit; it takes the extra ``[grpc]``. 0
-    picks a free one, -1 opens none. With brokers=N each has its own, 20 apart, and clients that
-    come by the first learn of the others.
+    """Ours. The port of RocketMQ 5 clients, 8081 by convention; it needs the extra ``[grpc]``. 0 picks a
+    free one, -1 opens none. With brokers=N each broker has its own port, 20 apart, and a client
+    that connects to the first one learns the others.
 
-    Cost: the memory of protobuf, and for each request more of the processor than RocketMQ 4's
-    protocol takes.
+    Cost: the memory of protobuf, and more processor time for each request than RocketMQ 4's
+    protocol.
     """
 
     namesrv_addr: tuple[str, ...] = setting("namesrvAddr", (), element=parse_address)
-    """Name services elsewhere to register with as well, host:port with ``;`` between."""
+    """Other name services to register with, as host:port separated by ``;``."""
 
     broker_ip1: str = setting("brokerIP1", "")
-    """The host that routes and registrations name. Empty: each client is told the address at
-    which it reached the name service itself, see advertise."""
+    """The host that routes and registrations name. Empty: each client gets the address at which it
+    reached the name service, see advertise."""
 
     published_on: str = setting("publishedOn", "")
-    """Ours. In a container: the address of its host on which the ports are published. With
-    ``127.0.0.1`` no start warns that the ports are open to others. It opens and closes nothing."""
+    """Ours. In a container: the host's address on which the ports are published. With ``127.0.0.1``
+    the start does not warn that the ports are open to other hosts. It opens and closes no port."""
 
     advertise: tuple[AdvertiseRule, ...] = setting(
         "advertise", (), separator=",", element=parse_rule
     )
-    """Ours. Which client is told which address: ``network=host:port`` with ``,`` between, first
-    match wins; ``gateway`` and ``subnet`` name the container's gateway and network, ``self`` the
-    address a client arrived at. Before brokerIP1."""
+    """Ours. Which address each client gets: ``network=host:port`` separated by ``,``; the first
+    match wins. ``gateway`` and ``subnet`` mean the container's gateway and network, ``self`` the
+    address that a client connected to. Takes precedence over brokerIP1."""
 
     remote_admin: bool = setting("remoteAdmin", False)
-    """Ours. Whether administrative requests from other hosts are served.
+    """Ours. Whether the broker serves administrative requests from other hosts.
 
-    Cost: safety: without authenticationEnabled, whoever reaches the port may then delete topics.
+    Cost: safety: without authenticationEnabled, every host that reaches the port may delete topics.
     """
 
     cluster_topic_enable: bool = setting("clusterTopicEnable", True)
-    """Whether the topic named like the cluster may be used."""
+    """Whether clients may use the topic that is named like the cluster."""
 
     broker_topic_enable: bool = setting("brokerTopicEnable", True)
-    """Whether the topic named like the broker may be used."""
+    """Whether clients may use the topic that is named like the broker."""
 
     trace_topic_enable: bool = setting("traceTopicEnable", False)
     """Create the topic for clients' message traces at the start.
 
-    Cost: none by itself; clients that trace send about one more message for every few.
+    Cost: none by itself; a client that traces sends about one extra message for every few.
     """
 
     trace_topic_name: str = setting("msgTraceTopicName", TRACE_TOPIC)
-    """Where clients send their traces."""
+    """The topic to which clients send their traces."""
 
     trace_on: bool = setting("traceOn", True)
-    """Tell producers that traces are wanted.
+    """Tell producers to send traces.
 
-    Cost: none here; what they send: see traceTopicEnable.
+    Cost: none here; for the traces themselves see traceTopicEnable.
     """
 
     sink_staged_bytes_max: int = setting("sinkStagedBytesMax", 4 << 30, least=1 << 20, most=1 << 50)
-    """Ours. Bytes that jobs may stage for sinks (exactly-once batches) and not publish; beyond, a
-    stage request is refused like a send to a full disk.
+    """Ours. How many bytes jobs may stage for sinks (exactly-once batches) before they publish
+    them. Beyond that, a stage request is refused like a send to a full disk.
 
-    Cost: so much of the store's disk, at most.
+    Cost: at most that much of the store's disk.
     """
 
     sink_staged_expire_ms: int = setting(
         "sinkStagedExpireMs", 3_600_000, least=1000, most=30 * 86_400_000
     )
-    """Ours. Staged parts that nobody added to or published for so long are deleted: what a job
-    leaves that was killed.
+    """Ours. Staged parts are deleted when no job has added to them or published them for this long:
+    a killed job leaves such parts.
 
-    Cost: a long one keeps on the disk for longer what a killed job left; a short one takes it from
-    a slow one.
+    Cost: a long time keeps the parts of a killed job on the disk for longer; a short one deletes
+    those of a slow job.
     """
 
     region_id: str = setting("regionId", "DefaultRegion")
     """The region that send answers name."""
 
     timer_wheel_enable: bool = setting("timerWheelEnable", True)
-    """Whether producers may name a time of delivery, and clients of remoting may pop.
+    """Whether producers may set a delivery time, and remoting clients may pop.
 
-    What is pending is delivered either way.
+    Pending timer messages are delivered either way.
     """
 
     timer_max_delay_s: int = setting("timerMaxDelaySec", 259_200, least=1, most=100 * 31_557_600)
-    """The longest delay that a producer may ask for.
+    """The longest delay that a producer may request.
 
-    Cost: what waits longer than two thirds of fileReservedTime is appended to the commit log
-    again, once in each such time.
+    Cost: a message that waits longer than two thirds of fileReservedTime is appended to the commit
+    log again, once in each such time.
     """
 
     timer_precision_ms: int = setting("timerPrecisionMs", 1000, least=100, most=1000)
     """The precision with which RocketMQ wrote the timer messages that it left pending: 100, 200,
-    500 or 1000. Messages taken by this broker are delivered to the millisecond."""
+    500 or 1000. This broker delivers its own timer messages to the millisecond."""
 
     offsets_flush_interval_ms: int = setting(
         "flushConsumerOffsetInterval", 5000, least=10, most=3_600_000
     )
-    """How often committed offsets go to disk: what consumers repeat after a crash.
+    """How often committed offsets go to disk. After a crash, consumers repeat at most this much.
 
-    Cost: a small write to the disk, each time that something was committed.
+    Cost: a small disk write for each interval with a commit.
     """
 
     offsets_version_step: int = setting("consumerOffsetUpdateVersionStep", 500, least=1)
-    """Commits per step of the offset table's version."""
+    """After how many commits the version of the offset table increases."""
 
     register_interval_ms: int = setting("registerNameServerPeriod", 30_000, least=100, most=60_000)
-    """How often this broker registers with the name services of namesrvAddr; topic changes at
-    once.
+    """How often this broker registers with the name services of namesrvAddr. Topic changes are
+    registered at once.
 
-    Cost: a request with all topics to each name service.
+    Cost: one request with all topics for each name service.
     """
 
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, least=10, most=600_000)

@@ -11,21 +11,20 @@ class FollowingConfig:
     """Whom this broker copies, instead of serving."""
 
     follow_master: str = setting("followMaster", "")
-    """Ours. host:port of a RocketMQ master, 4.x or 5.x without controller, by its listenPort:
-    this broker copies its log and tables and refuses clients until it takes over. Empty: it
-    serves.
+    """Ours. host:port of a RocketMQ master, 4.x or 5.x without controller, by its listenPort. This
+    broker copies its log and tables, and refuses clients until it takes over. Empty: it serves.
 
     Cost: the master's disk and network for its whole log.
     """
 
     ha_master_address: str = setting("haMasterAddress", "")
-    """host:port where that master replicates. Empty: its own host, at the haListenPort that it
-    names when asked for its settings."""
+    """host:port of that master's replication port. Empty: the master's own host, and the
+    haListenPort that it reports among its settings."""
 
     send_heartbeat_interval_ms: int = setting(
         "haSendHeartbeatInterval", 5000, least=10, most=600_000
     )
-    """How often the master is told how far the copy is when nothing comes.
+    """How often an idle connection reports to the master how far the copy is.
 
     Cost: a few bytes each time.
     """
@@ -33,23 +32,23 @@ class FollowingConfig:
     housekeeping_interval_ms: int = setting(
         "haHousekeepingInterval", 20_000, least=20, most=600_000
     )
-    """Silence of the master after which the connection is made anew.
+    """After how much silence of the master the connection is closed and opened again.
 
-    Cost: a long one notices later that the connection is dead.
+    Cost: with a long time, a dead connection is noticed later.
     """
 
     tables_interval_ms: int = setting("followTablesInterval", 10_000, least=10, most=600_000)
-    """Ours. How often topics, groups and offsets are copied; messages come into their queues
-    with the next copy, so what a takeover has to read is what came since.
+    """Ours. How often topics, groups and offsets are copied. Messages enter their queues with the
+    next copy, so a takeover reads only what came since.
 
-    Cost: a request for each table each time; a long one makes a takeover slower.
+    Cost: a request for each table each time; a long interval makes a takeover slower.
     """
 
     force_takeover: bool = setting("forceTakeover", False)
-    """Ours. Serve a store that followed another broker without asking that whether it has
-    stopped taking messages.
+    """Ours. Serve a store that followed a master without checking that this master has stopped
+    taking messages.
 
-    Cost: true: what the master still takes is lost.
+    Cost: true: messages that the master still takes are lost.
     """
 
     def __post_init__(self) -> None:

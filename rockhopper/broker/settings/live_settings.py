@@ -41,7 +41,7 @@ class LiveSettings:
     """What the broker allows and how it behaves, as an administrator has it now."""
 
     broker_permission: int = setting("brokerPermission", 6, least=0, most=7)
-    """4 read, 2 write: 4 drains a broker of its writers."""
+    """4 read, 2 write: 4 drains a broker, which then refuses sends and still serves pulls."""
 
     @property
     def is_readable(self) -> bool:
@@ -54,45 +54,45 @@ class LiveSettings:
         return bool(self.broker_permission & PERM_WRITE)
 
     auto_create_topic: AutoCreateTopic = setting("autoCreateTopic", AutoCreateTopic.ON_SEND)
-    """Ours, over autoCreateTopicEnable (true: on-send). on-send makes a topic when a client
-    sends to it, as RocketMQ does; on-lookup when its route is asked for, which clients need that
-    give up on an unknown topic; off makes a typing error an error.
+    """Ours, takes precedence over autoCreateTopicEnable (true: on-send). on-send creates a topic
+    when a client sends to it, as RocketMQ does. on-lookup creates it when a client asks for its
+    route, for clients that give up on an unknown topic. off rejects unknown topics.
 
-    Cost: all but off make a topic of a typing error.
+    Cost: with anything but off, a typo creates a topic.
     """
 
     auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True)
-    """Whether a consumer may use a group that nobody created.
+    """Whether a consumer may use a group that was not created first.
 
-    Cost: a typing error makes a group, and its retry topic.
+    Cost: a typo creates a group and its retry topic.
     """
 
     default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, least=1, most=65536)
-    """Most queues that a topic created by a send gets; Java clients ask for 4.
+    """The most queues that a topic gets when a send creates it; Java clients ask for 4.
 
-    Cost: 21 KiB of disk for each queue that has a message, and a request that waits for each queue
-    and group.
+    Cost: 21 KiB of disk for each queue with a message, and one waiting pull for each queue and
+    group.
     """
 
     long_polling: bool = setting("longPollingEnable", True)
-    """Park a pull that finds nothing until a message arrives.
+    """Hold a pull that finds nothing until a message arrives.
 
-    Cost: false has idle clients ask again and again.
+    Cost: with false, idle clients poll again and again.
     """
 
     short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
-    """How long such a pull waits when longPollingEnable is false.
+    """How long a pull that finds nothing waits when longPollingEnable is false.
 
-    Cost: latency of so much, at most, for what comes meanwhile; a short one has idle clients ask
-    more often.
+    Cost: up to this much latency for a message that arrives meanwhile; with a short time, idle
+    clients poll more often.
     """
 
     reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False)
-    """Refuse consumers that pull queues on their own account."""
+    """Refuse pull consumers, which choose their queues themselves."""
 
     slave_read: bool = setting("slaveReadEnable", False)
     """Send readers that are further behind than accessMessageInMemoryMaxRatio to the replica that
-    their group names (whichBrokerWhenConsumeSlowly), so that they do not push what is new out of
+    their group names (whichBrokerWhenConsumeSlowly), so that they do not push new messages out of
     the page cache.
 
     Cost: none here; the replica reads its disk.
@@ -102,57 +102,60 @@ class LiveSettings:
     """Serve request code 361."""
 
     property_filter: bool = setting("enablePropertyFilter", True)
-    """Evaluate SQL92 expressions over the properties of messages.
+    """Evaluate SQL92 expressions over message properties.
 
-    Cost: a pull with an expression reads records that it does not hand out, for at most 8 ms
-    of 20.
+    Cost: a filtered pull also reads records that do not match, for at most 8 ms of every 20.
     """
 
     filter_support_retry: bool = setting("filterSupportRetry", False)
-    """Ask what a group wants of a topic again when a message of it is redelivered: an expression
-    that was changed since counts then, too."""
+    """Evaluate the group's filter again when a message is redelivered, so that a changed expression
+    applies to it as well."""
 
     notify_consumers_changed: bool = setting("notifyConsumerIdsChangedEnable", True)
-    """Tell a group's members at once when one comes or goes.
+    """Notify a group's members at once when a member joins or leaves.
 
-    Cost: a request to each member; without it, members notice after up to 20 s, and read queues
-    twice or not at all until then.
+    Cost: a request to each member. Without it, members notice after up to 20 s, and until then read
+    some queues twice or not at all.
     """
 
     validate_system_topic: bool = setting("validateSystemTopicWhenUpdateTopic", True)
-    """Refuse to change system topics on request."""
+    """Refuse requests to change system topics."""
 
     mixed_message_type: bool = setting("enableMixedMessageType", False)
     """Allow the topic attribute message.type=MIXED."""
 
     metrics_queues_max: int = setting("metricsQueuesMax", 10_000, least=0, most=10_000_000)
-    """Ours. How many queues of groups have series of their own on /metrics, those that lag first;
-    the sums by topic and group are there for all. Cost: some lines of the page for each."""
+    """Ours. How many queues of groups have their own series on /metrics, those with the largest lag
+    first. The sums by topic and group always cover all queues.
+
+    Cost: some lines of the page for each queue.
+    """
 
     initial_offset: InitialOffset = setting("initialOffset", InitialOffset.COMPAT)
-    """Ours. Where a new group starts in a queue that still has its first message: ``compat`` at 0
-    as RocketMQ does, ``strict`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
+    """Ours. Where a new group starts in a queue that still has its first message. ``compat``: at 0,
+    as in RocketMQ. ``strict``: where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
 
     server_side_reset: bool = setting("useServerSideResetOffset", True)
-    """Whether a reset (222) waits in the broker for the next pull; else it is pushed (220) to the
-    clients that are online."""
+    """Whether an offset reset (222) waits in the broker for the next pull. With false, the broker
+    pushes it (220) to the clients that are online."""
 
     store_reply_messages: bool = setting("storeReplyMessageEnable", True)
-    """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them.
+    """Store replies to requests in <cluster>_REPLY_TOPIC as well as pushing them.
 
-    Cost: the disk for each reply, as for a message.
+    Cost: as much disk for each reply as for a message.
     """
 
     recall_message_enable: bool = setting("recallMessageEnable", True)
-    """Whether producers may recall pending timer messages; off by default in RocketMQ.
+    """Whether producers may recall pending timer messages. Off by default in RocketMQ.
 
-    Cost: safety: whoever holds the handle, which only the answer to the send carries, may use it.
+    Cost: safety: any client with the handle may use it. Only the answer to the send contains the
+    handle.
     """
 
     pop_from_retry_percent: int = setting("popFromRetryProbability", 20, least=0, most=100)
-    """Percent of pops that look at messages to be redelivered before they look at new ones.
+    """Percentage of pops that look at messages due for redelivery before new ones.
 
-    Cost: a higher one has what is new wait behind what failed.
+    Cost: the higher it is, the longer new messages wait behind failed ones.
     """
 
     pop_from_retry_percent_for_priority: int = setting(
@@ -161,49 +164,51 @@ class LiveSettings:
     """The same for topics whose message.type is PRIORITY."""
 
     priority_order_asc: bool = setting("priorityOrderAsc", True)
-    """Whether the highest number is the most urgent priority; false: the lowest is."""
+    """Whether the highest number is the most urgent priority. With false, the lowest is."""
 
     pop_separate_retry_queues: bool = setting("useSeparateRetryQueue", False)
-    """Whether a pop retry topic has as many queues as its topic, and messages stay in theirs.
+    """Whether a pop retry topic has as many queues as its topic, and each message stays in its
+    queue. A topic of type PRIORITY then keeps its order for redelivered messages as well.
 
-    A topic of type PRIORITY then keeps its order among what is redelivered, too.
-
-    Cost: as many queues again for each group that pops; what exists stays when it is turned off.
+    Cost: as many queues again for each group that pops. Turning it off keeps the existing ones.
     """
 
     pop_in_flight_max: int = setting("popInflightMessageThreshold", 10_000, least=1, most=1_000_000)
-    """Messages that a group may have popped from one queue and not settled; always enforced.
+    """How many messages of one queue a group may have in flight: popped and not acknowledged.
+    Always enforced.
 
-    Cost: memory for each; a low one stops members that are slow to acknowledge.
+    Cost: memory for each; a low number blocks members that are slow to acknowledge.
     """
 
     reject_transaction_message: bool = setting("rejectTransactionMessage", False)
-    """Refuse half messages; transactions that are open can still end."""
+    """Refuse half messages; open transactions can still end."""
 
     transaction_timeout_ms: int = setting("transactionTimeOut", 6000, least=1, most=86_400_000)
-    """How long a producer may be silent about a transaction before it is asked first.
+    """How long a half message stays open before the broker first checks the transaction with the
+    producer.
 
-    Cost: a short one has producers asked that are still at work.
+    Cost: with a short time, the broker checks producers that are still working.
     """
 
     transaction_check_interval_ms: int = setting(
         "transactionCheckInterval", 30_000, least=1, most=86_400_000
     )
-    """How often it is asked again.
+    """How often the broker repeats the check.
 
-    Cost: a question for each open transaction each time; nothing else, for each has its own time.
+    Cost: one check request for each open transaction each time; nothing else, because each
+    transaction has its own time.
     """
 
     transaction_check_max: int = setting("transactionCheckMax", 15, least=1, most=1_000_000)
-    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC.
-    While no producer of its group is online none is asked, and none is counted.
+    """After how many unanswered checks a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
+    no producer of its group is online, the broker neither checks nor counts.
 
-    Cost: a small one gives up transactions whose producer hangs.
+    Cost: with a small number, a transaction is held when its producer hangs.
     """
 
     delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
-    """How long each delay level waits. What is waiting already is delivered by the new times, and
-    what waits at a level that is no more by those of the last one."""
+    """How long each delay level waits. Messages that already wait are delivered by the new times;
+    those at a level that no longer exists, by the time of the last level."""
 
     accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0)
     """Refuse sends before this Unix time in ms."""
@@ -221,89 +226,86 @@ class LiveStoreSettings:
     """What the store takes, looks up and keeps, as an administrator has it now."""
 
     message_size_max_bytes: int = setting("maxMessageSize", 4 << 20, least=1, most=16 << 20)
-    """Largest body (MESSAGE_ILLEGAL beyond). Must fit into a commit log file.
+    """The largest body; a larger one gets MESSAGE_ILLEGAL. Must fit into a commit log file.
 
-    Cost: so much memory for each request under way, and the loop for the time of copying it.
+    Cost: this much memory for each request in progress, and event loop time to copy it.
     """
 
     query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000)
-    """Most messages that a query by key returns.
+    """The most messages that a query by key returns.
 
-    Cost: a read of the log for each, perhaps of the disk.
+    Cost: a read of the log for each, perhaps from the disk.
     """
 
     query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000)
-    """Messages that a query by key returns when the client names no number."""
+    """How many messages a query by key returns when the client gives no number."""
 
     flush_disk_type: FlushDiskType = setting("flushDiskType", FlushDiskType.ASYNC)
     """ASYNC_FLUSH answers when the message is in the page cache: a power cut loses at most
-    flushIntervalCommitLog. SYNC_FLUSH answers when it is on the disk, one fsync per group. In a
-    replica set, and with slaves, it changes with a restart only.
+    flushIntervalCommitLog. SYNC_FLUSH answers when it is on the disk; concurrent sends share one
+    fsync. In a replica set, and with slaves, a change needs a restart.
 
-    Cost: SYNC_FLUSH adds the time of one fsync to each answer; sends that wait together share
-    it.
+    Cost: SYNC_FLUSH adds the time of one fsync to each answer.
     """
 
     file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
-    """Age at which a commit log file may be deleted, by the time of its last message. When it is
-    lowered live, files go only after timers have appended again what would get too old, and open
-    transactions have been looked at: some minutes later.
+    """Age at which a commit log file may be deleted, by the time of its last message. After you
+    lower it live, files go some minutes later: first, timers append again what would get too old,
+    and the broker checks open transactions.
 
-    Cost: the disk for what is sent in that time, and in a day more.
+    Cost: the disk for the messages of that time, and of one more day.
     """
 
     delete_when: str = setting("deleteWhen", "04")
-    """Hours of the day, ``;`` between, at which expired commit log files go.
+    """Hours of the day, separated by ``;``, at which expired commit log files are deleted.
 
-    Cost: disk: what has expired stays until then.
+    Cost: disk: expired files stay until then.
     """
 
     clean_interval_ms: int = setting("cleanResourceInterval", 10_000, least=100, most=3_600_000)
-    """How often retention looks at times and at the disk.
+    """How often retention checks file ages and the disk.
 
-    Cost: a long one notices a full disk later.
+    Cost: with a long interval, a full disk is noticed later.
     """
 
     delete_files_interval_ms: int = setting(
         "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000
     )
-    """Pause between two file deletions, so that the disk can breathe.
+    """Pause between two file deletions, which spares the disk.
 
-    Cost: a long one has a full disk stay full for longer.
+    Cost: with a long pause, a full disk stays full for longer.
     """
 
     delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000)
-    """Commit log files deleted in one round.
+    """How many commit log files one round deletes.
 
-    Cost: more at once has sends wait longer on disks that delete slowly.
+    Cost: with more at once, sends wait longer on disks that delete slowly.
     """
 
     disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95)
-    """Above this, expired files go at any hour.
+    """Above this disk usage, expired files are deleted at any hour.
 
-    Cost: a high one leaves less room for what comes before the next round.
+    Cost: a high value leaves less room for what arrives before the next round.
     """
 
     disk_clean_forcibly_percent: int = setting("diskSpaceCleanForciblyRatio", 85, least=30, most=95)
-    """Above this, the oldest files go even before they expire (cleanFileForciblyEnable).
-
-    Above 85 % it counts as 85 %, as in RocketMQ.
+    """Above this disk usage, the oldest files are deleted even before they expire
+    (cleanFileForciblyEnable). Above 85 % it counts as 85 %, as in RocketMQ.
 
     Cost: messages that have not expired.
     """
 
     disk_warning_percent: int = setting("diskSpaceWarningLevelRatio", 90, least=35, most=99)
-    """Above this, sends are refused with SERVICE_NOT_AVAILABLE.
+    """Above this disk usage, sends are refused with SERVICE_NOT_AVAILABLE. Above 90 % it counts as
+    90 %, as in RocketMQ.
 
-    Above 90 % it counts as 90 %, as in RocketMQ.
-
-    Cost: sends, above it; too high a value lets the disk fill up.
+    Cost: sends above it are refused; too high a value lets the disk fill up.
     """
 
     clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
-    """Whether a filling disk may cost messages that have not expired.
+    """Whether the broker may delete messages that have not expired when the disk fills up.
 
-    Cost: true: messages that have not expired, also unread ones. false: sends, which are refused
+    Cost: true: messages that have not expired, even unread ones. false: sends, which are refused
     once the disk is full.
     """
 

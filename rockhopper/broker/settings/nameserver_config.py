@@ -19,19 +19,21 @@ class NameServiceConfig:
     """Whether codes 224 and 311 to 313 may list topics."""
 
     delete_topic_with_registration: bool = setting("deleteTopicWithBrokerRegistration", False)
-    """Drop what a broker's next registration no longer names. Off as in RocketMQ, where a broker
-    may register its topics one by one; the embedded broker's deletions show at once anyway."""
+    """Drop topics that a broker's next registration no longer names. Off as in RocketMQ, where a
+    broker may register its topics one by one. Topics deleted on the embedded broker disappear at
+    once in any case."""
 
     scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, least=10, most=3_600_000)
-    """How often silent brokers are looked for.
+    """How often the name service looks for silent brokers.
 
-    Cost: a long one leaves a broker that is away in routes for so much longer.
+    Cost: with a long interval, a broker that is gone stays in routes for that much longer.
     """
 
     broker_expiry_ms: int = setting("brokerExpiryMillis", 120_000, least=100, most=86_400_000)
-    """Ours. Silence after which a broker is dropped when its registration names no time.
+    """Ours. After how much silence a broker is dropped, when its registration names no time.
 
-    Cost: a long one sends clients to a broker that is away, a short one drops one that hesitates.
+    Cost: a long time sends clients to a broker that is gone; a short one drops a broker that
+    hesitates.
     """
 
     def __post_init__(self) -> None:

@@ -50,89 +50,88 @@ class ReplicaConfig:
     """Of which replica set this broker is a part, if it is of any."""
 
     engine: str = setting("haEngine", "")
-    """Ours. Who decides which replica leads: ``etcd://h1:2379,h2:2379`` (``etcds`` with TLS),
+    """Ours. What decides which replica leads: ``etcd://h1:2379,h2:2379`` (``etcds`` with TLS),
     ``kubernetes://namespace/lease``, or ``static:///directory`` for a set that an operator
-    switches. Empty: this broker is no replica.
+    switches. Empty: this broker is not a replica.
 
-    Cost: every message on the disks of all replicas, and an etcd or Kubernetes that has to be
-    there.
+    Cost: every message on the disks of all replicas, and an etcd or Kubernetes to run.
     """
 
     engine_prefix: str = setting("haEnginePrefix", "/rockhopper")
-    """Ours. What the keys of all sets begin with in etcd."""
+    """Ours. The prefix of all sets' keys in etcd."""
 
     engine_user: str = setting("haEngineUser", "")
-    """Ours. The user of etcd; empty: it asks for none."""
+    """Ours. The user in etcd; empty for an etcd without users."""
 
     engine_password_file: Path | None = setting("haEnginePasswordFile", None)
-    """Ours. A file that holds that user's password."""
+    """Ours. A file with that user's password."""
 
     engine_ca_file: Path | None = setting("haEngineCaFile", None)
-    """Ours. The certificates by which the engine's is checked. Empty: the system's; in Kubernetes
-    that of the pod's service account."""
+    """Ours. The CA certificates that verify the engine's certificate. Empty: the system's; in
+    Kubernetes that of the pod's service account."""
 
     engine_cert_file: Path | None = setting("haEngineCertFile", None)
     """Ours. This broker's certificate for etcd, with haEngineKeyFile."""
 
     engine_key_file: Path | None = setting("haEngineKeyFile", None)
-    """Ours. Its key."""
+    """Ours. The key of haEngineCertFile."""
 
     replica_id: int = setting("haReplicaId", 0, least=0, most=REPLICA_ID_MAX)
-    """Ours. Which replica of its set this is, from 1 on; no two may have the same."""
+    """Ours. The number of this replica in its set, from 1 on; no two replicas may share one."""
 
     replicas: int = setting("haReplicas", 0, least=0, most=REPLICA_ID_MAX)
-    """Ours, or RocketMQ's totalReplicas. How many replicas the set has; 0: not said."""
+    """Ours, or RocketMQ's totalReplicas. How many replicas the set has; 0: not known."""
 
     min_in_sync_replicas: int = setting("minInSyncReplicas", 0, least=0, most=REPLICA_ID_MAX)
     """How many replicas must have a message before it is acknowledged, and the fewest that count as
-    in sync. 0: 2 of three or more, 1 of two. With 1, what a survivor alone has taken is lost with
-    it; with 2 of two, sends stop when either is away.
+    in sync. 0: 2 of three or more, 1 of two. With 1, messages that only one surviving replica took
+    are lost with it. With 2 of two, sends stop when either is away.
 
-    Cost: with more than one, the round trip to the others for each send; fewer replicas may be
-    away before sends stop.
+    Cost: with more than one, a round trip to the other replicas for each send; fewer replicas may
+    be away before sends stop.
     """
 
     unclean_after_power_cut: bool = setting("uncleanAfterPowerCut", False)
-    """Ours. Whether a set goes on by itself after a power cut of all replicas in sync, under
-    ASYNC_FLUSH: once all haReplicas are there, the one with the longest log leads. ``false``: an
+    """Ours. Whether a set resumes by itself after a power cut of all in-sync replicas, under
+    ASYNC_FLUSH: once all haReplicas are back, the one with the longest log leads. ``false``: an
     operator decides, by ``rockhopper ha elect --unclean``.
 
-    Cost: true: messages that no disk has are lost without a person having looked.
+    Cost: true: messages that are on no disk are lost, and no operator has seen it.
     """
 
     mode: HaMode = setting("haMode", HaMode.SYNC)
-    """Ours. ``sync`` acknowledges what all replicas in sync have. ``async`` acknowledges what
-    the master has: a failover may lose the newest messages. ``classic``, without haEngine:
-    RocketMQ's slaves follow this broker by haListenPort, where nobody is asked who he is.
-    Whoever reaches that port gets every message: let only the slaves do so.
+    """Ours. ``sync`` acknowledges a message when all in-sync replicas have it. ``async``
+    acknowledges it when the master has it: a failover may lose the newest messages. ``classic``,
+    without haEngine: RocketMQ's slaves follow this broker on haListenPort, which has no
+    authentication. Every host that reaches that port gets every message: allow only the slaves.
 
-    Cost: sync: the round trip to the others for each send. async: a failover may lose the newest
-    messages. classic: no check of who reads.
+    Cost: sync: a round trip to the other replicas for each send. async: a failover may lose the
+    newest messages. classic: readers are not authenticated.
     """
 
     lease_ms: int = setting("haLeaseTtl", 4000, least=1000, most=60_000)
-    """Ours. How long a master that is gone keeps others from being elected when its process cannot
-    be seen to be dead. No time decides about safety. etcd rounds it up to seconds.
+    """Ours. How long a dead master blocks an election when its process cannot be seen to be dead.
+    Safety never depends on a time. etcd rounds it up to seconds.
 
-    Cost: a long one keeps a set without a master for longer when a machine dies, a short one
+    Cost: a long lease leaves a set without a master for longer when a machine dies; a short one
     changes masters when the network or the engine hesitates.
     """
 
     leave_set: bool = setting("haLeaveSet", False)
     """Ours. ``--leave-set``: serve the store of a replica without haEngine. Its log begins a
-    history of its own, and its set does not take back what it is sent alone.
+    history of its own, and its set does not accept messages that it takes alone.
 
-    Cost: back in the set its store has to be replaced, or the others'.
+    Cost: before it rejoins the set, either its store or the others' must be replaced.
     """
 
     priority: int = setting("haPriority", 0, least=-1000, most=1000)
-    """Ours. Of two replicas whose logs are equally long, the larger is elected."""
+    """Ours. When two replicas have equally long logs, the one with the larger number is elected."""
 
     secret_file: Path | None = setting("haSecretFile", None)
-    """Ours. A file that all replicas of the set have: each proves to the others that it knows
-    what it holds. Empty: whoever is announced in the engine is believed.
+    """Ours. A file with a secret that all replicas of the set share: each proves to the others that
+    it knows the secret. Empty: a replica trusts every process that is announced in the engine.
 
-    Cost: none; without it whoever writes to the engine passes for a replica.
+    Cost: none; without it, every process that can write to the engine passes for a replica.
     """
 
     listen_port: int = setting("haListenPort", 0, least=0, most=65535)
@@ -143,43 +142,42 @@ class ReplicaConfig:
     of this machine."""
 
     state_interval_ms: int = setting("haStateInterval", 100, least=1, most=60_000)
-    """Ours. Within what time committed offsets and the like are at the other replicas: what
-    consumers repeat after a failover. They are sent after half of it.
+    """Ours. How soon committed offsets and similar state reach the other replicas. After a
+    failover, consumers repeat at most this much. The broker sends them after half this time.
 
-    Cost: a record in the log each time that something was committed.
+    Cost: a record in the log for each interval with a commit.
     """
 
     splice_ms: int = setting("haSpliceTime", 90_000, least=0, most=3_600_000)
-    """Ours. For how long after a planned switch the old master passes on what its clients still
-    ask it: three times the interval at which they look for the route.
+    """Ours. For how long after a planned switch the old master forwards its clients' requests to
+    the new one. The default is three times the interval at which clients refresh their route.
 
-    Cost: each request of such a client takes a way over two brokers.
+    Cost: each request of such a client goes through two brokers.
     """
 
     drain_ms: int = setting("haDrainTime", 5000, least=0, most=3_600_000)
-    """Ours. For how long, at most, a master that is stopped (SIGTERM) passes its clients on to
-    the replica that it has handed over to: a few seconds less than its supervisor grants. 0: not
-    at all.
+    """Ours. For how long, at most, a master that is stopped (SIGTERM) forwards its clients to the
+    new master. Set it to a few seconds less than the supervisor's stop timeout. 0: no forwarding.
 
-    Cost: a stop takes so much longer, at most.
+    Cost: a stop takes up to this much longer.
     """
 
     first_start_ms: int = setting("haFirstStartWait", 5000, least=0, most=600_000)
     """Ours. How long the first start of a set waits for a replica with a longer log.
 
-    Cost: the first start of a set takes so much longer.
+    Cost: the first start of a set takes this much longer.
     """
 
     register_slaves: bool = setting("haRegisterSlaves", True)
-    """Ours. Whether name services are told of replicas that do not lead. Consumers then send
-    them heartbeats, so that a new master knows its groups at once.
+    """Ours. Whether replicas that do not lead register with name services. Consumers then send them
+    heartbeats, so that a new master knows its groups at once.
 
-    Cost: a connection and heartbeats of each consumer to each replica.
+    Cost: a connection and heartbeats from each consumer to each replica.
     """
 
     slave_timeout_ms: int = setting("slaveTimeout", 3000, least=1, most=600_000)
-    """How long a send waits for the replicas in sync before it is answered FLUSH_SLAVE_TIMEOUT:
-    it is stored then, and perhaps not everywhere.
+    """How long a send waits for the in-sync replicas before it gets FLUSH_SLAVE_TIMEOUT: the
+    message is stored, but perhaps not on all of them.
 
     Cost: how long a send waits for a replica that hangs.
     """

@@ -30,27 +30,29 @@ class StoreConfig:
     live: LiveStoreSettings = field(default_factory=LiveStoreSettings)
 
     root: Path = setting("storePathRootDir", Path("data"))
-    """The store directory. One broker at a time; created when missing."""
+    """The store directory, created when missing. Only one broker at a time may use it."""
 
     must_exist: bool = setting("storeMustExist", False)
-    """Ours. Whether a directory without a store is refused: its disk may not be mounted. ``false``:
-    a new store is made there, with a warning. For a first start set it to ``false``."""
+    """Ours. Whether to refuse a directory without a store, because its disk may not be mounted.
+    ``false``: a new store is created there, with a warning. Set it to ``false`` for a first
+    start."""
 
     group: str = setting("storeGroup", "")
-    """Ours. A group of this host whose members may read the store's files where users are on
-    (authenticationEnabled): Spark, the store tools. Without it the broker's own user alone may.
+    """Ours. A group of this host whose members may read the store's files while users are on
+    (authenticationEnabled): Spark, the store tools. Without it, only the broker's own user may.
 
-    Cost: safety: its members read all messages, whatever the rules say.
+    Cost: safety: members of the group read all messages, whatever the rules say.
     """
 
     commit_log_directory: Path | None = setting("storePathCommitLog", None)
-    """Where the commit log is when not in ``<storePathRootDir>/commitlog``: on a faster disk."""
+    """The directory of the commit log, for example on a faster disk. Empty:
+    ``<storePathRootDir>/commitlog``."""
 
     commit_log_file_size_bytes: int = setting(
         "mappedFileSizeCommitLog", 1 << 30, least=4096, most=(1 << 31) - 1
     )
-    """One commit log file, reserved on disk when it is created. Small files roll often; the size
-    in a store that exists is taken from its files.
+    """Size of one commit log file, reserved on disk when the file is created. Small files roll
+    often. An existing store keeps the size of its files.
 
     Cost: its size on the disk at once, and twice that when a file is half full; messages are
     deleted by whole files.
@@ -62,10 +64,10 @@ class StoreConfig:
         least=20,
         most=(1 << 31) - 20,
     )
-    """One consume queue file, 20 bytes a message, rounded up to whole entries.
+    """Size of one consume queue file, 20 bytes a message, rounded up to whole entries.
 
-    Cost: every queue that has a message has a file, with holes: 21 KiB are on the disk at first,
-    whatever the size. Smaller ones roll more often.
+    Cost: every queue with a message has a sparse file, which takes 21 KiB of disk at first,
+    whatever its size. Smaller files roll more often.
     """
 
     batch_consume_queue_file_size_bytes: int = setting(
@@ -76,55 +78,55 @@ class StoreConfig:
     )
     """The same for topics of type BatchCQ, 46 bytes a batch. The key is RocketMQ's spelling.
 
-    Cost: as of mappedFileSizeConsumeQueue.
+    Cost: see mappedFileSizeConsumeQueue.
     """
 
     index_slot_count: int = setting("maxHashSlotNum", INDEX_SLOT_COUNT, least=1, most=1 << 28)
-    """Hash slots of an index file, 4 bytes each. A store keeps the geometry it was made with:
-    another value is refused.
+    """Hash slots of an index file, 4 bytes each. A store keeps the geometry that it was created
+    with: a different value is refused.
 
-    Cost: 4 bytes of disk for each, at once; few of them make look-ups slow.
+    Cost: 4 bytes of disk for each, at once; with few slots, look-ups are slow.
     """
 
     index_entry_count_max: int = setting(
         "maxIndexNum", INDEX_ENTRY_COUNT_MAX, least=2, most=1 << 26
     )
-    """Keys in one index file, 20 bytes each; the store's geometry, as above.
+    """Keys in one index file, 20 bytes each. Part of the store's geometry, as above.
 
-    Cost: 20 bytes of disk for each key that is there.
+    Cost: 20 bytes of disk for each stored key.
     """
 
     index_enabled: bool = setting("messageIndexEnable", True)
-    """Whether messages can be found by key.
+    """Whether clients can find messages by key.
 
     Cost: about a tenth of a send, and 20 bytes of disk for each key.
     """
 
     flush_interval_ms: int = setting("flushIntervalCommitLog", 500, least=1, most=3_600_000)
-    """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost.
+    """How often the commit log goes to disk under ASYNC_FLUSH. A power cut loses at most this much.
 
-    Cost: an fsync each time that something was written.
+    Cost: an fsync for each interval with a write.
     """
 
     consume_queue_flush_interval_ms: int = setting(
         "flushIntervalConsumeQueue", 1000, least=10, most=3_600_000
     )
-    """How often consume queues are looked at for flushing.
+    """How often the broker looks for consume queues to flush.
 
-    Cost: a long one has more to be replayed after a crash.
+    Cost: with a long interval, recovery after a crash replays more.
     """
 
     consume_queue_flush_thorough_interval_ms: int = setting(
         "flushConsumeQueueThoroughInterval", 60_000, least=100, most=3_600_000
     )
-    """Flush every dirty queue this often: bounds what a crash must replay.
+    """How often every dirty queue is flushed. This bounds how much recovery after a crash replays.
 
     Cost: an fsync for each queue that was written to.
     """
 
     sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, least=1, most=3_600_000)
-    """After this long under SYNC_FLUSH the producer is told FLUSH_DISK_TIMEOUT (stored,
-    durability not known).
+    """Under SYNC_FLUSH, the producer gets FLUSH_DISK_TIMEOUT after this long: the message is
+    stored, but may not be on the disk.
 
     Cost: how long a producer waits for a disk that hangs.
     """
@@ -132,16 +134,17 @@ class StoreConfig:
     flush_waiting_bytes_max: int = setting(
         "flushWaitingBytesMax", 64 << 20, least=1 << 20, most=1 << 40
     )
-    """Ours. Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY.
+    """Ours. How many appended bytes may wait for a flush under SYNC_FLUSH before sends get
+    SYSTEM_BUSY.
 
-    Cost: a large one has more sends wait for a slow disk, and each for longer; a small one refuses
-    them.
+    Cost: with a large value, more sends wait for a slow disk, and each for longer; a small value
+    refuses them.
     """
 
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
-    """Compare body checksums when the log is scanned after a crash.
+    """Verify body checksums when recovery scans the log after a crash.
 
-    Cost: a start after a crash takes longer, by what the CRC of the scanned part takes.
+    Cost: a start after a crash takes longer, by the CRC of the scanned part.
     """
 
     transfer_bytes_in_memory_max: int = setting(
@@ -149,7 +152,7 @@ class StoreConfig:
     )
     """Bytes of messages in one pull answer. Old clients decode into a buffer of 1 MB.
 
-    Cost: memory for each reader that is slow to take its answer.
+    Cost: memory for each client that reads its answer slowly.
     """
 
     transfer_count_in_memory_max: int = setting(
@@ -157,7 +160,7 @@ class StoreConfig:
     )
     """Messages in one pull answer, whatever the client asks for.
 
-    Cost: a large one makes larger answers, a small one more requests.
+    Cost: a large number makes larger answers, a small one more requests.
     """
 
     transfer_bytes_on_disk_max: int = setting(
@@ -165,7 +168,7 @@ class StoreConfig:
     )
     """The same for messages too old to be in the page cache.
 
-    Cost: a large one has readers of old messages keep the disk from others.
+    Cost: with a large value, readers of old messages keep the disk busy for others.
     """
 
     transfer_count_on_disk_max: int = setting(
@@ -173,26 +176,28 @@ class StoreConfig:
     )
     """The same for messages too old to be in the page cache.
 
-    Cost: as of maxTransferBytesOnMessageInDisk.
+    Cost: see maxTransferBytesOnMessageInDisk.
     """
 
     in_memory_ratio_max: int = setting("accessMessageInMemoryMaxRatio", 40, least=1, most=100)
-    """Percent of physical memory behind the log's end that counts as in the page cache.
+    """Messages this close to the end of the log, in percent of physical memory, count as being in
+    the page cache.
 
-    Cost: none; too large a value has old messages read in answers too large for the disk.
+    Cost: none. With too large a value, old messages are read in answers that are too large for the
+    disk.
     """
 
     filter_message_size_max: int = setting("maxFilterMessageSize", 16_000, least=1, most=1 << 24)
-    """Consume queue entries, in multiples of 20 bytes, that one filtered pull looks at.
+    """How many consume queue entries one filtered pull examines, in multiples of 20 bytes.
 
-    Cost: the loop's time for each pull with a filter that little passes.
+    Cost: event loop time for each pull whose filter matches little.
     """
 
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
-    """Ours. How much of the commit log a second the scrub reads to find what has rotted; a record
-    counts as 1 KiB at least. 0 turns it off.
+    """Ours. How fast the scrub reads the commit log to find corrupted data; a record counts as at
+    least 1 KiB. 0 turns it off.
 
-    Cost: little of a core, and that much reading of the disk.
+    Cost: a little of a core, and this much disk reading.
     """
 
     scrub_off_peak_bytes_per_second: int = setting(
@@ -200,38 +205,38 @@ class StoreConfig:
     )
     """Ours. The same in the hours of scrubOffPeakWhen.
 
-    Cost: as of scrubBytesPerSecond, in these hours.
+    Cost: see scrubBytesPerSecond, in these hours.
     """
 
     scrub_off_peak_when: str = setting("scrubOffPeakWhen", "02;03")
-    """Ours. Hours of the day, ``;`` between, in which few are about; empty for none."""
+    """Ours. The off-peak hours of the day, separated by ``;``; empty for none."""
 
     scrub_interval_ms: int = setting("scrubInterval", 3_600_000, least=10, most=1 << 40)
     """Ours. How long the scrub rests between two passes over the log.
 
-    Cost: a long one finds later what has rotted.
+    Cost: with a long time, corruption is found later.
     """
 
     light_queues_enabled: bool = setting("enableLmq", False)
-    """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
-    many of them.
+    """Whether clients may use light queues (``%LMQ%…``): they need no topic, and a message may be
+    in many of them.
 
-    Cost: each that has a message takes some KiB of disk and a directory.
+    Cost: each light queue with a message takes some KiB of disk and a directory.
     """
 
     multi_dispatch_enabled: bool = setting("enableMultiDispatch", False)
-    """Whether messages go to the light queues that their property INNER_MULTI_DISPATCH names.
+    """Whether messages go to the light queues in their property INNER_MULTI_DISPATCH.
 
     Cost: 20 bytes and a write for each queue that a message names.
     """
 
     light_queue_quota: bool = setting("enableLmqQuota", False)
-    """Whether maxLmqConsumeQueueNum counts."""
+    """Whether maxLmqConsumeQueueNum applies."""
 
     light_queue_count_max: int = setting("maxLmqConsumeQueueNum", 20_000, least=1, most=1 << 31)
-    """Most light queues; a message that would make another is refused.
+    """The most light queues; a message that would create another one is refused.
 
-    Cost: some KiB of disk for each that has a message.
+    Cost: some KiB of disk for each light queue with a message.
     """
 
     def __post_init__(self) -> None:

@@ -42,75 +42,76 @@ class TlsConfig:
     """How connections are protected."""
 
     mode: TlsMode = setting("tlsServerMode", TlsMode.AUTO)
-    """``permissive`` takes connections with TLS and without on one port, ``enforcing`` only those
-    with it, ``disabled`` only those without. ``auto`` is permissive once a certificate is named,
-    and disabled until then, but for gRPC, where TLS is always there beside the rest.
+    """``permissive`` accepts connections with and without TLS on one port, ``enforcing`` only those
+    with it, ``disabled`` only those without. ``auto`` is permissive when a certificate is named,
+    and disabled otherwise, except for gRPC, which always accepts both.
 
-    Cost: with TLS, the processor's time for each byte and a handshake for each connection; what
-    goes without it stays as it was.
+    Cost: with TLS, processor time for each byte and a handshake for each connection; connections
+    without it cost nothing more.
     """
 
     certificate: Path | None = setting("tlsCertPath", None)
-    """The certificate, with those between it and its CA behind it, in PEM form. Where the mode asks
-    for one and none is named, one for development is made, below config/tls of the store."""
+    """The certificate in PEM form, followed by its intermediate certificates. When the mode needs a
+    certificate and none is named, the broker creates one for development, in config/tls of the
+    store."""
 
     key: Path | None = setting("tlsKeyPath", None)
-    """The key of tlsCertPath, in PEM form. Both are read again when they change."""
+    """The key of tlsCertPath, in PEM form. The broker reads both again when they change."""
 
     key_password: str = setting("tlsKeyPassword", "")
-    """What opens an encrypted key. Better leave the key plain and readable to this user alone.
+    """The password of an encrypted key. A plain key that only the broker's user can read is better.
 
-    Cost: safety: it stands in the settings.
+    Cost: safety: the password is in the settings.
     """
 
     trusted: Path | None = setting("tlsTrustCertPath", None)
-    """The CAs whose certificates clients may show, in PEM form."""
+    """The CAs of client certificates, in PEM form."""
 
     client_auth: ClientAuth = setting("tlsClientAuth", ClientAuth.NONE)
-    """Whether clients must show a certificate of tlsTrustCertPath: none, optional or require.
+    """Whether clients must present a certificate of tlsTrustCertPath: none, optional or require.
 
     Cost: require shuts out clients that have no certificate.
     """
 
     enable: bool = setting("tlsEnable", False)
-    """Whether this process speaks TLS to the name services, masters and replicas that it
-    connects to. With tlsServerMode=enforcing it does in any case.
+    """Whether this process uses TLS towards the name services, masters and replicas that it
+    connects to. With tlsServerMode=enforcing it always does.
 
-    Cost: the processor's time for each byte, as of tlsServerMode.
+    Cost: processor time for each byte, as for tlsServerMode.
     """
 
     client_certificate: Path | None = setting("tlsClientCertPath", None)
-    """The certificate that this process shows to those; empty: tlsCertPath."""
+    """The certificate that this process presents to these servers; empty: tlsCertPath."""
 
     client_key: Path | None = setting("tlsClientKeyPath", None)
     """The key of tlsClientCertPath."""
 
     client_key_password: str = setting("tlsClientKeyPassword", "")
-    """What opens that key, if it is encrypted.
+    """The password of that key, if it is encrypted.
 
-    Cost: safety: it stands in the settings.
+    Cost: safety: the password is in the settings.
     """
 
     client_trusted: Path | None = setting("tlsClientTrustCertPath", None)
-    """The CAs that those must be of; empty: tlsTrustCertPath, or else tlsCertPath itself, which all
-    brokers of a cluster may share."""
+    """The CAs of these servers' certificates; empty: tlsTrustCertPath, or else tlsCertPath itself,
+    which all brokers of a cluster may share."""
 
     client_auth_server: bool = setting("tlsClientAuthServer", True)
-    """Whether certificates of those are checked.
+    """Whether this process verifies these servers' certificates.
 
-    Cost: false: safety, for it lets anybody in between.
+    Cost: false: safety, it allows a man in the middle.
     """
 
     proxy_protocol: bool = setting("proxyProtocol", False)
     """Ours. Whether connections from proxyProtocolFrom may begin with a header of the PROXY
-    protocol (1 or 2), which says whose they are."""
+    protocol (1 or 2), which names the real client."""
 
     proxy_networks: tuple[Network, ...] = setting(
         "proxyProtocolFrom", (), separator=",", element=ipaddress.ip_network
     )
-    """Ours. The balancers' addresses or networks, with ``,`` between.
+    """Ours. The balancers' addresses or networks, separated by ``,``.
 
-    Cost: safety: whoever connects from there can pretend to be anybody.
+    Cost: safety: a host that connects from there can claim any client address.
     """
 
     def __post_init__(self) -> None:
