@@ -138,12 +138,20 @@ def _by_topic(
                 "Messages that a group has not acknowledged",
                 "behind",
             ),
-            ("lag_latency", "Age of the oldest message that is not acknowledged", "age_ms"),
-            ("inflight_messages", "Messages handed out and not acknowledged", "in_flight"),
-            ("ready_messages", "Messages that wait to be handed out", "ready"),
+            (
+                "lag_latency",
+                "Age of the oldest message that a group has not acknowledged",
+                "age_ms",
+            ),
+            (
+                "inflight_messages",
+                "Messages in flight: handed out and not acknowledged",
+                "in_flight",
+            ),
+            ("ready_messages", "Messages not yet handed out", "ready"),
             (
                 "queueing_latency",
-                "Age of the oldest message that waits to be handed out",
+                "Age of the oldest message not yet handed out",
                 "queueing_ms",
             ),
         )
@@ -166,7 +174,9 @@ def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
         *labels,
     )
     age = gauge(
-        "rockhopper_queue_lag_seconds", "Age of the oldest of them; 0 when there is none", *labels
+        "rockhopper_queue_lag_seconds",
+        "Age of the oldest message of a queue that a group has not acknowledged; 0 without one",
+        *labels,
     )
     shown = (lag.lagging + lag.level)[:queues_max]
     for number, queue in enumerate(shown):
@@ -178,7 +188,7 @@ def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
     yield messages
     yield age
     left_out = len(lag.lagging) + len(lag.level) - len(shown)
-    yield gauge("rockhopper_queue_lag_left_out", "Queues without series of their own").add(left_out)
+    yield gauge("rockhopper_queue_lag_left_out", "Queues without their own series").add(left_out)
 
 
 def _is_broadcast(consumers: ConsumerGroups, group: str) -> bool:

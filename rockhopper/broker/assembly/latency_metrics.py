@@ -26,9 +26,9 @@ def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family
         ("send", "From reading a send, or a batch, to writing its answer", times.of(SENDS)),
         (
             "pull",
-            "From reading a pull that need not wait to answering",
+            "From reading a pull that finds messages at once to writing its answer",
             times.of(PULLS),
         ),
-        ("flush", "Flushes of the commit log that had something to flush", flushes),
+        ("flush", "Flushes of the commit log that wrote something", flushes),
     ):
         yield histogram(f"rockhopper_{name}_latency_seconds", help_text).observe(taken)

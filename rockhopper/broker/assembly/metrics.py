@@ -40,18 +40,24 @@ def families(
     store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
     permission = parts.config.live.broker_permission
     yield gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
-    yield gauge("rocketmq_topic_number", "Topics, with system and retry topics").add(len(topics))
-    yield gauge("rocketmq_consumer_group_number", "Consumer groups, with system groups").add(
+    yield gauge("rocketmq_topic_number", "Topics, including system and retry topics").add(
+        len(topics)
+    )
+    yield gauge("rocketmq_consumer_group_number", "Consumer groups, including system groups").add(
         len(parts.groups)
     )
     yield readiness(is_ready=is_ready)
-    yield counter("rockhopper_log_lines_dropped_total", "Lines of the log not written").add(
+    yield counter("rockhopper_log_lines_dropped_total", "Log lines that could not be written").add(
         dropped_count()
     )
     yield from _waiting(stalls, parts.timers)
-    yield gauge("rockhopper_parked_pulls", "Pulls that wait").add(len(parts.long_polling))
+    yield gauge("rockhopper_parked_pulls", "Pulls that wait for a message").add(
+        len(parts.long_polling)
+    )
     yield (
-        counter("rockhopper_pulls_total", "Pulls, by whether they found a message", "result")
+        counter(
+            "rockhopper_pulls_total", "Pulls, by whether they found a message at once", "result"
+        )
         .add(stats.get_found, "found")
         .add(stats.get_missed, "missed")
     )
@@ -72,41 +78,43 @@ def families(
 
 def readiness(*, is_ready: bool) -> Family:
     """What /readyz says, of a broker under any role."""
-    return gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
+    return gauge("rockhopper_ready", "1 when /readyz reports ready").add(is_ready)
 
 
 def _waiting(stalls: StallWatchdog, timers: Timers) -> Iterator[Family]:
-    yield counter("rockhopper_stalls_total", f"Waits of the event loop over {STALL_S:g} s").add(
+    yield counter("rockhopper_stalls_total", f"Event loop stalls: waits over {STALL_S:g} s").add(
         stalls.count
     )
-    yield counter("rockhopper_stall_seconds_total", "All stalls of the event loop together").add(
+    yield counter("rockhopper_stall_seconds_total", "Total time of all event loop stalls").add(
         stalls.total_s
     )
-    yield gauge("rockhopper_stall_longest_seconds", "The longest stall of the event loop").add(
+    yield gauge("rockhopper_stall_longest_seconds", "Longest event loop stall").add(
         stalls.longest_s
     )
-    yield gauge("rockhopper_timers_pending", "Messages that wait for their time").add(
-        timers.pending_count
-    )
-    yield gauge("rocketmq_timer_enqueue_lag", "Messages taken and not yet in order of time").add(
-        max(timers.queue.range[1] - timers.queue.offset, 0)
-    )
-    yield gauge("rocketmq_timer_dequeue_latency", "For how long the first is due").add(
+    yield gauge(
+        "rockhopper_timers_pending", "Timer messages that wait for their delivery time"
+    ).add(timers.pending_count)
+    yield gauge(
+        "rocketmq_timer_enqueue_lag", "Timer messages stored and not yet sorted by time"
+    ).add(max(timers.queue.range[1] - timers.queue.offset, 0))
+    yield gauge("rocketmq_timer_dequeue_latency", "How overdue the first timer message is").add(
         timers.delivery.behind_ms
     )
-    delivered = counter("rocketmq_timer_dequeue_total", "Messages brought to their topics", "topic")
+    delivered = counter(
+        "rocketmq_timer_dequeue_total", "Timer messages delivered to their topics", "topic"
+    )
     for topic, count in timers.delivery.delivered.items():
         delivered.add(count, topic)
     yield delivered
-    yield counter("rockhopper_timers_late_total", "Those that came over a second late").add(
-        timers.delivery.late_count
-    )
+    yield counter(
+        "rockhopper_timers_late_total", "Timer messages delivered over a second late"
+    ).add(timers.delivery.late_count)
 
 
 def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
     labels = ("topic", "is_system")
     messages = counter("rocketmq_messages_in_total", "Messages taken", *labels)
-    size = counter("rocketmq_throughput_in_total", "Bytes of records taken", *labels)
+    size = counter("rocketmq_throughput_in_total", "Bytes of records stored", *labels)
     for index, (topic, traffic) in enumerate(stats.by_key("put")):
         is_system = _text(topics.is_system(topic))
         messages.add(traffic.messages, topic, is_system)
@@ -120,8 +128,8 @@ def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | Non
 
 def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
     labels = ("topic", "consumer_group", "is_retry", "is_system")
-    messages = counter("rocketmq_messages_out_total", "Messages handed out", *labels)
-    size = counter("rocketmq_throughput_out_total", "Bytes handed out", *labels)
+    messages = counter("rocketmq_messages_out_total", "Messages sent to consumers", *labels)
+    size = counter("rocketmq_throughput_out_total", "Bytes sent to consumers", *labels)
     for index, (key, traffic) in enumerate(stats.by_key("get")):
         topic, _, group = key.partition("@")
         values = (
@@ -137,7 +145,10 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
     yield messages
     yield size
     dead = counter(
-        "rocketmq_send_to_dlq_messages_total", "Messages given up", "topic", "consumer_group"
+        "rocketmq_send_to_dlq_messages_total",
+        "Messages moved to the dead letters",
+        "topic",
+        "consumer_group",
     )
     for key, traffic in stats.by_key("dead"):
         topic, _, group = key.partition("@")
@@ -150,20 +161,24 @@ def build_info() -> Family:
     labels = ("version", "python", "compiled")
     compiled_parts = "all" if not MISSING else "some"
     python = platform.python_version()
-    return gauge("rockhopper_build_info", "Always 1: its labels say what runs", *labels).add(
+    return gauge("rockhopper_build_info", "Always 1: the labels name the version", *labels).add(
         1, own_version(), python, compiled_parts
     )
 
 
 def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
-    used = gauge("rockhopper_disk_used_ratio", "How full the disk is that holds them", "holds")
+    used = gauge(
+        "rockhopper_disk_used_ratio",
+        "Used share of the disk that holds the log or the queues",
+        "holds",
+    )
     for holds, percent in zip(
         ("commit_log", "consume_queues"), store.disks_used_percent, strict=True
     ):
         if percent >= 0:
             used.add(percent / 100, holds)
     yield used
-    yield gauge("rockhopper_disk_refusing_ratio", "Above this no messages are taken").add(
+    yield gauge("rockhopper_disk_refusing_ratio", "Disk usage above which sends are refused").add(
         live.disk_warning_percent / 100
     )
 
@@ -171,42 +186,44 @@ def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
 def _storage(parts: ServingParts) -> Iterator[Family]:
     store = parts.store
     end, oldest_ms = store.max_commit_log_offset, store.earliest_time_ms
-    yield gauge(
-        "rocketmq_storage_message_reserve_time", "Age of the oldest message that is kept"
-    ).add(max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0)
-    yield gauge("rocketmq_storage_size", "Bytes of the commit log that are kept").add(
+    yield gauge("rocketmq_storage_message_reserve_time", "Age of the oldest stored message").add(
+        max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0
+    )
+    yield gauge("rocketmq_storage_size", "Size of the commit log").add(
         end - store.min_commit_log_offset
     )
-    yield gauge("rocketmq_storage_flush_behind_bytes", "Bytes not known to be on disk").add(
-        end - store.flushed_offset
-    )
-    yield gauge("rocketmq_storage_dispatch_behind_bytes", "Bytes not in queues yet").add(
-        end - store.dispatched_offset
-    )
-    yield counter("rockhopper_filter_tests_total", "Messages that SQL92 filters looked into").add(
+    yield gauge(
+        "rocketmq_storage_flush_behind_bytes", "Bytes appended and not yet flushed to disk"
+    ).add(end - store.flushed_offset)
+    yield gauge(
+        "rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not yet dispatched to queues"
+    ).add(end - store.dispatched_offset)
+    yield counter("rockhopper_filter_tests_total", "Messages evaluated by SQL92 filters").add(
         store.tested_count
     )
-    yield counter("rockhopper_damaged_messages_total", "Stored messages found damaged").add(
+    yield counter("rockhopper_damaged_messages_total", "Damaged messages found in the store").add(
         store.damaged_count
     )
-    yield counter("rockhopper_mended_entries_total", "Entries set right from the log").add(
-        store.mended_count
+    yield counter(
+        "rockhopper_mended_entries_total", "Queue and index entries repaired from the log"
+    ).add(store.mended_count)
+    yield counter(
+        "rockhopper_altered_tables_total", "Table files found changed since they were saved"
+    ).add(parts.tables.altered_count)
+    yield counter(
+        "rockhopper_index_faults_total", "Index entries and keys that disagree with the log"
+    ).add(store.index_fault_count)
+    yield gauge("rockhopper_store_writable", "1 when the store accepts messages").add(
+        store.is_writable
     )
-    yield counter("rockhopper_altered_tables_total", "Files of tables found not as saved").add(
-        parts.tables.altered_count
-    )
-    yield counter("rockhopper_index_faults_total", "Index entries and keys that do not fit").add(
-        store.index_fault_count
-    )
-    yield gauge("rockhopper_store_writable", "1 when messages are taken").add(store.is_writable)
 
 
 def _transactions(transactions: Transactions, now_ms: int) -> Iterator[Family]:
     halves, ends = transactions.halves, transactions.ends
-    yield gauge("rocketmq_half_messages", "Transactions that are open").add(len(halves))
+    yield gauge("rocketmq_half_messages", "Open transactions").add(len(halves))
     yield gauge(
         "rockhopper_half_messages_without_producer",
-        "Open, and their producers all away",
+        "Open transactions whose producers are all offline",
     ).add(halves.waiting_count())
     first = halves.first()
     age_ms = 0 if first is None else max(now_ms - first.stored_ms, 0)
@@ -221,10 +238,10 @@ def _transactions(transactions: Transactions, now_ms: int) -> Iterator[Family]:
         for topic, count in counts.items():
             family.add(count, topic)
         yield family
-    yield counter("rockhopper_transaction_checks_total", "Questions to producers").add(
-        transactions.check_back.check_count
-    )
-    yield counter("rockhopper_transactions_held_total", "Transactions given to operators").add(
+    yield counter(
+        "rockhopper_transaction_checks_total", "Transaction checks sent to producers"
+    ).add(transactions.check_back.check_count)
+    yield counter("rockhopper_transactions_held_total", "Transactions held for an operator").add(
         transactions.held_count
     )
 
@@ -238,16 +255,16 @@ def _clients(
     yield opened
     consuming = gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
     shared = gauge(
-        "rockhopper_shared_client_ids", "Client ids that several members have", "consumer_group"
+        "rockhopper_shared_client_ids", "Client ids that several members share", "consumer_group"
     )
     differing = gauge(
         "rockhopper_differing_subscriptions",
-        "Different subscriptions of the members of a group",
+        "Different subscriptions among the members of a group",
         "consumer_group",
     )
     unread = gauge(
         "rockhopper_topics_without_reader",
-        "Topics that no member reads, for none wants all that the members want",
+        "Topics that no member reads, because no member subscribes to all that the group wants",
         "consumer_group",
     )
     for group in consumers:
@@ -268,22 +285,24 @@ def _clients(
 
 
 def _pop(pop: PopService) -> Iterator[Family]:
-    yield gauge("rockhopper_pop_in_flight", "Messages popped and not settled").add(
+    yield gauge("rockhopper_pop_in_flight", "Messages popped and not acknowledged").add(
         pop.lanes.in_flight
     )
-    yield gauge("rockhopper_pop_waiting", "Pops and notifications that wait").add(len(pop.polling))
-    yield gauge("rocketmq_pop_revive_latency", "For how long the first is visible again").add(
-        pop.reviving.behind_ms
-    )
+    yield gauge("rockhopper_pop_waiting", "Waiting pops and notifications").add(len(pop.polling))
+    yield gauge(
+        "rocketmq_pop_revive_latency", "For how long the oldest popped message has been due again"
+    ).add(pop.reviving.behind_ms)
     revived = counter(
         "rocketmq_pop_revive_retry_messages_total",
-        "Popped messages delivered again",
+        "Popped messages redelivered",
         *("consumer_group", "topic", "put_status"),
     )
     for (group, topic), count in pop.reviving.revived_of.items():
         revived.add(count, group, topic, "PUT_OK")
     yield revived
-    yield counter("rockhopper_pop_dead_total", "Popped messages given up").add(pop.reviving.buried)
+    yield counter("rockhopper_pop_dead_total", "Popped messages moved to the dead letters").add(
+        pop.reviving.buried
+    )
 
 
 def _text(value: bool) -> str:

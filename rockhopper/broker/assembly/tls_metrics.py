@@ -11,18 +11,18 @@ def tls_families(gate: Gate, connections: Mapping[str, int]) -> Iterator[Family]
     tls = gate.tls
     if tls is None:
         return
-    opened = Family("gauge", "rockhopper_tls_connections", "Open connections with TLS", "server")
+    opened = Family("gauge", "rockhopper_tls_connections", "Open TLS connections", "server")
     for name, count in connections.items():
         opened.add(count, name)
     yield opened
+    yield Family("counter", "rockhopper_tls_handshakes_failed_total", "Failed TLS handshakes").add(
+        tls.handshakes.failures.count
+    )
     yield Family(
-        "counter", "rockhopper_tls_handshakes_failed_total", "TLS handshakes that failed"
-    ).add(tls.handshakes.failures.count)
-    yield Family(
-        "gauge", "rockhopper_tls_handshakes_under_way", "TLS handshakes that wait or are under way"
+        "gauge", "rockhopper_tls_handshakes_under_way", "TLS handshakes in progress or waiting"
     ).add(tls.handshakes.count)
     yield Family(
         "gauge",
         "rockhopper_tls_certificate_expires_seconds",
-        "When the certificate ends, in seconds since 1970",
+        "Expiry time of the certificate, as a Unix time",
     ).add(tls.expires_at_s)

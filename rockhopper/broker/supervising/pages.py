@@ -80,11 +80,11 @@ def _state(answers: Iterable[_Answer]) -> Page:
 
 
 PARENT_FAMILIES = (
-    ("gauge", "rockhopper_broker_up", "1 while the process serves and answers"),
+    ("gauge", "rockhopper_broker_up", "1 while the process runs and answers"),
     ("counter", "rockhopper_broker_starts_total", "Starts of the process"),
 )
 """What the parent says of each of its brokers: kind, name, meaning."""
-READY = ("gauge", "rockhopper_ready", "1 when /readyz says so")
+READY = ("gauge", "rockhopper_ready", "1 when /readyz reports ready")
 """What the parent says in the place of a broker that shows no page."""
 
 

@@ -9,10 +9,10 @@ from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.running.engine_health import EngineHealth
 
 _PAST = {
-    "resignations": "Times that this replica ceased to lead",
-    "cuts": "Times that the end of its log was cut",
-    "cut_bytes": "What was cut of it: none of that was acknowledged",
-    "seeds": "Times that its log was replaced by its master's",
+    "resignations": "Times that this replica stopped leading",
+    "cuts": "Times that the end of this replica's log was cut",
+    "cut_bytes": "Bytes cut from the log: none were acknowledged",
+    "seeds": "Times that this replica's log was replaced by its master's",
 }
 
 
@@ -20,32 +20,36 @@ def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
     """Who leads and who is in sync, as this replica knows."""
     state = machine.view.state if machine.view else None
     standing = machine.standing
-    role = _gauge("role", "1 for the role of this replica", "role")
+    role = _gauge("role", "1 for the current role of this replica", "role")
     for each in Role:
         role.add(each is machine.role, each.value)
     yield role
-    yield _gauge("epoch", "The epoch of the master that this replica knows").add(
+    yield _gauge("epoch", "Epoch of the master that this replica knows").add(
         state.epoch if state else 0
     )
-    yield _gauge("in_sync", "Replicas that hold all that is acknowledged").add(
+    yield _gauge("in_sync", "Replicas in sync: they have every acknowledged message").add(
         len(state.in_sync) if state else 0
     )
     yield _gauge("in_sync_floor", "minInSyncReplicas").add(state.min_in_sync if state else 0)
-    yield _gauge("is_in_sync", "1 when this replica is one of them").add(
+    yield _gauge("is_in_sync", "1 when this replica is in sync").add(
         bool(state and standing.me in state.in_sync)
     )
-    yield _gauge("log_start_bytes", "Where it begins: what is older was removed").add(
+    yield _gauge("log_start_bytes", "Start of the log; older messages were deleted").add(
         standing.log_start
     )
-    yield _gauge("log_end_bytes", "Where the log of this replica ends").add(standing.log_end)
-    yield _gauge("confirmed_bytes", "Up to where all in sync hold it").add(confirmed_offset)
+    yield _gauge("log_end_bytes", "End of the log").add(standing.log_end)
+    yield _gauge(
+        "confirmed_bytes", "High watermark: all in-sync replicas have the log up to here"
+    ).add(confirmed_offset)
 
 
 def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
     """How far each is behind that is connected; *seconds* of where its log ends."""
     term, end = machine.term, machine.standing.log_end
-    lag_bytes = _gauge("lag_bytes", "What a follower lacks, as its master sees it", "replica")
-    lag_seconds = _gauge("lag_seconds", "How old that is, to a second", "replica")
+    lag_bytes = _gauge(
+        "lag_bytes", "How many bytes a follower is behind, as its master sees it", "replica"
+    )
+    lag_seconds = _gauge("lag_seconds", "How long a follower is behind, to a second", "replica")
     for replica, follower in sorted(term.followers.items()) if term else ():
         if follower.link is not None:
             held = max(follower.held_offset, 0)
@@ -57,13 +61,13 @@ def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[
 
 def of_engine(health: EngineHealth) -> Iterator[Family]:
     """How the engine answers."""
-    yield _gauge("engine_silent_seconds", "Since the engine answered last").add(
+    yield _gauge("engine_silent_seconds", "Time since the last answer of the engine").add(
         health.silent_ms / 1000
     )
-    yield _gauge("engine_renewal_seconds", "What the last renewal of the lease took").add(
+    yield _gauge("engine_renewal_seconds", "Duration of the last lease renewal").add(
         health.renewal_ms / 1000
     )
-    yield _counter("engine_unknown", "Changes whose outcome the engine did not tell").add(
+    yield _counter("engine_unknown", "Changes whose outcome the engine did not report").add(
         health.unknown_count
     )
 
@@ -88,7 +92,7 @@ def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator
 
 def of_alarms(shown: Mapping[str, str]) -> Family:
     """Each alarm there can be."""
-    alarm = _gauge("alarm", "1 for what a person must see", "reason")
+    alarm = _gauge("alarm", "1 for a condition that an operator must handle", "reason")
     for reason in REASONS:
         alarm.add(reason in shown, reason)
     return alarm

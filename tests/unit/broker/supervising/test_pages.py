@@ -72,7 +72,7 @@ async def test_a_broker_that_does_not_answer_is_neither_up_nor_ready(reason: Exc
     ]
     assert f"rockhopper_broker_up{b0} 1" in found
     assert [line for line in found if "rockhopper_ready" in line and b1 not in line] == [
-        "# HELP rockhopper_ready 1 when /readyz says so",
+        "# HELP rockhopper_ready 1 when /readyz reports ready",
         "# TYPE rockhopper_ready gauge",
         f"rockhopper_ready{b0} 1.0",
     ]
