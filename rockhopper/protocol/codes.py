@@ -209,27 +209,27 @@ class RequestCode(IntEnum):
     BULK_PULL = 70_001
     """reads a queue by the megabyte"""
     SINK_STAGE = 70_002
-    """adds messages to a part of a batch; nobody sees them yet"""
+    """adds messages to a part of a batch; consumers do not see them yet"""
     SINK_PUBLISH = 70_003
-    """makes the parts of a batch visible, all at once, and once only"""
+    """makes the parts of a batch visible, all at once and exactly once"""
     SINK_STATUS = 70_004
-    """tells the last batch of a sink that was published"""
+    """returns the last batch that a sink published"""
     SINK_ABORT = 70_005
-    """forgets parts of a batch"""
+    """discards parts of a batch"""
     PURGE_TOPIC = 70_006
-    """empties a topic, which stays with its settings and its groups"""
+    """empties a topic and keeps its settings and its groups"""
     TOPIC_IDS = 70_007
-    """tells topics from others that had their names before"""
+    """returns topic ids, which distinguish a topic from an earlier one of the same name"""
     SINK_HOME = 70_008
-    """notes which other broker publishes the batches of a sink"""
+    """records which other broker publishes the batches of a sink"""
     BULK_PULL_QUEUES = 70_009
     """reads many queues of a topic at once"""
     SHARE_TOPIC = 70_010
-    """tells other masters of a topic that was made on first use"""
+    """announces a topic created on first use to other masters"""
     TAKE_OVER = 70_011
-    """has a broker that follows a master take its place"""
+    """makes a broker that follows a master take over"""
     GET_REPLICA_SET = 70_012
-    """tells how a replica set is, as one of its members sees it"""
+    """returns the state of a replica set, as one of its members sees it"""
     CHANGE_REPLICA_SET = 70_013
     """switches the master of a set, or removes a replica"""
     SINK_PREPARE = 70_014
@@ -237,15 +237,15 @@ class RequestCode(IntEnum):
     SINK_DECIDE = 70_015
     """decides which parts on which brokers make a batch"""
     EXPLAIN_ACCESS = 70_016
-    """says what would be decided for a user, and by which rule"""
+    """explains whether a user has access, and by which rule"""
     SHARE_ACCOUNTS = 70_017
-    """tells a name service that runs alone the users and rules of a broker"""
+    """copies the users and rules of a broker to a separate name service"""
     FIGURES = 70_018
-    """tells what goes through each topic and group"""
+    """returns the rates of each topic and group"""
     DESCRIBE_CONFIG = 70_019
-    """tells defaults, units and which settings change live"""
+    """returns defaults, units and which settings change live"""
     LOG_HISTORY = 70_020
-    """tells up to where positions of a reader belong to the log as it is now"""
+    """returns up to which position a reader's offsets belong to the current log"""
 
 
 class ResponseCode(IntEnum):

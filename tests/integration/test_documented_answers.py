@@ -13,9 +13,9 @@ BY_KEY = {"topic": "orders", "key": "k", "beginTimestamp": "0", "endTimestamp": 
 COMPATIBILITY, DELAYS, GROUPS = (
     f"docs/{name}.md" for name in ("compatibility", "delay-and-timers", "consumer-groups")
 )
-NOT_LIVE = "25 with a key that is not to be changed live, as `listenPort` or `timerMaxDelaySec`"
+NOT_LIVE = "25 with a key that is not live, such as `listenPort` or `timerMaxDelaySec`"
 TOO_LATE = "(3 days), or one that is no number, is refused with code 13;"
-NOT_SERVED = "They are answered with code 3, `REQUEST_CODE_NOT_SUPPORTED`."
+NOT_SERVED = "The broker answers them with code 3, `REQUEST_CODE_NOT_SUPPORTED`."
 BY_ITSELF = "306 and 316 are answered with success"
 SAID: list[tuple[str, str, RequestCode, dict[str, str], bytes, int]] = [
     (
@@ -46,7 +46,7 @@ SAID: list[tuple[str, str, RequestCode, dict[str, str], bytes, int]] = [
     ),
     (
         COMPATIBILITY,
-        "that is no number or above 32,767 | an exception's text (1) | is refused (13)",
+        "is not a number or is above 32,767 | an exception's text (1) | is refused (13)",
         RequestCode.SEND_MESSAGE_V2,
         SEND | {"i": "INNER_NUM\x01many\x02", "f": "32768"},
         b"x",

@@ -57,19 +57,19 @@ def generated() -> str:
     lines = [
         "## Request codes that are served",
         "",
-        "An asterisk marks those that are for operators: from other hosts they are refused unless "
+        "An asterisk marks administrative codes: from other hosts they are refused unless "
         "`remoteAdmin=true`. Codes from 70001 on are [ours](request-codes.md). The right is what "
-        "[users](security.md) need where `authorizationEnabled` is on: all that is named, and any "
-        "one of those with `or` between.",
+        "[users](security.md) need while `authorizationEnabled` is on: all of the rights listed, "
+        "or any one of those joined by `or`.",
         "",
         "| code | name | right | served by |",
         "|---|---|---|---|",
         *_served(broker_table(), "broker"),
         *_served(name_service_table(), "name service"),
         "",
-        "## Request codes that are not",
+        "## Request codes that are not served",
         "",
-        "They are answered with code 3, `REQUEST_CODE_NOT_SUPPORTED`.",
+        "The broker answers them with code 3, `REQUEST_CODE_NOT_SUPPORTED`.",
         "",
         "| code | for | missed by |",
         "|---|---|---|",

@@ -21,8 +21,8 @@ UNSERVED = (
     Unserved(
         (905, 906, 908),
         "master and slaves of a broker",
-        "906 and 908 are served under `haMode=classic`. 905: slaves that act as the master, which "
-        "none does here: a replica set elects one.",
+        "906 and 908 are served under `haMode=classic`. Not 905, for slaves that act as the "
+        "master: a replica set elects one instead.",
     ),
     Unserved(
         range(1001, 1019),
@@ -33,7 +33,7 @@ UNSERVED = (
     Unserved(
         range(5001, 5002),
         "switching the timer engine",
-        "Nobody: timers have one engine here, whatever they hold.",
+        "Nobody: there is only one timer engine.",
     ),
     Unserved(
         range(200_056, 200_057),
@@ -43,7 +43,7 @@ UNSERVED = (
     Unserved(
         range(200_070, 200_080),
         "LITE topics",
-        "`LITE` consumers of RocketMQ 5.5 (gRPC and remoting). What they read, light queues, is "
+        "`LITE` consumers of RocketMQ 5.5 (gRPC and remoting). They read light queues, which are "
         "served: a consumer that knows their names can pull them.",
     ),
 )
