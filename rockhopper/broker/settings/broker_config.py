@@ -141,9 +141,9 @@ class BrokerConfig:
     broker serves to a browser."""
 
     grpc_port: int = setting("grpcPort", -1, least=-1, most=65535)
-    """Ours. The port of RocketMQ 5 clients, 8081 by convention; it needs the extra ``[grpc]``. 0 picks a
-    free one, -1 opens none. With brokers=N each broker has its own port, 20 apart, and a client
-    that connects to the first one learns the others.
+    """Ours. The port of RocketMQ 5 clients, 8081 by convention; it needs the extra ``[grpc]``. 0
+    picks a free one, -1 opens none. With brokers=N each broker has its own port, 20 apart, and a
+    client that connects to the first one learns the others.
 
     Cost: the memory of protobuf, and more processor time for each request than RocketMQ 4's
     protocol.
