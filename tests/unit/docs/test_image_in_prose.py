@@ -32,7 +32,7 @@ def test_users_are_on_in_the_image_and_off_without_it() -> None:
     assert IMAGE.bind_address == "0.0.0.0"
     text = joined(SECURITY)
     assert "listens on all addresses of its container and serves [users only]" in text
-    assert "with the Super user `admin` that the first start makes" in text
+    assert "with the Super user `admin` that the first start creates" in text
     plain = load_config().config
     assert not plain.auth.authentication_enabled
     assert plain.bind_address == "127.0.0.1"
