@@ -35,7 +35,6 @@ NAMES = {
 PORTS = frozenset({8081, 9464, 9876, 10909, 10911, 10912})
 NO_CODES = {
     ("docs/consumer-groups.md", 4): "queues that a client asks for",
-    ("docs/django.md", 500): "HTTP's",
     ("docs/operations/service.md", 200): "HTTP's",
     ("docs/pop.md", 100): "percent",
     ("docs/request-codes.md", 1970): "a year",
