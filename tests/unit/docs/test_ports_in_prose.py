@@ -43,7 +43,7 @@ MEANT = [
     (rf"{_PORT} health\b", "httpPort"),
     (rf"{_PORT} clients of RocketMQ 5", "grpcPort"),
     (rf"(?:RocketMQ 5 clients,|it on: port) {_PORT}", "grpcPort"),
-    (rf"the port; {_PORT} by habit", "grpcPort"),
+    (rf"the port; {_PORT} by convention", "grpcPort"),
     (rf"(?:console|metrics|health)\S* (?:\| one port,|on|at) {_PORT}", "httpPort"),
     (rf"no plain request is answered at {_PORT}", "httpPort"),
     (rf"routes, who +│ │ +{_PORT}", "httpPort"),
