@@ -1,4 +1,4 @@
-"""Two functions that consume, and one of them sends on what it returns."""
+"""An app with two consumers: the first sends its results to the topic of the second."""
 
 import asyncio
 from dataclasses import dataclass

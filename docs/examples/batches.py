@@ -1,4 +1,4 @@
-"""Consume in groups of up to 500 messages: one statement of the database for each group."""
+"""Consume in batches of up to 500 messages, with one database statement per batch."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ async def main() -> None:
     async with Consumer("reports", "clicks") as consumer:
         async for batch in consumer.batches(500, 1.0):
             rows = [(message.message_id, message.body.decode()) for message in batch]
-            with database:  # an exception in here brings the whole batch again
+            with database:  # an exception here redelivers the whole batch
                 database.executemany("insert or ignore into clicks values (?, ?)", rows)
             stored += len(batch)
             print(f"{len(batch)} stored, {stored} in all")

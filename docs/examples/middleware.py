@@ -1,4 +1,4 @@
-"""Middleware: a tenant that travels with every message, and how long handlers take."""
+"""Middleware that sends a tenant with every message and measures the handlers."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 class Tenants(Middleware):
-    """Sends the tenant along, and sets it while a message is handled."""
+    """Send the current tenant as a property, and restore it while a handler runs."""
 
     async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
         for message in sending.messages:
@@ -29,7 +29,7 @@ class Tenants(Middleware):
 
 
 class Timing(Middleware):
-    """Says how long each handler took, also when it failed."""
+    """Print the duration of each handler call, failed calls included."""
 
     async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
         began_s = time.perf_counter()
@@ -44,7 +44,7 @@ async def main() -> None:
     done = asyncio.Event()
 
     async def handle(message: ReceivedMessage) -> None:
-        print(f"an order of {tenant.get()}: {message.body.decode()}")
+        print(f"order from {tenant.get()}: {message.body.decode()}")
         done.set()
 
     async with Producer(middleware=[Tenants()]) as producer:

@@ -1,4 +1,4 @@
-"""Read all topics whose names begin with metrics_, however many there will be."""
+"""Read all topics whose names start with metrics_, including future ones."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Keep a count for each queue, and write it away before the queue goes; pause for a while."""
+"""Count messages per queue, save the counts before a queue is revoked, and pause a topic."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ async def assigned(queues: list[MessageQueue]) -> None:
 
 async def revoked(queues: list[MessageQueue]) -> None:
     for queue in queues:
-        print(f"write away {dict(counts.pop(queue))} of {queue}")
+        print(f"save {dict(counts.pop(queue))} of {queue}")
 
 
 async def main() -> None:

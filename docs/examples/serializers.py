@@ -1,4 +1,4 @@
-"""Send and receive values, not bytes; what is no order goes to the dead letters."""
+"""Send and receive objects instead of bytes; invalid orders become dead letters."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ class Order(BaseModel):
 
 async def main() -> None:
     async with Producer(serializer=Pydantic(Order)) as producer:
-        await producer.send("orders", b"no JSON at all")  # bytes are sent as they are
+        await producer.send("orders", b"no JSON at all")  # bytes are sent unchanged
         await producer.send("orders", Order(number=7, items=["rope"]))
     async with Producer(serializer=JSON()) as producer:
         await producer.send("orders", {"number": 8, "items": []})

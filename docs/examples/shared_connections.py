@@ -1,4 +1,4 @@
-"""A service with a producer and two consumers, and one connection to each broker."""
+"""A producer and two consumers that share one connection to each broker."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A trace from the producer to the consumer, printed span by span."""
+"""Trace a message from the producer to the consumer and print each span."""
 
 import asyncio
 

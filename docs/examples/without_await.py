@@ -1,4 +1,4 @@
-"""Send, consume and look after topics in a script without an event loop."""
+"""Send, consume and create topics in a script without an event loop."""
 
 from rockhopper import Message, ReceivedMessage
 from rockhopper.sync import Admin, Consumer, Producer
@@ -15,12 +15,12 @@ def main() -> None:
 
     with Consumer("shipping", "parcels") as consumer:
         for message in consumer:
-            print(message.body)  # asking for the next one acknowledges this one
+            print(message.body)  # leaving the loop acknowledges this message
             break
 
         handled: list[bytes] = []
 
-        def ship(message: ReceivedMessage) -> None:  # four at once, each in a thread
+        def ship(message: ReceivedMessage) -> None:  # runs in four threads
             handled.append(message.body)
             if len(handled) == 9:
                 consumer.stop()
