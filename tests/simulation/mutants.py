@@ -1,9 +1,14 @@
-"""Each rule switched off: the simulator is worth something if it finds every one of them."""
+"""Each rule of the replica switched off: the simulator must find every one of them.
 
+Each mutant keeps a life that it breaks, since a search takes up to a minute. To find another life
+after a change of the machine or the world: ``python -m tests.simulation.mutants NAME``.
+"""
+
+import argparse
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import PropertyMock, patch
 
 from rockhopper.broker.ha import actions
@@ -14,8 +19,13 @@ from rockhopper.broker.ha.machine import Machine, Role
 from rockhopper.broker.ha.messages import Hello, TakeOver, Welcome
 from rockhopper.broker.ha.replica_set import Replica, SetState, Sight, View
 from rockhopper.broker.ha.standing import Standing
+from tests.simulation import faults, scenarios
 from tests.simulation.replica import Disk, Node
+from tests.simulation.rules import Violation
 from tests.simulation.world import World
+
+SCENES = 20
+"""How many seeds of each scenario are looked at."""
 
 Mutant = Callable[[ExitStack], None]
 
@@ -311,35 +321,85 @@ def _standing(campaigning: Campaigning) -> Standing:
     return campaigning.standing
 
 
-MUTANTS: tuple[Mutant, ...] = (
-    the_master_alone_confirms,
-    any_one_follower_confirms,
-    a_leaving_member_is_not_waited_for,
-    a_joining_member_is_not_waited_for,
-    an_unknown_outcome_is_a_refusal,
-    a_state_from_the_past_is_believed,
-    what_others_remember_is_not_asked,
-    anybody_is_electable,
-    who_lost_its_memory_is_electable,
-    another_disk_is_the_same_replica,
-    a_backup_is_not_noticed,
-    a_promise_is_forgotten,
-    a_candidate_asks_before_its_promise_is_on_disk,
-    a_smaller_epoch_is_followed,
-    nothing_is_cut,
-    a_set_falls_below_its_floor,
-    the_tail_is_shown_before_it_is_confirmed,
-    the_tail_is_not_counted_in_queue_offsets,
-    an_epoch_is_not_on_disk_before_its_data,
-    a_log_is_thrown_away_without_a_mark,
-    an_older_connection_still_counts,
-    a_new_master_tells_what_it_knows_to_be_confirmed,
-    who_is_refused_an_unclean_election_is_clean,
-    an_operator_displaces_a_master,
-    an_operators_wish_is_not_forgotten,
-    what_was_confirmed_is_cut_after_an_unclean_election,
-    who_is_to_take_over_need_not_be_in_sync,
-    a_replica_may_be_scrapped_that_is_in_sync,
-    a_set_goes_on_unclean_without_those_that_are_away,
-    a_set_goes_on_unclean_with_the_shortest_log,
+class Broken(NamedTuple):
+    """A mutant, and a life that it breaks: ``live(seed)``."""
+
+    mutant: Mutant
+    live: Callable[[int], World]
+    seed: int
+
+
+MUTANTS = (
+    Broken(the_master_alone_confirms, scenarios.a_deposed_master_wakes, 0),
+    Broken(any_one_follower_confirms, scenarios.a_member_joins_and_its_master_is_not_told, 0),
+    Broken(a_leaving_member_is_not_waited_for, scenarios.a_master_is_cut_off_from_all, 0),
+    Broken(
+        a_joining_member_is_not_waited_for, scenarios.a_member_joins_and_its_master_is_not_told, 0
+    ),
+    Broken(an_unknown_outcome_is_a_refusal, scenarios.a_member_joins_and_its_master_is_not_told, 0),
+    Broken(a_state_from_the_past_is_believed, scenarios.an_engine_is_put_back_from_a_backup, 0),
+    Broken(what_others_remember_is_not_asked, scenarios.an_engine_is_put_back_from_a_backup, 0),
+    Broken(anybody_is_electable, scenarios.an_operator_is_too_late, 0),
+    Broken(who_lost_its_memory_is_electable, scenarios.an_operator_gives_up_what_others_hold, 0),
+    Broken(another_disk_is_the_same_replica, scenarios.an_operator_gives_up_what_others_hold, 0),
+    Broken(a_backup_is_not_noticed, faults.run, 54),
+    Broken(a_promise_is_forgotten, scenarios.a_deposed_master_wakes, 0),
+    Broken(a_candidate_asks_before_its_promise_is_on_disk, scenarios.a_deposed_master_wakes, 0),
+    Broken(a_smaller_epoch_is_followed, scenarios.a_deposed_master_wakes, 0),
+    Broken(nothing_is_cut, scenarios.a_master_is_cut_off_from_all, 0),
+    Broken(a_set_falls_below_its_floor, faults.run, 7),
+    Broken(the_tail_is_shown_before_it_is_confirmed, scenarios.a_deposed_master_wakes, 0),
+    Broken(the_tail_is_not_counted_in_queue_offsets, scenarios.a_deposed_master_wakes, 0),
+    Broken(an_epoch_is_not_on_disk_before_its_data, scenarios.a_deposed_master_wakes, 0),
+    Broken(a_log_is_thrown_away_without_a_mark, scenarios.who_lost_its_tail_is_left_alone, 0),
+    Broken(an_older_connection_still_counts, scenarios.a_deposed_master_wakes, 0),
+    Broken(
+        a_new_master_tells_what_it_knows_to_be_confirmed,
+        scenarios.who_lost_its_tail_is_left_alone,
+        0,
+    ),
+    Broken(who_is_refused_an_unclean_election_is_clean, faults.run, 30),
+    Broken(an_operator_displaces_a_master, scenarios.an_operator_is_too_late, 0),
+    Broken(an_operators_wish_is_not_forgotten, scenarios.an_operator_is_too_late, 0),
+    Broken(
+        what_was_confirmed_is_cut_after_an_unclean_election,
+        scenarios.an_operator_gives_up_what_others_hold,
+        0,
+    ),
+    Broken(
+        who_is_to_take_over_need_not_be_in_sync,
+        scenarios.a_word_to_take_over_comes_to_the_wrong_one,
+        0,
+    ),
+    Broken(a_replica_may_be_scrapped_that_is_in_sync, faults.run, 25),
+    Broken(a_set_goes_on_unclean_without_those_that_are_away, faults.run, 183),
+    Broken(a_set_goes_on_unclean_with_the_shortest_log, faults.run, 875),
 )
+
+
+def find_life(mutant: Mutant, seeds: int) -> Broken | None:
+    """Return the first life that *mutant* breaks, scenarios first."""
+    lives = ((live, seed) for live in scenarios.SCENARIOS for seed in range(SCENES))
+    with ExitStack() as stack:
+        mutant(stack)
+        for live, seed in (*lives, *((faults.run, seed) for seed in range(seeds))):
+            try:
+                live(seed)
+            except Violation:
+                return Broken(mutant, live, seed)
+    return None
+
+
+def main() -> None:
+    """Print a life that breaks each mutant of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
+    parser.add_argument("mutant", nargs="+", choices=[each.mutant.__name__ for each in MUTANTS])
+    parser.add_argument("--seeds", type=int, default=2000)
+    options = parser.parse_args()
+    for name in options.mutant:
+        found = find_life(globals()[name], options.seeds)
+        print(name, f"{found.live.__name__}({found.seed})" if found else "is broken by none")
+
+
+if __name__ == "__main__":
+    main()
