@@ -15,7 +15,7 @@ import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from rockhopper.client import Message, Producer
-from tests.integration.test_grpc import ask
+from tests.extras.test_grpc import ask
 from tests.support.free_ports import free_ports
 from tests.support.grpc_client import request, sending
 

@@ -15,7 +15,7 @@ from rockhopper.protocol.grpc_v2.messages import SERVICE
 from rockhopper.protocol.http2 import frames
 from rockhopper.protocol.http2.frames import HEAD_SIZE_BYTES, PREFACE, FrameType, frame
 from rockhopper.protocol.http2.hpack import encode_fields
-from tests.integration.test_grpc import ask
+from tests.extras.test_grpc import ask
 from tests.support.grpc_client import receiving, sending
 from tests.support.hang import HANG_S
 

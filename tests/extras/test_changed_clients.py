@@ -5,8 +5,8 @@ import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 from rockhopper.broker.broker import Broker
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
+from tests.extras.test_grpc import ask
 from tests.integration.test_group_consumption import heartbeat, pull, send
-from tests.integration.test_grpc import ask
 from tests.support.grpc_client import receiving
 from tests.support.popping import PopConsumer
 from tests.support.raw_peer import RawPeer
