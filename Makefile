@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-comparison bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
-	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
+	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-extras test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +37,15 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.installed
 
+# What one suite needs beside that.
+$(VENV)/.installed-test-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-$*]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+
+IN_DEV := -docs -test -test-browser -test-extras -test-mutants -test-spark
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-docs
+	@touch $@ $(VENV)/.installed $(addprefix $(VENV)/.installed,$(IN_DEV))
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
@@ -56,10 +62,13 @@ $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 run: $(VENV)/.installed  ## start a broker with embedded name service, store under ./data
 	@exec $(BIN)/rockhopper-broker --store ./data
 
-test: $(VENV)/.installed-test  ## run the tests (six or seven minutes)
+test: $(VENV)/.installed-test  ## run the tests (three minutes)
 	$(PYTEST) -q $(PARALLEL)
 
-browser-test: $(VENV)/.installed-test  ## click through the console (needs Chromium)
+test-extras: $(VENV)/.installed-test-extras  ## run the tests that need grpcio, the OpenTelemetry SDK, what builds releases
+	$(PYTEST) -q $(PARALLEL) tests/extras tests/unit/client/middleware tests/integration/test_docs_examples.py
+
+browser-test: $(VENV)/.installed-test-browser  ## click through the console (needs Chromium)
 	$(PYTEST) -q -m browser tests/browser
 
 test-pythons: ## run the tests with CPython 3.13 and 3.14, Debian's (root; some minutes to install each)
@@ -88,7 +97,7 @@ ha-test: $(VENV)/.installed-test  ## kill, freeze and cut off replicas for two m
 test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
 
-mutants: $(VENV)/.installed-test  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
+mutants: $(VENV)/.installed-test-mutants  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
 
 simulate: $(VENV)/.installed-test  ## live through 10,000 lives of replica sets (SEEDS=n FIRST=k PROGRESS=file)
@@ -104,7 +113,7 @@ fuzz-grpc: $(VENV)/.installed-fuzz  ## fuzz the HTTP/2 of the port of RocketMQ 5
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
 	@$(BIN)/python -m rockhopper.pipeline demo --output build/spark-demo
 
-spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
+spark-test: $(VENV)/.installed-test-spark  ## run the Spark tests that take minutes (kills, a cluster)
 	$(PYTEST) -q $(PARALLEL) -m "spark and slow$(NOT_LONG)" --timeout 2400
 
 SPARK_RESULTS ?= build/spark-kills.jsonl
@@ -189,14 +198,14 @@ bench-stalls: $(VENV)/.installed  ## measure what keeps the event loop: large re
 growth: $(VENV)/.installed  ## see whether costs grow with what should not matter (six minutes, a quiet machine)
 	$(BIN)/python -m benchmarks.growth $(if $(ONLY),--only $(ONLY))
 
-bench-grpc: $(VENV)/.installed-test  ## measure the port of RocketMQ 5 clients beside Apache's proxy (needs Go, a JDK, Maven)
+bench-grpc: $(VENV)/.installed-test-extras  ## measure the port of RocketMQ 5 clients beside Apache's proxy (needs Go, a JDK, Maven)
 	$(BIN)/python -m benchmarks.grpc
 
 bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet, and beside Kafka (JDK, Maven)
 	$(BIN)/python -m benchmarks.spark_bench
 	$(BIN)/python -m benchmarks.spark_beside_kafka --save build/spark-beside-kafka.json
 
-interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
+interop: $(VENV)/.installed-test-extras  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
 	$(PYTEST) -q $(PARALLEL) -rs -m "interop$(NOT_LONG)" tests/interop
 
 compose-up: ## start one broker in a container, reachable from here and from other containers
@@ -211,8 +220,8 @@ compose-ha-up: ## start a set of three brokers and three etcd nodes in container
 compose-ha-down: ## stop it; the volumes stay
 	DOCKER="$(DOCKER)" docker/compose.sh ha down
 
-compose-test: $(VENV)/.installed-test  ## try the compose file for real
-	DOCKER="$(DOCKER)" $(PYTEST) -q -m docker --timeout 900
+compose-test: $(VENV)/.installed-test-extras  ## try the compose file for real
+	DOCKER="$(DOCKER)" $(PYTEST) -q -m docker --timeout 900 tests/docker
 
 clean:  ## remove everything that the targets made, but not ./data
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -33,7 +33,7 @@ from tests.house.tree import Module, Tree
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "mutants"
-TESTS = ("tests/unit", "tests/property", "tests/crash", "tests/integration")
+TESTS = ("tests/unit", "tests/property", "tests/crash", "tests/integration", "tests/extras")
 TESTS_MAX = 300
 HANG_S = 300
 """No clock by which a test is judged: whole runs of the chosen tests take a tenth of it."""

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.support.hang import HANG_S
 from tests.support.pipeline_broker import PipelineBroker
@@ -80,6 +78,9 @@ def test_the_notebook_runs_from_top_to_bottom(
     broker: PipelineBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
+    import nbformat
+    from nbclient import NotebookClient
+
     files: Any = nbformat
     notebook = files.read(DOCS / "spark.ipynb", as_version=4)
     where = {"metadata": {"path": str(tmp_path)}}

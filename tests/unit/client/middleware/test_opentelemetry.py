@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+pytest.importorskip("opentelemetry.sdk", reason="make test-extras brings it")
+
 from opentelemetry import baggage, propagate
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
