@@ -42,7 +42,7 @@ $(VENV)/.installed-test-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-$*]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
-IN_DEV := -docs -test -test-browser -test-extras -test-mutants -test-spark
+IN_DEV := -docs -test -test-browser -test-extras -test-spark
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.installed $(addprefix $(VENV)/.installed,$(IN_DEV))
@@ -65,7 +65,7 @@ run: $(VENV)/.installed  ## start a broker with embedded name service, store und
 test: $(VENV)/.installed-test  ## run the tests (three minutes)
 	$(PYTEST) -q $(PARALLEL)
 
-test-extras: $(VENV)/.installed-test-extras  ## run the tests that need grpcio, the OpenTelemetry SDK, what builds releases
+test-extras: $(VENV)/.installed-test-extras  ## run the tests that need grpcio, the OpenTelemetry SDK, coverage …
 	$(PYTEST) -q $(PARALLEL) tests/extras tests/unit/client/middleware tests/integration/test_docs_examples.py
 
 browser-test: $(VENV)/.installed-test-browser  ## click through the console (needs Chromium)
@@ -97,7 +97,7 @@ ha-test: $(VENV)/.installed-test  ## kill, freeze and cut off replicas for two m
 test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
 
-mutants: $(VENV)/.installed-test-mutants  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
+mutants: $(VENV)/.installed-test-extras  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
 
 simulate: $(VENV)/.installed-test  ## live through 10,000 lives of replica sets (SEEDS=n FIRST=k PROGRESS=file)

@@ -51,9 +51,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 # A file system in memory: most of what tests wait for on a disk is renames that write through.
 _IN_MEMORY = "/dev/shm"
-if "TMPDIR" not in os.environ and os.path.isdir(_IN_MEMORY):
-    if shutil.disk_usage(_IN_MEMORY).free >= 2 << 30:
-        os.environ["TMPDIR"] = tempfile.tempdir = _IN_MEMORY
+if (
+    "TMPDIR" not in os.environ
+    and os.path.isdir(_IN_MEMORY)
+    and shutil.disk_usage(_IN_MEMORY).free >= 2 << 30
+):
+    os.environ["TMPDIR"] = tempfile.tempdir = _IN_MEMORY
 
 # What a shell starts in the background ignores Ctrl-C, and nohup hangups; the programs that tests
 # start would as well. They do not inherit handlers.

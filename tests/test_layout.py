@@ -1,6 +1,5 @@
 """One import name: what is installed is ``rockhopper``, and no module exists twice."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -88,23 +87,6 @@ def test_a_checkout_without_links_lacks_only_the_short_names(tmp_path: Path) -> 
     ran = python("-c", script, cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.rstrip() == str(tmp_path / "rockhopper" / "pipeline" / "__init__.py")
-
-
-def test_coverage_counts_each_file_of_the_broker_once(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("from rockhopper.broker.store.log.encoding import encode_plain\n")
-    data = f"--data-file={tmp_path / 'data'}"
-    ran = python("-m", "coverage", "run", data, str(script))
-    assert (ran.returncode, ran.stderr) == (0, "")
-    report = tmp_path / "report.json"
-    ran = python("-m", "coverage", "json", "-q", data, "-o", str(report), "--include=*/broker/*")
-    assert (ran.returncode, ran.stderr) == (0, "")
-
-    files = json.loads(report.read_text())["files"]
-    real = [(ROOT / name).resolve() for name in files]
-    assert len(set(real)) == len(real)
-    (encoding,) = (each for name, each in files.items() if name.endswith("store/log/encoding.py"))
-    assert encoding["summary"]["percent_covered"] > 0
 
 
 def test_files_have_no_section_banners() -> None:
