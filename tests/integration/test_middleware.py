@@ -23,6 +23,7 @@ from rockhopper.client import (
     TransactionState,
 )
 from rockhopper.client.middleware.hooks import ProcessNext, ReceiveNext, SendNext
+from tests.support.billing import AT_ONCE
 from tests.support.hang import HANG_S
 
 
@@ -57,7 +58,7 @@ class Stamp(Middleware):
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
+    async with Broker.temporary(AT_ONCE) as broker:
         yield broker
 
 

@@ -65,6 +65,7 @@ def test_what_is_in_queues_that_a_topic_has_left_is_read(broker: PipelineBroker)
         assert read(broker, topic, assign=json.dumps({topic: [0]})) == numbered(0, 1)
 
 
+@pytest.mark.slow
 def test_ten_thousand_topics_are_looked_at_and_read_in_turns() -> None:
     count = 10_000
     with PipelineBroker() as crowded:

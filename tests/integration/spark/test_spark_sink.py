@@ -141,7 +141,7 @@ def test_a_broker_that_is_away_for_a_moment(
     assert broker.bodies(topic) == numbered(0, 12)
     failures = 10**9
     with pytest.raises(PipelineError, match=r"after 3 tries .* see that the broker runs"):
-        send(rules(broker, topic, retries=2), ["a", "b"])
+        send(rules(broker, topic, retries=2, sendTimeoutMs=100), ["a", "b"])
 
 
 def test_a_queue_may_be_chosen(broker: PipelineBroker, topic: str) -> None:
