@@ -120,7 +120,7 @@ def render(found: Comparison) -> str:
     others = [each.name for each in found.entries if not each.is_default]
     if others:
         parts += [
-            "On the disk before it is acknowledged, or otherwise told, 128 B:",
+            "Other settings: fsync before the acknowledgement, or pure Python, 128 B:",
             _synced(found, others),
         ]
     parts += [_settings(found), "\n".join(f"- {each}" for each in remarks(found))]
