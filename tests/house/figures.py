@@ -1,8 +1,4 @@
-"""The figures. Each finds its places, as lines that a developer can go to; most count them.
-
-Today's rooms of broker/ are the folders and the modules directly in it. ``house`` means the four
-folders and ``rockhopper/``; tests count where that is said.
-"""
+"""The figures. Each finds its places, as lines that a developer can go to; most count them."""
 
 import ast
 import json
@@ -14,12 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.house.tree import Module, Tree
+from tests.house.tree import DOORS, Module, Tree, room_of
 
 COMPLEXITY_MAX = 10
 PARAMETERS_MAX = 8
-# Who may speak of connections, requests and codes: doors, and what is behind them.
-DOORS = frozenset({"remoting", "processors", "nameserver", "hot"})
 WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
 
 
@@ -72,14 +66,9 @@ def circles(tree: Tree) -> list[str]:
     }
     rooms: dict[str, set[str]] = defaultdict(set)
     for name, imported in modules.items():
-        if here := _room(name):
-            rooms[here] |= {_room(each) for each in imported} - {here, ""}
+        if here := room_of(name):
+            rooms[here] |= {room_of(each) for each in imported} - {here, ""}
     return [" <-> ".join(sorted(loop)) for graph in (rooms, modules) for loop in _loops(graph)]
-
-
-def _room(name: str) -> str:
-    parts = name.split(".")
-    return parts[1] if parts[0] == "broker" and len(parts) > 1 else ""
 
 
 def _loops(graph: dict[str, set[str]]) -> Iterator[set[str]]:
@@ -150,7 +139,7 @@ def wide(tree: Tree) -> Iterator[str]:
 def wire_names(tree: Tree) -> Iterator[str]:
     """Modules of broker/ that name what only a door should know."""
     for module in tree.modules:
-        if _room(module.name) and DOORS.isdisjoint(module.path.parts):
+        if room_of(module.name) and DOORS.isdisjoint(module.name.split(".")):
             names = {
                 alias.name
                 for node in module.nodes
