@@ -1,20 +1,22 @@
 """The figures. Each finds its places, as lines that a developer can go to; most count them."""
 
 import ast
-import json
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from tests.house import callbacks, features, imports, lists, names, sizes, traces
 from tests.house.tree import DOORS, Module, Tree, room_of
 
-COMPLEXITY_MAX = 10
-PARAMETERS_MAX = 8
 WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
+# What decides by itself whether queues and index agree with the log: a class of each.
+LOG_CHECKS = {
+    "recovery and repair": "QueueRepair",
+    "scrub": "Scrub",
+    "store check": "QueueCheck",
+    "audit and rebuild of the pipeline": "AuditWork",
+}
 
 
 @dataclass(frozen=True)
@@ -25,23 +27,126 @@ class Figure:
     what: str
     value: float
     places: tuple[str, ...] = ()
-    more_is_better: bool = False
 
 
-def measure(tree: Tree, root: Path) -> list[Figure]:
-    """All figures that are measured at each run."""
+def measure(tree: Tree, compiled: traces.Traced, pure: traces.Traced) -> list[Figure]:
+    """All figures that are measured at each run; the traces are those of both processes."""
+    return [
+        *_of_features(tree),
+        *_of_lists_and_callbacks(tree),
+        *_of_ways(tree, compiled, pure),
+        *_of_sizes(tree),
+        *_of_names(tree),
+        *_of_rules(tree),
+        *_reported(tree),
+    ]
+
+
+def _of_features(tree: Tree) -> Iterator[Figure]:
+    shares = features.shares(tree)
+    declared = tuple(f"{package}: {share} % of all tests" for package, share in shares.items())
+    share = max(shares.values(), default=0.0)
+    yield Figure("deletable-features", "features that can be deleted", len(declared), declared)
+    yield Figure("feature-tests", "largest share of one feature's own tests, %", share, declared)
+    yield _counted(
+        "feature-importers", "files that import a feature from outside", features.importers(tree)
+    )
+    yield _counted(
+        "stateful-request",
+        "files for a request code that keeps state",
+        features.files_for_stateful_request(tree),
+    )
+
+
+def _of_lists_and_callbacks(tree: Tree) -> Iterator[Figure]:
+    entries = list(lists.find_entries(tree))
+    yield _counted("lists", "places that list many things by hand", lists.places(entries))
+    yield _counted("list-entries", "entries of lists by hand", lists.made_or_named(entries))
+    declared = callbacks.declared(tree)
+    yield _counted(
+        "callbacks", "callback slots for one listener", callbacks.callbacks(tree, declared)
+    )
+    yield _counted("listener-lists", "lists of listeners", callbacks.listener_lists(tree, declared))
+    yield _counted(
+        "questions", "callables handed over to be asked", callbacks.handed_questions(tree, declared)
+    )
+
+
+def _of_ways(tree: Tree, compiled: traces.Traced, pure: traces.Traced) -> Iterator[Figure]:
+    for name in ("send", "pull"):
+        plain, general = f"plain {name}", f"general {name}"
+        served = [compiled[plain], pure[plain], pure[general]]
+        yield Figure(f"{name}-ways", f"ways to serve a plain {name}", traces.ways(served))
+    yield _counted(
+        "send-files",
+        "files on the way of a general send",
+        traces.files_of(compiled["general send"]),
+    )
+    yield _counted(
+        "recovery-files", "files on the way of a recovery", traces.files_of(compiled["recovery"])
+    )
+    yield _counted("log-checks", "implementations of log against derived data", log_checks(tree))
+    yield _counted(
+        "fast-path-imports",
+        "import closure of the fast path, files",
+        imports.closure_of_fast_path(tree),
+    )
+
+
+def _of_sizes(tree: Tree) -> Iterator[Figure]:
+    sized = sizes.attributes(tree)
+    large = tuple(f"{place}: {n}" for n, place in sized if n > sizes.ATTRIBUTES_MAX)
+    yield Figure("largest-class", "attributes of the largest class", sized[0][0], large[:1])
+    yield Figure(
+        "large-classes", f"classes over {sizes.ATTRIBUTES_MAX} attributes", len(large), large
+    )
+    yield _counted(
+        "small-modules",
+        f"modules under {sizes.SMALL_LINES} lines with one importer",
+        sizes.small_modules(tree),
+    )
+    yield _counted(
+        "complex",
+        f"functions over complexity {sizes.COMPLEXITY_MAX}",
+        sizes.complex_functions(tree),
+    )
+    yield _counted(
+        "parameters",
+        f"functions with over {sizes.PARAMETERS_MAX} parameters",
+        sizes.wide_functions(tree),
+    )
+    yield _counted(
+        "thin-tests", "tests under a fifth of the module they mirror", sizes.thin_tests(tree)
+    )
+
+
+def _of_names(tree: Tree) -> Iterator[Figure]:
+    yield _counted(
+        "class-names", "class names defined twice or more", names.repeated_class_names(tree)
+    )
+    for verb in names.VAGUE_VERBS:
+        yield _counted(
+            f"verb-{verb}", f"classes with a method {verb}", names.classes_with_method(tree, verb)
+        )
+
+
+def _of_rules(tree: Tree) -> Iterator[Figure]:
+    yield _counted("circles", "rooms and modules in circles", circles(tree))
+    yield _counted("wire-names", "modules behind the doors that speak remoting", wire_names(tree))
+    yield _counted("spelt", "values spelt outside of their home", spelt(tree))
+    yield _counted("private", "private members touched from outside", private_members(tree))
+
+
+def _reported(tree: Tree) -> Iterator[Figure]:
     house = sum(module.code_lines for module in tree.modules)
     tests = sum(module.code_lines for module in tree.tests)
-    return [
-        _counted("circles", "rooms and modules in circles", circles(tree)),
-        _counted("complex", f"functions over complexity {COMPLEXITY_MAX}", complex_functions(root)),
-        _counted("parameters", f"functions with over {PARAMETERS_MAX} parameters", wide(tree)),
-        _counted("wire-names", "modules behind the doors that speak remoting", wire_names(tree)),
-        _counted("spelt", "places where something is spelt outside of its home", spelt(tree)),
-        _counted("private", "private members touched from outside", private_members(tree)),
-        Figure("lines", "lines of code", house, lines_by_folder(tree)),
-        Figure("test-lines", "test lines per source line", round(tests / house, 2)),
-    ]
+    yield Figure("lines", "lines of code", house, lines_by_folder(tree))
+    yield Figure("test-lines", "test lines per source line", round(tests / house, 2))
+    yield _counted(
+        "untested",
+        f"modules over {sizes.TESTED_LINES} lines without a mirrored test",
+        sizes.untested(tree),
+    )
 
 
 def _counted(name: str, what: str, places: Iterable[str]) -> Figure:
@@ -55,6 +160,17 @@ def lines_by_folder(tree: Tree) -> tuple[str, ...]:
     for module in tree.modules:
         lines[module.path.parts[0]] += module.code_lines
     return tuple(f"{folder}: {n}" for folder, n in lines.items())
+
+
+def log_checks(tree: Tree) -> Iterator[str]:
+    """The declared implementations that are still there."""
+    for what, name in LOG_CHECKS.items():
+        for module in tree.modules:
+            yield from (
+                f"{what}: {module.path}:{node.lineno} {name}"
+                for node in module.classes
+                if node.name == name
+            )
 
 
 def circles(tree: Tree) -> list[str]:
@@ -102,38 +218,6 @@ def _loops(graph: dict[str, set[str]]) -> Iterator[set[str]]:
                     del open_nodes[at:]
                     if len(loop) > 1:
                         yield loop
-
-
-def complex_functions(root: Path) -> list[str]:
-    """By ruff's C901."""
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--isolated",
-        "--select",
-        "C901",
-        "--no-cache",
-    ]
-    command += ["--config", f"lint.mccabe.max-complexity={COMPLEXITY_MAX}", "--output-format=json"]
-    found = subprocess.run([*command, "rockhopper"], cwd=root, capture_output=True, check=False)
-    return [
-        f"{Path(each['filename']).relative_to(root)}:{each['location']['row']} {each['message']}"
-        for each in json.loads(found.stdout)
-    ]
-
-
-def wide(tree: Tree) -> Iterator[str]:
-    """Functions with many parameters, self and cls apart."""
-    for module in tree.modules:
-        for node in module.nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                arguments = node.args
-                named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-                count = len([each for each in named if each.arg not in ("self", "cls")])
-                if count > PARAMETERS_MAX:
-                    yield f"{module.path}:{node.lineno} {node.name}: {count}"
 
 
 def wire_names(tree: Tree) -> Iterator[str]:

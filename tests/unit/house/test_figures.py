@@ -6,18 +6,7 @@ import pytest
 
 from tests.house import figures
 from tests.house.__main__ import is_worse
-from tests.house.figures import Figure
-from tests.house.tree import Tree
-
-
-def house(root: Path, **files: str) -> Tree:
-    """A checkout with these modules, by their dotted names with ``__`` for the dots."""
-    for name, text in files.items():
-        home = root if name.startswith("tests__") else root / "rockhopper"
-        path = home / (name.replace("__", "/") + ".py")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return Tree(root)
+from tests.support.small_house import house
 
 
 def test_lines_of_code_are_neither_blank_nor_comments_nor_docstrings(tmp_path: Path) -> None:
@@ -44,12 +33,6 @@ def test_circles_are_found_among_rooms_and_modules(tmp_path: Path) -> None:
     ]
 
 
-def test_parameters_are_counted_without_self(tmp_path: Path) -> None:
-    eight = ", ".join(f"p{n}" for n in range(8))
-    text = f"class C:\n    def f(self, {eight}): ...\n    def g(self, {eight}, *, last): ...\n"
-    assert list(figures.wide(house(tmp_path, client__x=text))) == ["client/x.py:3 g: 9"]
-
-
 def test_doors_may_speak_of_codes_and_others_may_not(tmp_path: Path) -> None:
     text = "from rockhopper.protocol.codes import ResponseCode\n"
     tree = house(tmp_path, broker__processors__x=text, broker__pop__x=text, client__x=text)
@@ -72,9 +55,24 @@ def test_a_value_is_spelt_at_its_home_alone(tmp_path: Path) -> None:
     assert list(figures.spelt(tree)) == ["broker/topics.py:1 a default topic's name"]
 
 
+def test_a_room_is_a_folder_of_the_broker_or_of_a_group_of_rooms(tmp_path: Path) -> None:
+    tree = house(
+        tmp_path,
+        broker__kernel__topics__table="from rockhopper.broker.kernel.send import sender\n",
+        broker__kernel__send__sender="",
+        broker__kernel__send__checks="from rockhopper.broker.kernel.topics import table\n",
+    )
+    assert figures.circles(tree) == ["send <-> topics"]
+
+
+def test_declared_log_checks_count_as_long_as_they_are_defined(tmp_path: Path) -> None:
+    tree = house(tmp_path, broker__store__scrubbing="class Scrub: ...\n", client__x="")
+    assert list(figures.log_checks(tree)) == ["scrub: broker/store/scrubbing.py:1 Scrub"]
+
+
 @pytest.mark.parametrize(
     ("value", "more", "worse"),
     [(5, False, False), (6, False, True), (5, True, False), (4, True, True)],
 )
 def test_worse_is_the_wrong_side_of_the_bound(value: float, more: bool, worse: bool) -> None:
-    assert is_worse(Figure("f", "f", value, (), more), 5) is worse
+    assert is_worse(value, {"bound": 5, "more_is_better": more}) is worse

@@ -1,0 +1,255 @@
+"""Figures of callbacks: code that runs, and whose caller does not say what it calls.
+
+A slot is an attribute that holds a function of another object. Counted are
+
+- attributes that somebody else assigns: ``other.attribute = something``, where ``attribute`` is
+  declared with a type that is callable, or holds a function from the start, or ``something`` is a
+  method of the class that assigns, a lambda or a partial. Its name does not matter;
+- callables handed to a constructor to be called back, which means that they return nothing; what
+  schedules (``call_later``) is a clock. Those that return something are questions (a clock, a
+  rule): they are reported, not bounded.
+
+A list of listeners, to which others append, is one slot of its own kind and is counted apart.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from tests.house.tree import Module, Tree
+
+_NOTHING = {"None", "object", "Awaitable[None]", "Coroutine[Any, Any, None]"}
+_SCHEDULERS = {"call_later", "call_soon"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the whole broker declares."""
+
+    aliases: dict[str, ast.expr]
+    """Names of types that are callables, with what they stand for."""
+    slots: frozenset[str]
+    """Attributes that hold a callable in some class."""
+    lists: frozenset[str]
+    """Attributes that hold a list of callables."""
+
+
+def declared(tree: Tree) -> Declared:
+    """What the classes of the broker declare."""
+    aliases: dict[str, ast.expr] = {
+        target.id: value
+        for module in tree.modules
+        for node in module.tree.body
+        for target, value in _named_values(node)
+        if isinstance(value, ast.Subscript | ast.BinOp) and _callable_in(value, {}) is not None
+    }
+    slots: set[str] = set()
+    lists: set[str] = set()
+    for module in tree.broker:
+        functions = {node.name for node in module.tree.body if isinstance(node, _FUNCTIONS)}
+        for node in module.classes:
+            for name, annotation, value in _attributes(node):
+                is_function = isinstance(value, ast.Lambda) or (
+                    isinstance(value, ast.Name) and value.id in functions
+                )
+                if annotation is not None and _is_list(annotation):
+                    if _callable_in(annotation, aliases) is not None:
+                        lists.add(name)
+                elif is_function or (
+                    annotation is not None and _callable_in(annotation, aliases) is not None
+                ):
+                    slots.add(name)
+    return Declared(aliases, frozenset(slots), frozenset(lists))
+
+
+def assigned_slots(tree: Tree, known: Declared) -> list[str]:
+    """Slots that are assigned from outside of their class, with the places that do."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in tree.broker:
+        methods = _methods_by_line(module)
+        for node in module.nodes:
+            if isinstance(node, ast.Assign):
+                for target, value in _pairs(node):
+                    if _is_outside(target) and _is_callback(target, value, known, methods):
+                        slot = f"{_last_name(target.value)}.{target.attr}"
+                        places[slot].append(f"{module.path}:{node.lineno}")
+    return [f"{slot}: {', '.join(found)}" for slot, found in sorted(places.items())]
+
+
+def listener_lists(tree: Tree, known: Declared) -> list[str]:
+    """Lists of listeners that others append to, with the places that do."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in tree.broker:
+        for node in module.nodes:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "append"
+                and _is_outside(holder := node.func.value)
+                and holder.attr in known.lists
+            ):
+                slot = f"{_last_name(holder.value)}.{holder.attr}"
+                places[slot].append(f"{module.path}:{node.lineno}")
+    return [f"{slot}: {', '.join(found)}" for slot, found in sorted(places.items())]
+
+
+def callbacks(tree: Tree, known: Declared) -> list[str]:
+    """All slots for one listener."""
+    return [*assigned_slots(tree, known), *handed_callbacks(tree, known)]
+
+
+def handed_callbacks(tree: Tree, known: Declared) -> Iterator[str]:
+    """Callables that constructors are given to be called back: they return nothing."""
+    return (place for place, is_question in _handed(tree, known) if not is_question)
+
+
+def handed_questions(tree: Tree, known: Declared) -> Iterator[str]:
+    """Callables that constructors are given to ask something, clocks among them."""
+    return (place for place, is_question in _handed(tree, known) if is_question)
+
+
+def _handed(tree: Tree, known: Declared) -> Iterator[tuple[str, bool]]:
+    for module in tree.broker:
+        for node in module.classes:
+            for name, annotation in _parameters(node):
+                returned = _returned(annotation, known.aliases)
+                is_slot = name not in _SCHEDULERS and not _is_list(annotation)
+                if returned is not None and is_slot:
+                    yield (
+                        f"{module.path}:{node.lineno} {node.name}({name})",
+                        returned not in _NOTHING,
+                    )
+
+
+def _parameters(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """What the constructor takes: the parameters of ``__init__``, or the fields of a data class."""
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            for argument in (*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs):
+                if argument.annotation is not None:
+                    yield argument.arg, argument.annotation
+    makers = [*node.decorator_list, *node.bases]
+    if any(word in ast.unparse(each) for each in makers for word in ("dataclass", "NamedTuple")):
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                yield each.target.id, each.annotation
+
+
+def _named_values(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    value = getattr(node, "value", None)
+    for target in targets:
+        if isinstance(target, ast.Name) and value is not None:
+            yield target, value
+
+
+def _attributes(
+    node: ast.ClassDef,
+) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
+    """The attributes that the class itself sets or declares: name, annotation and value."""
+    for each in node.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            yield each.target.id, each.annotation, each.value
+        if not isinstance(each, _FUNCTIONS):
+            continue
+        arguments = (*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs)
+        annotations = {argument.arg: argument.annotation for argument in arguments}
+        for inner in ast.walk(each):
+            if isinstance(inner, ast.AnnAssign) and _is_own(inner.target):
+                yield inner.target.attr, inner.annotation, inner.value
+            elif isinstance(inner, ast.Assign):
+                for target in inner.targets:
+                    if _is_own(target):
+                        name = inner.value.id if isinstance(inner.value, ast.Name) else ""
+                        yield target.attr, annotations.get(name), inner.value
+
+
+def _is_own(node: ast.expr | None) -> TypeGuard[ast.Attribute]:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("self", "cls")
+    )
+
+
+def _is_outside(node: ast.expr) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and not _is_own(node)
+
+
+def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
+def _is_callback(
+    target: ast.Attribute, value: ast.expr, known: Declared, methods: dict[int, set[str]]
+) -> bool:
+    if isinstance(value, ast.Lambda):
+        return True
+    if isinstance(value, ast.Call) and _last_name(value.func) == "partial":
+        return True
+    if _is_own(value) and value.attr in methods.get(value.lineno, ()):
+        return True
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict):
+        return False
+    return target.attr in known.slots
+
+
+def _methods_by_line(module: Module) -> dict[int, set[str]]:
+    """The methods, properties apart, of the class around each line."""
+    found: dict[int, set[str]] = {}
+    for node in module.classes:
+        methods = {
+            each.name
+            for each in node.body
+            if isinstance(each, _FUNCTIONS)
+            and not any("property" in ast.unparse(mark) for mark in each.decorator_list)
+        }
+        found |= dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), methods)
+    return found
+
+
+def _is_list(annotation: ast.expr) -> bool:
+    text = ast.unparse(annotation).strip("'\"")
+    return text.startswith(("list[", "dict[", "set["))
+
+
+def _callable_in(annotation: ast.expr, aliases: dict[str, ast.expr]) -> ast.expr | None:
+    """The callable that *annotation* names, by its own name or an alias."""
+    for node in _walk(annotation):
+        if isinstance(node, ast.Subscript) and _last_name(node.value) == "Callable":
+            return node
+        if isinstance(node, ast.Name) and node.id in aliases:
+            return aliases[node.id]
+    return None
+
+
+def _returned(annotation: ast.expr, aliases: dict[str, ast.expr]) -> str | None:
+    """What the callable in *annotation* returns; None if it is no callable."""
+    found = _callable_in(annotation, aliases)
+    if found is None:
+        return None
+    for node in _walk(found):
+        if isinstance(node, ast.Subscript) and _last_name(node.value) == "Callable":
+            arguments = node.slice
+            return ast.unparse(arguments.elts[-1]) if isinstance(arguments, ast.Tuple) else ""
+    return ""
+
+
+def _walk(annotation: ast.expr) -> Iterable[ast.AST]:
+    """All nodes; of an annotation in quotes, those of what is quoted."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval").body
+    return ast.walk(annotation)
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ast.unparse(node)

@@ -1,0 +1,126 @@
+"""Figures of features: what declares itself, and what knows of it.
+
+A feature is a package below broker/features. Its declaration is a class with ``name``,
+``requires`` and ``tests``: the paths of the tests that are the feature's own, from the root of the
+checkout. A path is that of a file, or of a folder with all that is in it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.house.tree import BROKER, FEATURES, Module, Tree, is_in
+
+DECLARED = {"name", "requires", "tests"}
+# The newest feature that keeps state of its own and adds request codes for it.
+NEWEST_STATEFUL = "sink"
+# A declaration, processors and a state: less it cannot be.
+OWN_FILES_MIN = 3
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a feature says of itself."""
+
+    package: str
+    tests: tuple[str, ...]
+
+
+def declarations(tree: Tree) -> list[Declaration]:
+    """The features that declare themselves."""
+    return [
+        Declaration(package, tests)
+        for package in tree.features
+        if is_in(package, FEATURES)
+        for tests in [_declared_tests(tree, package)]
+        if tests is not None
+    ]
+
+
+def _declared_tests(tree: Tree, package: str) -> tuple[str, ...] | None:
+    for module in tree.modules:
+        if is_in(module.name, package):
+            for node in module.classes:
+                values = dict(_class_values(node))
+                if values.keys() >= DECLARED:
+                    return tuple(ast.literal_eval(values["tests"]))
+    return None
+
+
+def _class_values(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    for each in node.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value:
+            yield each.target.id, each.value
+        elif isinstance(each, ast.Assign):
+            for target in each.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, each.value
+
+
+def shares(tree: Tree) -> dict[str, float]:
+    """The features that declare themselves, with the percentage of all tests that is their own."""
+    declared = declarations(tree)
+    if not declared:
+        return {}
+    counts = {test.path.as_posix(): _test_count(test) for test in tree.tests}
+    return {
+        each.package: round(
+            100
+            * sum(
+                count
+                for path, count in counts.items()
+                if any(path == own or path.startswith(f"{own}/") for own in each.tests)
+            )
+            / sum(counts.values()),
+            1,
+        )
+        for each in declared
+    }
+
+
+def _test_count(module: Module) -> int:
+    return sum(1 for node in module.functions if node.name.startswith("test_"))
+
+
+def importers(tree: Tree) -> Iterator[str]:
+    """Files that import a feature that they are no part of; once for each feature."""
+    for package in tree.features:
+        for module in tree.modules:
+            if not is_in(module.name, package) and any(
+                is_in(name, package) for name in tree.imports(module)
+            ):
+                yield f"{package}: {module.path}"
+
+
+def files_for_stateful_request(tree: Tree) -> Iterator[str]:
+    """Files of the broker that the newest feature with state needed.
+
+    These are the files outside of its folder whose code names it (comments, docstrings and the
+    settings apart), and the least that a feature of this kind has in its folder.
+    """
+    for number in range(OWN_FILES_MIN):
+        yield f"in its own folder: {number + 1}"
+    pattern = re.compile(NEWEST_STATEFUL, re.IGNORECASE)
+    for module in tree.broker:
+        is_own = any(
+            NEWEST_STATEFUL in package and is_in(module.name, package) for package in tree.features
+        )
+        if is_own or is_in(module.name, f"{BROKER}.settings"):
+            continue
+        if any(pattern.search(name) for name in _names_in_code(module)):
+            yield str(module.path)
+
+
+def _names_in_code(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.alias | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg

@@ -1,0 +1,15 @@
+"""Figures of imports: what a reader of the fast path may have to read."""
+
+from tests.house.tree import FAST_PATH, Tree, is_in
+
+
+def closure_of_fast_path(tree: Tree) -> list[str]:
+    """All modules that the fast path imports, directly or not, wherever the import stands."""
+    found: set[str] = set()
+    left = [name for name in tree.by_name if is_in(name, FAST_PATH)]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left.extend(tree.imports(tree.by_name[name]))
+    return sorted(str(tree.by_name[name].path) for name in found)
