@@ -330,12 +330,12 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     if service.failed.is_set():
         log.error("stopping because the store has failed")
     else:
-        log.info("stopping")
+        log.info("shutting down")
     manager.stopping()
     try:
         await service.stop()
     except OSError as error:
-        log.error("not everything was saved", reason=str(error))
+        log.error("not everything was saved at shutdown", reason=str(error))
         return 1
     if service.failed.is_set():
         return 1
@@ -352,7 +352,7 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
     for key in loaded.ignored_keys:
         by_meaning.setdefault(WITHOUT_EFFECT[key], []).append(key)
     for meaning, keys in by_meaning.items():
-        log.info("settings of RocketMQ have no effect here", about=meaning, keys=keys)
+        log.info("RocketMQ settings without effect", about=meaning, keys=keys)
 
 
 def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:

@@ -649,8 +649,9 @@ class Broker(ServingParts):
             await self._ports.listen("vipChannelEnabled", self.server.start_on)
         except StartError as error:
             log.warning(
-                "Java clients before 4.5.1 cannot send, and RocketMQ's slaves get no topics: they "
-                "need the port two below listenPort; free it, or set vipChannelEnabled=false",
+                "Java clients before 4.5.1 cannot send, and RocketMQ's slaves get no topics, "
+                "because the port two below listenPort cannot be opened: free it, or set "
+                "vipChannelEnabled=false",
                 port=port,
                 reason=str(error.__cause__),
             )
@@ -681,9 +682,9 @@ class Broker(ServingParts):
         try:
             successor_id = await member.switch(None)
         except SwitchError as error:
-            log.warning("stopping without handing over", reason=str(error))
+            log.warning("stopping without a handover", reason=str(error))
             return
-        log.info("passing clients on before stopping", id=successor_id)
+        log.info("handing clients over before stopping", id=successor_id)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.replication.drain_ms / 1000):
                 while not self._passing_on.has_ended:

@@ -27,6 +27,6 @@ async def test_kills_in_the_middle_of_frames_cost_nothing(tmp_path: Path) -> Non
             assert (store / "commitlog" / file.name).read_bytes() == file.read_bytes()
         options = ("--set", "forceTakeover=true")
         async with Daemon(store, *options) as daemon:
-            recovered = [line for line in daemon.lines if line["event"] == "the store is recovered"]
+            recovered = [line for line in daemon.lines if line["event"] == "store recovered"]
             assert [line["log_end"] for line in recovered] == [end]
             assert not [line for line in daemon.lines if "damaged" in line["event"]]

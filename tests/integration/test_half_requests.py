@@ -62,7 +62,7 @@ async def begin_all(address: str, data: bytes) -> list[asyncio.StreamWriter]:
 
 
 def closed_count(logs: list[EventDict]) -> int:
-    return sum(entry["event"] == "closed a connection" for entry in logs)
+    return sum(entry["event"] == "connection closed" for entry in logs)
 
 
 def held_bytes(holders: Iterable[Holder]) -> int:

@@ -56,7 +56,7 @@ async def test_clients_spread_over_both_and_a_killed_one_comes_back(tmp_path: Pa
         await until(lambda: any(line["event"] == "broker serves again" for line in daemon.lines))
         await send_all(daemon.nameserver, COUNT)
         assert await consume(daemon.nameserver, 2 * COUNT) == list(range(2 * COUNT))
-        ended = next(line for line in daemon.lines if "starting it again" in line["event"])
+        ended = next(line for line in daemon.lines if "restarting it" in line["event"])
         assert ended["how"] == "killed by SIGKILL"
         assert await daemon.stop() == 0
     assert not list(tmp_path.glob("*/abort"))

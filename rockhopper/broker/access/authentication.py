@@ -128,7 +128,9 @@ class Authenticator:
         self._refused += 1
         now_s = self._clock()
         if now_s - self._logged_at_s >= LOG_INTERVAL_S:
-            log.warning("refused who could not prove a user", last=host, count=self._refused)
+            log.warning(
+                "requests without a valid user were refused", last=host, count=self._refused
+            )
             self._logged_at_s, self._refused = now_s, 0
         return NotAuthenticated(
             "check signature failed: the user is unknown or disabled, or the secret is another; "

@@ -133,7 +133,7 @@ class Tables(Part):
             self.subscriptions.load()
         except CorruptFileError as error:
             # Nothing is lost that the next heartbeats do not bring.
-            log.warning("what groups subscribed to is forgotten", reason=str(error))
+            log.warning("remembered subscriptions of groups are lost", reason=str(error))
         self._restore_topics()
 
     def _restore_topics(self) -> None:
@@ -170,9 +170,9 @@ class Tables(Part):
         names = [name for name, topic in self.topics.configs.items() if topic.is_to_be_compacted]
         if names:
             log.warning(
-                "topics have cleanup.policy=COMPACTION, which is not done here: retention deletes "
-                "the only value of a key like any other message; keep them with a broker of "
-                "RocketMQ, or raise fileReservedTime",
+                "topics have cleanup.policy=COMPACTION, which this broker does not support: "
+                "retention deletes the last value of a key like any other message; keep these "
+                "topics on a RocketMQ broker, or raise fileReservedTime",
                 topics=names[:TOPICS_NAMED_MAX],
                 count=len(names),
             )

@@ -54,9 +54,9 @@ def protect_store(config: BrokerConfig) -> None:
                 reason += f", and as a member of the group {config.store.group} (storeGroup)"
             raise PermissionError(error.errno or errno.EPERM, reason, error.filename) from error
         log.info(
-            "only the broker's user may read the store now"
+            "the store is now readable only by the broker's user"
             if modes.group == NO_GROUP
-            else "only the broker's user and the group may read the store now",
+            else "the store is now readable only by the broker's user and the group",
             directory=str(root),
             group=config.store.group or None,
         )

@@ -61,4 +61,4 @@ class UnusedGroups(Part):
             self._topics.delete(topic)
             gone.append(name)
         if gone:
-            log.info("groups that were never used are forgotten", count=len(gone), groups=gone[:5])
+            log.info("groups that were never used are deleted", count=len(gone), groups=gone[:5])

@@ -178,7 +178,7 @@ class Site:
         if page.status == 303:
             told = {key: form[key][:200] for key in TOLD if form.get(key)}
             user, host = visit.principal.user or "nobody", visit.principal.host
-            log.info("done from the console", form=visit.path, by=user, host=host, **told)
+            log.info("console action done", form=visit.path, by=user, host=host, **told)
         return page
 
     async def show_again(

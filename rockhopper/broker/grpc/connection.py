@@ -402,7 +402,7 @@ class GrpcConnection(asyncio.Protocol):
         if self._http2.is_over:
             failure = self._http2.failure
             if failure is not None:
-                log.warning("closed a connection", peer=self.peer, reason=str(failure))
+                log.warning("connection closed", peer=self.peer, reason=str(failure))
             self.close()
 
     def pause_writing(self) -> None:
@@ -435,7 +435,7 @@ class GrpcConnection(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once and drop what is queued."""
         if not self.closed:
-            log.info("closed a connection", peer=self.peer, reason=reason)
+            log.info("connection closed", peer=self.peer, reason=reason)
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

@@ -105,7 +105,7 @@ class GrpcDoor:
             gate = gate_with_tls(gate, self._config.tls, self._tables, [self._host])
         except (TlsError, OSError) as error:
             log.warning(
-                "RocketMQ 5 clients have to be told not to use TLS: there is no certificate",
+                "no certificate: RocketMQ 5 clients must be configured not to use TLS",
                 reason=str(error),
             )
         if gate.tls is not None and gate.tls is not common:

@@ -207,7 +207,11 @@ class Handles:
         try:
             handle = self.change(renewed, GIVEN_UP_INVISIBLE_MS if is_too_long else step_ms)
         except OSError as error:
-            log.error("a message is not renewed", group=renewed.group, reason=str(error))
+            log.error(
+                "the invisible time of a message cannot be renewed",
+                group=renewed.group,
+                reason=str(error),
+            )
             handle = None
         if handle is None or is_too_long:
             self._forget(renewed.key)
@@ -223,4 +227,6 @@ class Handles:
             try:
                 self.change(renewed, ABANDONED_INVISIBLE_MS)
             except OSError as error:
-                log.error("a message comes back late", group=renewed.group, reason=str(error))
+                log.error(
+                    "a message will be redelivered late", group=renewed.group, reason=str(error)
+                )

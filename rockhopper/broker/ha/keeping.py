@@ -177,7 +177,7 @@ class Keeping:
                 continue
             if each is backup:
                 reason = "; ".join(problems) or "it is missing"
-                log.warning("read from its copy", file=str(path), reason=reason)
+                log.warning("state file read from its copy", file=str(path), reason=reason)
             if found != [data, data]:
                 disk.write_atomically(path, data, data)
             return document

@@ -33,6 +33,6 @@ def serve_alone(directory: Path, *, may_leave: bool) -> None:
         )
     if keeping.left is None:
         keeping.note_left(keeping.confirmed_offset)
-        log.warning("this store leaves its set: its log begins a history of its own")
+        log.warning("this store leaves its replica set: its log begins a history of its own")
     if keeping.epochs:
         keeping.note_epochs(())

@@ -92,7 +92,7 @@ class DelayJournal:
         except OSError as error:
             if not self._is_failing:
                 self._is_failing = True
-                log.warning("deliveries of delayed messages are not noted", reason=str(error))
+                log.warning("deliveries of delayed messages cannot be recorded", reason=str(error))
             return False
         self._is_failing = False
         return True

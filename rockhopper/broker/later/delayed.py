@@ -79,7 +79,9 @@ class DelayOffsetTable(JsonTable):
         try:
             return super().load()
         except CorruptFileError as error:
-            log.error("delay offsets cannot be read and are found by the log", reason=error.reason)
+            log.error(
+                "delay offsets cannot be read and are derived from the log", reason=error.reason
+            )
             self.is_damaged = True
             return False
 
@@ -169,8 +171,8 @@ class DelayedDelivery(Part):
             end_offset = self._store.queue_range(SCHEDULE_TOPIC, queue_id)[1]
             if self.table.offsets.get(level, 0) < end_offset:
                 log.warning(
-                    "messages wait at a delay level that messageDelayLevel does not name: they "
-                    "are delivered by the time of the last one",
+                    "messages wait at a delay level that messageDelayLevel does not define: they "
+                    "are delivered by the time of the last level",
                     level=level,
                     levels=self.levels.level_max,
                 )
@@ -188,7 +190,9 @@ class DelayedDelivery(Part):
             if level not in self.table.offsets:
                 offset = search.next_offset(level)
                 if offset > 0:
-                    log.warning("delay level found by the log", level=level, offset=offset)
+                    log.warning(
+                        "delay level offset derived from the log", level=level, offset=offset
+                    )
                     self.table.put(level, offset)
 
     def _written_until(self, about: Pass) -> int:
@@ -300,7 +304,7 @@ class DelayedDelivery(Part):
             if self.table.is_saved:
                 await asyncio.to_thread(self._journal.forget, settled_offset)
         except OSError as error:
-            log.warning("notes of delayed deliveries stay for now", reason=str(error))
+            log.warning("delivered delay entries cannot be removed yet", reason=str(error))
         if self._is_running:
             self._save_later()
 
@@ -326,7 +330,9 @@ class DelayedDelivery(Part):
             self._await_arrival(level)
         else:
             if result.status in _MOVED:
-                log.warning("delay level moved", level=level, was=offset, now=result.next_offset)
+                log.warning(
+                    "delay level offset moved", level=level, was=offset, now=result.next_offset
+                )
             self._next[level] = result.next_offset
             self._soon(level)
 
@@ -390,7 +396,7 @@ class DelayedDelivery(Part):
     def _note_failure(self, error: StoreError) -> None:
         if not self._failing:
             self._failing = True
-            log.error("delayed messages wait, the store takes none", reason=str(error))
+            log.error("delayed messages wait because the store refuses writes", reason=str(error))
 
 
 def _wait_ms(stored_ms: int, delay_ms: int, now_ms: int) -> int:

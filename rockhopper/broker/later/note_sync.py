@@ -58,7 +58,8 @@ class NoteSync:
             self._give_back(paths)
             if not self._is_failing:
                 log.error(
-                    "notes of deliveries are not on disk: a power cut repeats some, check the disk",
+                    "deliveries cannot be flushed to disk: after a power cut some are repeated; "
+                    "check the disk",
                     reason=str(error),
                 )
             self._is_failing = self._is_wanted = True

@@ -57,11 +57,11 @@ def development_files(
     problem = _problem(files, now_s())
     if problem:
         if files.certificate.exists():
-            log.warning("the certificate for development is made anew", reason=problem)
+            log.warning("creating a new development certificate", reason=problem)
         _make(files, names, now_s())
     log.warning(
-        "TLS uses a certificate for development, which nobody has signed: name one with "
-        "tlsCertPath and tlsKeyPath",
+        "TLS uses a self-signed development certificate: name your own with tlsCertPath and "
+        "tlsKeyPath",
         path=str(files.certificate),
         sha256=_fingerprint(files.certificate),
     )

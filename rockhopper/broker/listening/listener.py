@@ -219,4 +219,4 @@ async def _connect(connected: socket.socket, factory: Callable[[], asyncio.BaseP
     except OSError as error:
         # It went in that moment.
         connected.close()
-        log.debug("a connection was lost", reason=str(error))
+        log.debug("connection lost", reason=str(error))

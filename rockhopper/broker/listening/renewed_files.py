@@ -98,7 +98,11 @@ class RenewedFiles(Generic[Value]):
         if self._told_at_s is None or now_s - self._told_at_s >= SAME_COMPLAINT_S:
             self._told_at_s = now_s
             paths = ", ".join(map(str, self._paths))
-            log.error("the content of renewed files stays the old one", paths=paths, reason=reason)
+            log.error(
+                "changed files cannot be loaded: their old content stays in use",
+                paths=paths,
+                reason=reason,
+            )
 
 
 def current(value: Value | Callable[[], Value]) -> Value:

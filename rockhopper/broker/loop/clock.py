@@ -70,7 +70,7 @@ class BrokerClock:
         if behind_ms >= JUMP_MS:
             log.warning(
                 "the store was written at a later time than the clock shows: delays, leases and "
-                "store times count on from that; set the clock if it is wrong",
+                "store times continue from that time; set the clock if it is wrong",
                 ahead_s=round(behind_ms / 1000),
             )
 
@@ -78,11 +78,11 @@ class BrokerClock:
         jump_s = round(jump_ns / 1e9, 1)
         if jump_ns > 0:
             log.warning(
-                "the clock was set forward: what is due by its new time is due now", by_s=jump_s
+                "the clock was set forward: everything due by its new time is due now", by_s=jump_s
             )
         else:
             log.warning(
-                "the clock was set back: delays, leases and store times count on from the time "
-                "before, messages for a point in time wait for the clock",
+                "the clock was set back: delays, leases and store times continue from the time "
+                "before; timer messages wait for the clock",
                 by_s=-jump_s,
             )

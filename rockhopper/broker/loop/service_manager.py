@@ -48,4 +48,4 @@ class ServiceManager:
                 sender.setblocking(False)
                 sender.sendto(text.encode(), self._address)
         except OSError as error:
-            log.warning("the service manager could not be told", what=text, reason=str(error))
+            log.warning("the service manager could not be notified", what=text, reason=str(error))

@@ -427,14 +427,14 @@ class ConsumerGroups(Part):
         """Log, once for each kind of members, that a group has members of several kinds."""
         if online.is_consistent():
             if not was_consistent:
-                log.info("members of a group subscribe alike again", group=online.name)
+                log.info("members of a group have the same subscriptions again", group=online.name)
             return
         if not online.is_alone(member):
             return
         here, elsewhere = online.differences(member)
         models = online.models()
         log.warning(
-            "members of a group subscribe differently",
+            "members of a group have different subscriptions",
             group=online.name,
             client=member.client_id,
             only_here=here,
@@ -445,14 +445,15 @@ class ConsumerGroups(Part):
         unread = sorted(topic for topic, ids in readers.by_topic.items() if not ids)
         if unread:
             log.warning(
-                "nobody reads topics of a group: no member wants all that its members want",
+                "some topics of a group are not read: no member subscribes to all that the "
+                "members subscribe to",
                 group=online.name,
                 topics=unread[:_NAMED_MAX],
                 count=len(unread),
             )
         if readers.at_risk:
             log.warning(
-                "messages of a group may be skipped, or queues read by nobody",
+                "messages of a group may be skipped, or some queues may have no reader",
                 group=online.name,
                 topics=sorted(readers.at_risk)[:_NAMED_MAX],
                 count=len(readers.at_risk),
@@ -534,8 +535,8 @@ class ConsumerGroups(Part):
             shared_ids = online.find_shared_ids(now_ms)
             for client_id in shared_ids - online.shared_ids:
                 log.warning(
-                    "members of a group have the same client id, so each gets all messages: give "
-                    "each an instance name or a host name of its own",
+                    "members of a group share one client id, so each gets all messages: give "
+                    "each its own instance name or host name",
                     group=online.name,
                     client=client_id,
                     peers=[
@@ -580,13 +581,14 @@ class ConsumerGroups(Part):
             return
         if remember and online.lose(member, self._now_ms() + LOST_MEMORY_MS):
             log.info(
-                "a member of a group was cut off: what it alone wanted counts for a moment yet",
+                "a group member disconnected: topics that only it subscribed to count a little "
+                "longer",
                 group=group,
                 client=member.client_id,
                 seconds=LOST_MEMORY_MS // 1000,
             )
         if online.is_consistent() and not was_consistent:
-            log.info("members of a group subscribe alike again", group=group)
+            log.info("members of a group have the same subscriptions again", group=group)
         self._notices.changed(group)
 
     def _depart(self, group: str, member: Member) -> None:

@@ -52,7 +52,7 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
         known = users.users.get(credentials.access_key)
         if known is not None and credentials is first:
             log.info(
-                "the password of initAuthenticationUser is not used: its user is there already",
+                "the password in initAuthenticationUser is ignored because the user exists already",
                 user=known.name,
                 is_the_same=known.secret == credentials.secret,
             )
@@ -62,7 +62,7 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
             except InvalidParameter as error:
                 raise SettingError(SECRET_KEYS[0], HIDDEN, str(error)) from None
             if len(credentials.secret) < SECRET_LENGTH_MIN:
-                log.warning("a secret is short: take 12 characters or more", user=name)
+                log.warning("a secret is short: use at least 12 characters", user=name)
             users.put(User(name, credentials.secret, is_super=True))
     if config.auth.generates_user and not users.has_super and config.role is not Role.NAMESERVER:
         _generate_user(users, config)
@@ -94,8 +94,8 @@ def _generate_user(users: UserTable, config: BrokerConfig) -> None:
     users.put(user)
     users.save()
     log.warning(
-        "made the first user: no later line shows its secret; clients sign with it, for example "
-        "by ROCKHOPPER_ACCESS_KEY and ROCKHOPPER_SECRET_KEY",
+        "first user created: its secret is shown only in this line; clients sign with it, for "
+        "example through ROCKHOPPER_ACCESS_KEY and ROCKHOPPER_SECRET_KEY",
         access_key=user.name,
         secret_key=user.secret,
     )
@@ -135,14 +135,15 @@ def tell_about_guard(config: BrokerConfig) -> None:
         return
     if not config.auth.authentication_enabled:
         log.warning(
-            "OPEN TO EVERYBODY: the ports listen beyond this host, and whoever reaches them may "
-            "read and write all messages; set authenticationEnabled=true, or bindAddress=127.0.0.1",
+            "OPEN TO EVERYBODY: the ports listen beyond this host, and any host that reaches "
+            "them can read and write all messages; set authenticationEnabled=true, or "
+            "bindAddress=127.0.0.1",
             bind_address=config.bind_address,
             remote_admin=config.remote_admin,
         )
     elif not config.tls.is_enforced:
         log.warning(
-            "without TLS whoever overhears a signed request may send it again, and reads the "
-            "secret that somebody shows to httpPort",
+            "without TLS an eavesdropper can replay signed requests, and read secrets that are "
+            "sent to httpPort",
             bind_address=config.bind_address,
         )

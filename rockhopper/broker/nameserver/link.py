@@ -102,7 +102,9 @@ class NameServiceLink:
             return
         self._name_checked_s = now_s
         if await leads_elsewhere(self._host, self._port, protocol.hosts[0]):
-            log.warning("a name leads elsewhere now: connecting anew", address=self.address)
+            log.warning(
+                "the host name resolves to another address: reconnecting", address=self.address
+            )
             self._protocol = None
             protocol.close()
             self._on_lost()

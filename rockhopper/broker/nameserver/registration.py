@@ -102,7 +102,7 @@ class Registration:
             try:
                 adopt(self._topics, command.ext)
             except FieldError as error:
-                log.warning("a name service shares no topic", reason=str(error))
+                log.warning("topics cannot be shared through a name service", reason=str(error))
 
     async def announced(self) -> None:
         """Return when every name service knows the topics as they are now, or cannot be reached."""
@@ -286,7 +286,7 @@ class _Keeper:
                 )
         except (OSError, RefusedError, TimeoutError) as error:
             log.info(
-                "not unregistered, the name service will notice",
+                "not unregistered: the name service will drop this broker after its timeout",
                 nameserver=self._link.address,
                 reason=str(error) or "no answer",
             )
@@ -381,8 +381,8 @@ class _Keeper:
         if not self._link.keeps_secrets:
             self._shared_accounts = accounts
             log.warning(
-                "a name service on another host is not told the users without TLS: set "
-                "tlsEnable=true, or give it users of its own",
+                "users are not copied to a name service on another host without TLS: set "
+                "tlsEnable=true, or give it its own users",
                 nameserver=self._link.address,
             )
             return
@@ -390,7 +390,7 @@ class _Keeper:
         answer = await self._link.ask(RequestCode.SHARE_ACCOUNTS, fields, accounts)
         if answer.code not in _TAKEN_OR_UNKNOWN:
             log.warning(
-                "a name service does not take the users",
+                "the name service refuses the users",
                 nameserver=self._link.address,
                 reason=answer.remark,
             )
@@ -399,7 +399,7 @@ class _Keeper:
     def _note_failure(self, reason: str) -> None:
         if self._failure is None:
             log.warning(
-                "not registered, trying again", nameserver=self._link.address, reason=reason
+                "registration failed, retrying", nameserver=self._link.address, reason=reason
             )
         self._failure = reason
 

@@ -207,7 +207,7 @@ class RouteTable:
         if before is not None and before.connection is connection:
             # What it registered before stays.
             before.last_heard_ms = now_ms
-        log.warning("a registration is refused", broker=registration.name, reason=reason)
+        log.warning("registration refused", broker=registration.name, reason=reason)
         raise Refusal(reason)
 
     def _lack_of_room(
@@ -288,7 +288,7 @@ class RouteTable:
             epoch = registration.version.state_version
             if epoch <= self._epoch_of(member.cluster, former):
                 log.warning(
-                    "two brokers register under one name: give each its own brokerName",
+                    "two brokers register with the same name: give each its own brokerName",
                     broker=registration.name,
                     id=registration.broker_id,
                     former=former,
@@ -395,7 +395,9 @@ class RouteTable:
         connections = []
         for (cluster, address), live in list(self._live.items()):
             if live.last_heard_ms + live.timeout_ms < now_ms:
-                log.warning("broker is silent", broker=live.member.name, address=address)
+                log.warning(
+                    "broker is silent and dropped", broker=live.member.name, address=address
+                )
                 self.unregister(cluster, address)
                 connections.append(live.connection)
         return connections
@@ -483,7 +485,7 @@ class RouteTable:
             return
         reason = self._lack_of_room_for(broker_name, {topic.name}, ())
         if reason is not None:
-            log.warning("a topic is refused", broker=broker_name, topic=topic.name, reason=reason)
+            log.warning("topic refused", broker=broker_name, topic=topic.name, reason=reason)
             raise Refusal(reason)
         self._topics.put(topic.name, broker_name, topic)
 

@@ -164,4 +164,4 @@ def _close_stream() -> None:
 
 
 def _report_dropped(count: int) -> None:
-    log.warning("lines of this log were dropped: they could not be written", count=count)
+    log.warning("log lines were dropped: they could not be written", count=count)

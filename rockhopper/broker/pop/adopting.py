@@ -107,7 +107,7 @@ def adopt(
         offsets.commit(name, REVIVE_GROUP, queue_id, offset)
     if found:
         count = sum(map(len, found.values()))
-        log.info("messages popped from RocketMQ's broker are in flight here", messages=count)
+        log.info("messages popped from RocketMQ's broker are imported as in flight", messages=count)
     return list(found)
 
 
@@ -213,7 +213,7 @@ def _note(message: StoredMessage) -> _Note | None:
     try:
         return _decode_note(message.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        log.warning("a note of RocketMQ's pops makes no sense", reason=str(error))
+        log.warning("a pop record of RocketMQ is invalid", reason=str(error))
         return None
 
 

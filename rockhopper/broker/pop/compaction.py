@@ -45,7 +45,7 @@ class Compaction:
         try:
             self._journal.rotate()
         except OSError as error:
-            log.error("pop journal not compacted, trying again later", reason=str(error))
+            log.error("pop journal not compacted, will retry", reason=str(error))
             self._timer = asyncio.get_running_loop().call_later(RETRY_S, self._again)
             return
         self._todo = deque(self._lanes)
@@ -71,7 +71,7 @@ class Compaction:
                 self._journal.append(b"".join(records))
         except OSError as error:
             # The older files stay, and what they say still holds.
-            log.error("pop journal not compacted, trying again later", reason=str(error))
+            log.error("pop journal not compacted, will retry", reason=str(error))
             self._threshold = self._journal.size_bytes + self._size_bytes_min
             self._todo.clear()
             return

@@ -350,7 +350,7 @@ class Lanes:
             try:
                 self.apply(kind, payload)
             except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
-                log.warning("pop journal: a record makes no sense", kind=kind, reason=repr(error))
+                log.warning("pop journal: invalid record", kind=kind, reason=repr(error))
         self.journal.mend()
         for lane in self._by_key.values():
             for offset, entry in list(lane.entries.items()):

@@ -176,7 +176,10 @@ class Reviving:
         self._note(lane, copied, gone, late, end, now_ms)
         if refusal is None:
             return True
-        log.warning("popped messages wait, the store takes none", reason=str(refusal))
+        log.warning(
+            "popped messages wait for redelivery because the store refuses writes",
+            reason=str(refusal),
+        )
         done = {*copied, *gone, *late}
         left = [offset for offset in offsets if offset not in done]
         if left:
@@ -214,7 +217,7 @@ class Reviving:
         try:
             change()
         except OSError as error:
-            log.error("pop journal not written: messages may repeat", reason=str(error))
+            log.error("pop journal not written: messages may be delivered twice", reason=str(error))
 
     def _message(self, lane: Lane, offset: int) -> StoredMessage | None:
         result = self._store.get_message(lane.topic, lane.queue_id, offset, 1)
@@ -316,7 +319,11 @@ class Reviving:
         try:
             self._store.stage_again(copy)
         except RecordTooLargeError as error:
-            log.error("a popped message cannot be stored anew", topic=topic, reason=str(error))
+            log.error(
+                "a popped message cannot be stored again for redelivery",
+                topic=topic,
+                reason=str(error),
+            )
             return False
         self._stats.put(topic).add(1, message.size_bytes)
         return True

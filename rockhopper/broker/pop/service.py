@@ -136,7 +136,7 @@ class PopService(Part):
         """Forget what is not here any more, and begin to revive; needs a running event loop."""
         clamped = self.lanes.clamp(self._store.queue_range)
         if clamped:
-            log.warning("popped messages are not in the log any more", lanes=clamped)
+            log.warning("popped messages are no longer in the log", lanes=clamped)
         self.expire()
         self.request_modes.start_saving()
         self.reviving.start()
@@ -159,7 +159,7 @@ class PopService(Part):
             try:
                 await self._store.flushed(end)
             except StoreError as error:
-                log.warning("revived messages may be delivered twice", reason=str(error))
+                log.warning("redelivered messages may be delivered twice", reason=str(error))
         self.reviving.settle()
         await self.compaction.close()
         self.journal.close()

@@ -183,7 +183,9 @@ class AuthAdminProcessors:
     async def _put(self, request: Request, user: User) -> Response:
         self._check_super(request, user)
         if len(user.secret) < SECRET_LENGTH_MIN:
-            log.warning(f"a secret is short: take {SECRET_LENGTH_MIN} characters", user=user.name)
+            log.warning(
+                f"a secret is short: use at least {SECRET_LENGTH_MIN} characters", user=user.name
+            )
         with answered_before_its_end(request):
             self._users.put(user)
             log.info("user changed", user=user.name, by=request.principal.user or "nobody")

@@ -265,7 +265,7 @@ def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], d
     for group, reason in refusals.items():
         if not isinstance(before, frozenset) or group not in before:
             log.warning(
-                "a group without permission was left out of a heartbeat",
+                "heartbeat: ignored a group without permission",
                 group=group,
                 client=beat.client_id,
                 peer=request.connection.peer_host,
@@ -280,7 +280,7 @@ def _log_unusable(request: Request, client_id: str, group: str) -> None:
         return
     request.attributes[UNUSABLE_LOGGED] = True
     log.warning(
-        "a producer's group has a name that cannot be used, and was left out of a heartbeat",
+        "heartbeat: ignored a producer group with an invalid name",
         group=ascii(group[:GROUP_LENGTH_SHOWN]),
         client=ascii(client_id[:GROUP_LENGTH_SHOWN]),
         peer=request.connection.peer_host,

@@ -154,7 +154,7 @@ class PopProcessors:
             self._late_clients.clear()
         self._late_clients.add(client_id)
         log.warning(
-            "a pop came too late, and got nothing: is the client's clock behind?",
+            "a pop timed out before it was served and got nothing: is the client's clock behind?",
             peer=connection.peer,
             client=client_id,
             group=fields.consumer_group,

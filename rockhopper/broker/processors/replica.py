@@ -165,7 +165,7 @@ class ReplicaProcessors:
                     )
         except SwitchError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
-        log.warning("an operator changed the set", action=action, id=number, outcome=said)
+        log.warning("an operator changed the replica set", action=action, id=number, outcome=said)
         return Response(body=fastjson.dumps({"said": said}).encode())
 
     def rows(self) -> dict[int, Row]:

@@ -94,7 +94,7 @@ class ReplyProcessor:
         if problem is not None:
             response.code, response.remark = ResponseCode.SYSTEM_ERROR, problem
         elif response.code in _STORE_TROUBLES:
-            log.warning("a reply was pushed and not stored", reason=response.remark)
+            log.warning("a reply was pushed but not stored", reason=response.remark)
             response = self._unstored(send)
         return response
 

@@ -205,7 +205,7 @@ class ResetProcessors:
             if self._topics.get(topic) is None or (
                 subscribed is not None and topic not in subscribed
             ):
-                log.info("offsets not copied: not a topic of the group", topic=topic)
+                log.info("offsets not copied: the group does not use the topic", topic=topic)
                 continue
             self._offsets.copy_group(fields.src_group, fields.dest_group, topic)
         self._offsets.save_soon()

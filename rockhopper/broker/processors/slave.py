@@ -74,10 +74,10 @@ class Takeover:
             follower.forget()
             await self._start()
         except (StartError, OSError) as error:
-            log.critical("the takeover failed: start this broker again", reason=str(error))
+            log.critical("takeover failed: restart this broker", reason=str(error))
             self._on_failure()
         else:
-            log.info("taken over: this broker serves from now on")
+            log.info("takeover complete: this broker serves from now on")
 
 
 class SlaveProcessors:

@@ -72,7 +72,7 @@ class StaticTopicProcessors:
             _check_change(known, static)
         self._admin.check_name(static.topic)
         if self._static_topics.put(static):
-            log.info("the mapping of a static topic changed", topic=static.topic)
+            log.info("static topic mapping changed", topic=static.topic)
             await self._static_topics.saved()
         answer = await self._admin.update_topic(request)
         self._topics.touch()

@@ -128,7 +128,7 @@ class StoreAdminProcessors:
     def delete_expired(self, _request: Request) -> Response:
         """329: delete expired commit log files now, whatever deleteWhen says."""
         self._store.delete_expired_soon()
-        log.info("expired commit log files are to be deleted, an administrator asked")
+        log.info("an administrator requested the deletion of expired commit log files")
         return Response()
 
     def ha_status(self, _request: Request) -> Response:

@@ -264,7 +264,7 @@ class TopicAdminProcessors:
             end = self._store.queue_range(name, queue_id)[1]
             self._offsets.commit(name, group, queue_id, end)
         self._offsets.save_soon()
-        log.warning("a retry topic stays: what other groups popped waits there", topic=name)
+        log.warning("a retry topic is kept: it holds messages that other groups popped", topic=name)
         return True
 
     def _holds_pops(self, name: str, queue_id: int, groups: Iterable[str]) -> bool:

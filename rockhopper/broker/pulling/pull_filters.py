@@ -170,7 +170,7 @@ class PullFilters:
         else:
             rest = sql.ignored_from
             if rest is not None:
-                event = "the end of a consumer's expression is ignored, as RocketMQ does"
+                event = "the end of a consumer's expression is ignored, as in RocketMQ"
                 reason = sql.expression[rest : rest + 100]
             elif sql.first_error is not None:
                 event = "a consumer skips messages for which its expression cannot be evaluated"

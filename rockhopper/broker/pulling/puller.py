@@ -280,7 +280,7 @@ class Puller:
             return None
         low, high = self._store.queue_range(topic, queue_id)
         log.warning(
-            "a reader was moved back: the log has ended earlier than its offset since",
+            "a consumer was moved back: the log was cut before its offset",
             group=pull.group,
             topic=topic,
             queue=queue_id,

@@ -427,7 +427,7 @@ class Dispatcher:
             return response
         if isinstance(error, OSError) and error.errno == errno.EIO:
             log.error(
-                "the disk failed a request",
+                "request failed because of the disk",
                 code=request.code,
                 peer=request.connection.peer_host,
                 reason=str(error),

@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
 
     def drop_held(self, reason: str) -> None:
         """Let go of that, and close at once."""
-        log.info("closed a connection", peer=self._host, reason=reason)
+        log.info("connection closed", peer=self._host, reason=reason)
         self._received.clear()
         if self._transport is not None:
             self._transport.abort()

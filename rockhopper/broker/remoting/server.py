@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
     def fail(self, error: ProtocolError) -> None:
         """Close on a peer that breaks the protocol, with the one log line that says how."""
         if not self.closed:
-            log.warning("closed a connection", peer=self.peer, reason=str(error))
+            log.warning("connection closed", peer=self.peer, reason=str(error))
             self.close()
 
     def close(self) -> None:
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
     def close_after_answer(self, reason: str) -> None:
         """Take nothing more, and close when the answer under way has been sent."""
         if not self.closed:
-            log.info("closed a connection", peer=self.peer, reason=reason)
+            log.info("connection closed", peer=self.peer, reason=reason)
             self.backlog = []
             self._stop_reading()
             self._loop.call_later(_ANSWERED_WITHIN_S, self.close)
@@ -341,7 +341,7 @@ class Connection(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once and drop what is queued."""
         if not self.closed:
-            log.info("closed a connection", peer=self.peer, reason=reason)
+            log.info("connection closed", peer=self.peer, reason=reason)
             self.closed = True
             if self._transport is not None:
                 self._transport.abort()

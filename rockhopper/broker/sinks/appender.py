@@ -169,7 +169,7 @@ class BatchAppender:
             yield done + _count_before(store.max_commit_log_offset, placed)
             raise
         if dropped:
-            log.warning("messages of a sink dropped: their topics were deleted", topics=dropped)
+            log.warning("sink messages dropped: their topics were deleted", topics=dropped)
         yield max(number, start)
 
     def _stage(

@@ -20,7 +20,7 @@ from rockhopper.broker.tables.checked_table import CheckedTable
 class SinkOwners(CheckedTable):
     """Sink id -> whose batches those of the sink are, in words."""
 
-    lost = "two writers under one sink id are not noticed: the list of sinks' owners is damaged"
+    lost = "two writers with the same sink id are not noticed: the list of sink owners is damaged"
 
 
 class SinkHomes(CheckedTable):
@@ -30,8 +30,8 @@ class SinkHomes(CheckedTable):
     """
 
     lost = (
-        "a sink that publishes on another broker may publish a batch here once more while that "
-        "one is away: the list of sinks' brokers is damaged"
+        "a sink that publishes on another broker may publish a batch twice while that broker is "
+        "down: the list of sinks' brokers is damaged"
     )
 
 
@@ -39,8 +39,8 @@ class SinkPrepared(CheckedTable):
     """Sink id -> the parts of its batch that are kept until it is published, whatever happens."""
 
     lost = (
-        "a batch of a sink that is being published on several brokers may lose its parts here: the "
-        "list of parts that are kept for it is damaged"
+        "a sink batch that is being published on several brokers may lose its parts here: the "
+        "list of its prepared parts is damaged"
     )
 
 
@@ -48,8 +48,8 @@ class SinkDecisions(CheckedTable):
     """Sink id -> which parts on which brokers make its batch, until all of them are published."""
 
     lost = (
-        "a batch of a sink that some brokers have published already may be staged anew and be "
-        "refused: the list of what was decided is damaged"
+        "a sink batch that some brokers have published already may be staged again and refused: "
+        "the list of decisions is damaged"
     )
 
 
@@ -57,8 +57,7 @@ class SinkContents(CheckedTable):
     """Sink id -> its last batch, and what its writer says is in it."""
 
     lost = (
-        "a batch that comes again with other rows is not noticed: the list of what sinks' batches "
-        "hold is damaged"
+        "a repeated batch with different rows is not noticed: the list of batch contents is damaged"
     )
 
     def of_batch(self, sink_id: str, batch_id: int) -> str:

@@ -135,7 +135,7 @@ class SinkPublisher(Part):
         if missing:
             self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
             log.error(
-                "a batch of a sink cannot be finished: its parts are gone",
+                "a sink batch cannot be finished: staged parts are missing",
                 sink=intent.sink_id,
                 batch=intent.batch_id,
                 missing=missing,
@@ -150,7 +150,8 @@ class SinkPublisher(Part):
         if start == 0 and staged != intent.message_count:
             self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
             log.error(
-                "a batch of a sink is not published, a staged part is damaged: run it again",
+                "a sink batch cannot be published, because a staged part is damaged: run the "
+                "batch again",
                 sink=intent.sink_id,
                 batch=intent.batch_id,
                 messages=intent.message_count,
@@ -158,7 +159,7 @@ class SinkPublisher(Part):
             )
             return
         log.warning(
-            "a batch of a sink is finished that was cut off",
+            "finishing a sink batch that a crash interrupted",
             sink=intent.sink_id,
             batch=intent.batch_id,
             messages=intent.message_count,
@@ -234,7 +235,9 @@ class SinkPublisher(Part):
             if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
                 return  # Publishing says so, if it lasts.
             # What is on disk now is unknown, and a second fsync would not tell.
-            log.error("the disk did not keep a staged part", part=path.name, reason=str(error))
+            log.error(
+                "a staged part could not be flushed to disk", part=path.name, reason=str(error)
+            )
             self._discard([key])
         finally:
             self._syncing = None
@@ -291,7 +294,7 @@ class SinkPublisher(Part):
         found = [key for key in self._parts.for_topic(name) if key not in kept]
         gone = [key for key in found if key[:2] not in busy]
         if gone:
-            log.warning("staged parts of sinks dropped: their topic was deleted", topic=name)
+            log.warning("staged sink parts dropped: their topic was deleted", topic=name)
             self._discard(gone)
 
     def _busy(self) -> set[tuple[str, int]]:
@@ -317,7 +320,7 @@ class SinkPublisher(Part):
         found = self._parts.untouched_since(self._passed_ms() - self._expire_ms)
         stale = [key for key in found if key[:2] not in busy and key not in kept]
         if stale:
-            log.warning("staged parts of sinks expired", parts=len(stale))
+            log.warning("staged sink parts expired", parts=len(stale))
             self._discard(stale)
 
     def _discard(self, keys: list[PartKey]) -> None:
@@ -544,7 +547,9 @@ class SinkPublisher(Part):
                 if self._store.failure is not None:
                     raise
                 if not failing:
-                    log.error("a batch waits for the store", sink=intent.sink_id, reason=str(error))
+                    log.error(
+                        "a sink batch waits for the store", sink=intent.sink_id, reason=str(error)
+                    )
                 failing = True
             await asyncio.sleep(RETRY_S)
         self._store.release()
@@ -570,7 +575,7 @@ class SinkPublisher(Part):
             except (StoreError, OSError) as error:
                 if self._store.failure is not None:
                     raise
-                log.error("a batch waits for the disk", sink=intent.sink_id, reason=str(error))
+                log.error("a sink batch waits for the disk", sink=intent.sink_id, reason=str(error))
             await asyncio.sleep(RETRY_S)
         self._discard(self._parts.keys(sink_key(intent.sink_id), intent.batch_id))
         self.shared.published(intent.sink_id, intent.batch_id)
@@ -578,7 +583,7 @@ class SinkPublisher(Part):
 
 def _report_lost(intent: Intent, found: int) -> None:
     log.error(
-        "a batch of a sink lost messages: a staged part is damaged",
+        "a sink batch lost messages: a staged part is damaged",
         sink=intent.sink_id,
         batch=intent.batch_id,
         published=found,

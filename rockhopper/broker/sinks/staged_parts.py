@@ -103,7 +103,7 @@ class StagedParts:
                 part.message_count += count
                 part.sequence = sequence + 1
             if part.size_bytes < path.stat().st_size:
-                log.warning("a staged part was torn and is cut", file=path.name)
+                log.warning("the incomplete end of a staged part was cut", file=path.name)
                 os.truncate(path, part.size_bytes)
             self._parts[named[1], int(named[2]), named[3]] = part
             self.size_bytes += part.size_bytes

@@ -129,7 +129,7 @@ class FlushService:
                 ),
             )
         except BaseException as error:
-            log.error("the flush thread has ended by a mistake of ours", exc_info=error)
+            log.error("the flush thread stopped because of a bug", exc_info=error)
             self._call(
                 self._on_failure,
                 StoreFailedError(
@@ -153,7 +153,7 @@ class FlushService:
                 self._stopped.wait(SHORTAGE_PAUSE_S)
             else:
                 if is_short:
-                    log.info("flushing goes on")
+                    log.info("flushing has resumed")
                 is_short = False
 
     def _flush_what_is_due(self) -> None:

@@ -339,7 +339,7 @@ class IndexScrub:
             return
         self._line_count += 1
         log.warning(
-            "an index file was wrong and is mended from the commit log"
+            "an index file was wrong and has been repaired from the commit log"
             + (", as are others in this pass" if self._line_count > _LINES_MAX else ""),
             path=str(file.path),
             count=count,
@@ -359,7 +359,7 @@ class IndexScrub:
                 self._named.add(strays[0][1])
             self.fault_count += len(strays)
             log.warning(
-                "index entries lead to no record of their key; no query answers with them",
+                "index entries point to no record of their key; queries ignore them",
                 path=str(chains.file.path),
                 entry=chains.number,
                 count=len(strays),
@@ -373,7 +373,7 @@ class IndexScrub:
         if len(self._named) < _NAMED_MAX:
             self._named.add(key.offset)
         log.error(
-            "a message's properties are damaged: the index has it under another key",
+            "a message's properties are damaged: the index has another key for it",
             path=str(file.path),
             commit_log_offset=key.offset,
         )
@@ -391,8 +391,8 @@ class IndexScrub:
             self._to_rebuild.add(file.path.name)
             self.fault_count += max(missing, 1)
             log.error(
-                "index entries are missing: queries by key may not find their messages; from this "
-                "file on the index is built again at the next start",
+                "index entries are missing: queries by key may miss their messages; the next "
+                "start rebuilds the index from this file on",
                 path=str(file.path),
                 entry=chains.number,
                 commit_log_offset=self._keys[0].offset,

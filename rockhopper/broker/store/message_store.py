@@ -473,7 +473,7 @@ class MessageStore(StoreReading):
         if self.failure is not None:
             return
         self.failure = error
-        log.critical("the store has stopped taking messages", reason=str(error))
+        log.critical("the store refuses messages from now on", reason=str(error))
         self.safe_point.fail(error)
         self.on_failure(error)
 

@@ -51,7 +51,7 @@ class ReputService:
                     await asyncio.sleep(0)
             except (StoreError, OSError) as error:
                 if not failing:
-                    log.error("dispatch is behind and is retried every second", reason=str(error))
+                    log.error("dispatch is behind; retrying every second", reason=str(error))
                 failing = True
                 self._wake.set()
                 await asyncio.sleep(RETRY_INTERVAL_S)

@@ -363,7 +363,7 @@ class RetentionService:
         settings = self._settings
         if not is_full:
             self._full = None
-            log.info("there is room on the disk again", used_percent=percent)
+            log.info("the disk has room again", used_percent=percent)
             self._on_disk_full(self._no_room)
             return
         again = min(settings.clean_forcibly_percent, settings.warning_percent)
@@ -444,4 +444,6 @@ class RetentionService:
         if self._index is not None:
             deleted += self._index.delete_expired(commit_log_min)
         self._followed_min_offset = commit_log_min
-        log.info("queues and index follow the commit log", min_offset=commit_log_min, files=deleted)
+        log.info(
+            "queues and index trimmed to the commit log", min_offset=commit_log_min, files=deleted
+        )

@@ -221,7 +221,7 @@ class ScrubService:
             try:
                 pause_s = await self.do_a_chunk()
             except (StoreError, OSError) as error:
-                log.error("the scrub cannot read, and tries again", reason=str(error))
+                log.error("the scrub cannot read and will retry", reason=str(error))
                 pause_s = RETRY_S
             self.wake.clear()
             with contextlib.suppress(TimeoutError):

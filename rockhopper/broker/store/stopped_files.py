@@ -58,8 +58,8 @@ def check(layout: StoreLayout) -> None:
             lost.append(f"{name}: {now}, {size_bytes} bytes at the stop")
     if lost:
         log.warning(
-            "files are missing or were cut since the last stop, and what they said is lost; "
-            "restore them, and look at the disk, if nobody took them away on purpose",
+            "files are missing or shorter than at the last stop, and their content is lost; "
+            "unless you removed them on purpose, restore them and check the disk",
             directory=str(layout.root),
             files=lost,
         )

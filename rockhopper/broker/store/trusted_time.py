@@ -58,7 +58,10 @@ class TrustedTime:
         self._seen_ms = monotonic_ms
         if ahead_ms - self._ahead_ms < STEP_MS_MIN:
             if self._stepped_ahead_ms is not None:
-                log.info("the clock was set back: nothing was deleted by the time it showed")
+                log.info(
+                    "the clock was set back to the right time: no file was deleted by the wrong "
+                    "time"
+                )
             self._trust(ahead_ms)
         elif self._stepped_ahead_ms is None or ahead_ms - self._stepped_ahead_ms >= STEP_MS_MIN:
             if self._stepped_ahead_ms is not None:
@@ -66,8 +69,8 @@ class TrustedTime:
             self._stepped_ahead_ms, self._noted_ms = ahead_ms, None
             log.warning(
                 "the clock is hours ahead of the time that this broker counted: it was set "
-                "forward, or the broker stood still. The age of log files is counted by the time "
-                "before, until the new one has stood for as long as messages are kept",
+                "forward, or the broker was suspended. Retention uses the old time until the new "
+                "one has held for as long as messages are kept",
                 by_s=(ahead_ms - self._ahead_ms) // 1000,
             )
         elif self._held_ms >= max(reserved_ms, STEP_HELD_MS_MIN):
@@ -98,7 +101,7 @@ class TrustedTime:
 
     def _first_ms(self, wall_ms: int) -> int:
         noted = checked_line.load(
-            self._path, _values_of, "the note of the store's time is damaged and not used"
+            self._path, _values_of, "the saved store time is damaged and ignored"
         )
         if noted is not None:
             time_ms, self._held_ms = noted

@@ -157,7 +157,7 @@ class BrokerProcess:
             self._let_go()
             if self._now_s() - served_from >= STEADY_S:
                 pause_s = PAUSE_S
-            log.error("broker ended, starting it again", node=self.name, how=how, pause_s=pause_s)
+            log.error("broker exited, restarting it", node=self.name, how=how, pause_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
             try:
@@ -209,7 +209,7 @@ class Parent:
                 if self._socket.recv(1):
                     return
             loop.remove_reader(self._socket)
-            log.warning("the parent process has ended")
+            log.warning("the parent process has exited")
             on_end()
 
         loop.add_reader(self._socket, look)

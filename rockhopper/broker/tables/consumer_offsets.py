@@ -119,7 +119,7 @@ class ConsumerOffsetTable(JsonTable):
             else:
                 self._queues_of(key)[queue_id] = offset
         if changes:
-            log.info("commits since the last save read from the journal", commits=len(changes))
+            log.info("commits since the last save restored from the journal", commits=len(changes))
             self.mark_changed()
         return found or bool(changes)
 
@@ -134,7 +134,7 @@ class ConsumerOffsetTable(JsonTable):
             found = super().load()
         finally:
             self.path = own
-        log.info("offsets read from the file of the other enableLmq", file=str(other))
+        log.info("offsets read from the file of the other enableLmq value", file=str(other))
         self.mark_changed()
         return found
 
@@ -360,7 +360,7 @@ class ConsumerOffsetTable(JsonTable):
                     queues[queue_id] = max_offset
                     clamped += 1
                     log.warning(
-                        "committed offset was beyond the end of its queue",
+                        "committed offset was beyond the end of its queue and is moved back",
                         topic=topic,
                         group=group,
                         queue=queue_id,

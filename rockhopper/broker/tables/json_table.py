@@ -208,7 +208,7 @@ class JsonTable(ABC):
             self.altered_count += damage is not None
         elif copy is not None and saved is None and is_damaged(copy):
             backup = backup_path(self.path)
-            log.warning("the backup of a table is damaged: it is written anew", file=str(backup))
+            log.warning("the backup of a table is damaged: writing a new one", file=str(backup))
             self.altered_count += 1
         if copy is not None and saved is not None and path is self.path and data == saved.content:
             self._checksums = self._file_checksum, crc32(copy)
@@ -234,7 +234,7 @@ class JsonTable(ABC):
         if changes:
             self.version = DataVersion.from_json(changes[-1].version)
             log.info(
-                "changes since a table was written read from its journal",
+                "table changes since its last save restored from its journal",
                 file=str(self.path),
                 changes=len(changes),
             )
@@ -251,8 +251,8 @@ class JsonTable(ABC):
         self.altered_count += 1
         self._aside[".saved"] = saved.content
         log.warning(
-            "a table was edited by hand, or has rotted: it counts as it is; if nobody edited it, "
-            "set right what differs, and look at the disk",
+            "a table differs from what was saved, and is used as it is: if nobody edited it, "
+            "correct the differences and check the disk for corruption",
             file=str(self.path),
             different=different,
         )
@@ -402,7 +402,7 @@ class JsonTable(ABC):
                 with contextlib.suppress(ValueError):
                     different = self._differences(saved.content, file)
             log.warning(
-                "a table's file was altered under the running broker, and is written anew",
+                "a table's file was changed while the broker ran, and is overwritten",
                 file=str(path),
                 different=different,
             )
@@ -419,7 +419,7 @@ class JsonTable(ABC):
             self.save_failure = None
         except OSError as error:
             if self.save_failure is None:
-                log.error("table not saved, trying again", file=str(self.path), reason=str(error))
+                log.error("table not saved, will retry", file=str(self.path), reason=str(error))
             self.save_failure = error
             loop.call_later(SAVE_RETRY_S, self.save_soon)
         finally:

@@ -48,7 +48,7 @@ class CommonPast(NamedTuple):
 class LogHistory(CheckedTable):
     """Epoch id -> what is known of it. Belongs to the event loop."""
 
-    lost = "consumers may read messages again after a restart: the history of the log is damaged"
+    lost = "consumers may read messages again after a restart: the log history is damaged"
     start_offset = 0
     """Where the log ended when this run began to serve; 0 until then."""
 

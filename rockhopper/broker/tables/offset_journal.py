@@ -113,7 +113,9 @@ class OffsetJournal:
                     since += noted
                 is_noted |= bool(noted)
             if is_noted and since is None:
-                log.warning("offsets were saved by another broker since; its file counts")
+                log.warning(
+                    "another broker saved offsets later; using its file instead of the journal"
+                )
             changes += since or []
         return changes
 
@@ -147,7 +149,7 @@ class OffsetJournal:
             damaged = next((n for n, line in enumerate(whole) if not _LINE.fullmatch(line)), None)
             if damaged is not None or torn:
                 log.error(
-                    "a journal of offsets is damaged: what follows is lost",
+                    "a journal of offsets is damaged: entries after the damage are lost",
                     file=str(path),
                     line=len(whole) if damaged is None else damaged,
                 )
@@ -215,7 +217,7 @@ class OffsetJournal:
                 self._journal.append(_record("".join(map(_line_of, self._pending.items()))))
         except OSError as error:
             if not self._is_failing:
-                log.error("commits are not noted, trying again", reason=str(error))
+                log.error("commits cannot be recorded, will retry", reason=str(error))
             self._is_failing = True
             with contextlib.suppress(RuntimeError):
                 self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.flush)

@@ -213,8 +213,8 @@ class SubscriptionGroupTable(JsonTable):
         if not self._is_full:
             self._is_full = True
             log.warning(
-                "no group is made on first use any more: there are too many; delete those that "
-                "nobody needs (rockhopper group delete), or make this one as an administrator",
+                "groups are no longer created on first use: there are too many; delete unused "
+                "ones (rockhopper group delete), or create this one as an administrator",
                 group=name,
                 groups=len(self.groups),
             )

@@ -23,7 +23,9 @@ TOPICS_MAX = 20_000
 class TopicEnds(CheckedTable):
     """Topic -> the ends of its former queues. Belongs to the event loop."""
 
-    lost = "topics that are created again begin at offset 0: the list of former ends is damaged"
+    lost = (
+        "topics that are created again begin at offset 0: the list of former end offsets is damaged"
+    )
 
     def add(self, topic: str, ends: Mapping[int, int]) -> None:
         """Keep the ends of the queues of a topic that is about to be deleted or emptied."""

@@ -27,7 +27,7 @@ ID_BYTES = 8
 class TopicIds(CheckedTable):
     """Topic -> its id. Belongs to the event loop."""
 
-    lost = "jobs will take every topic for one that was made anew: the list of their ids is damaged"
+    lost = "jobs will treat every topic as created anew: the list of topic ids is damaged"
 
     def known(self, topic: str) -> str | None:
         """The id of a topic, None if nobody has asked for it."""
@@ -55,7 +55,7 @@ class TopicIds(CheckedTable):
         ends = dict(deletions)
         for topic, (_, since) in self.entries.copy().items():
             if topic not in topics or ends.get(topic, 0) > since:
-                log.warning("topic is another one than before", topic=topic)
+                log.warning("a topic was deleted and created again", topic=topic)
                 self.forget(topic)
 
     def from_json(self, document: dict[str, object]) -> None:

@@ -349,8 +349,8 @@ class TopicTable(JsonTable):
         if not self._said_full:
             self._said_full = True
             log.warning(
-                "no topic is made on first use any more: there are too many; delete those that "
-                "nobody needs (rockhopper topic delete), or make this one as an administrator",
+                "topics are no longer created on first use: there are too many; delete unused "
+                "ones (rockhopper topic delete), or create this one as an administrator",
                 topic=name,
                 topics=len(self.configs),
             )
@@ -457,7 +457,9 @@ class TopicTable(JsonTable):
             if name in self.configs or name.startswith(LMQ_PREFIX):
                 continue
             if topic_error(name) is not None or queue_count > QUEUE_COUNT_MAX:
-                log.warning("queue directory is no topic", directory=name, queues=queue_count)
+                log.warning(
+                    "a queue directory belongs to no topic", directory=name, queues=queue_count
+                )
                 continue
             if self.creates_on_send and name not in batch and may_be_looked_up(name):
                 queue_count = max(queue_count, self._queue_count_for_clients)
@@ -469,7 +471,7 @@ class TopicTable(JsonTable):
                     attributes={ATTRIBUTE_QUEUE_TYPE: QUEUE_TYPE_BATCH} if name in batch else {},
                 )
             )
-            log.warning("topic restored from its queues", topic=name, queues=queue_count)
+            log.warning("topic restored from its queue directory", topic=name, queues=queue_count)
             restored.append(name)
         return restored
 

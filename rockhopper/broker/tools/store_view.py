@@ -236,7 +236,7 @@ class StoreView:
             self.end = walk.end
             if self.lost_end > walk.end:
                 self.holes.append(
-                    Hole(walk.end, self.lost_end, "the newest files of the commit log are missing")
+                    Hole(walk.end, self.lost_end, "the newest commit log files are missing")
                 )
                 self.end = self.lost_end
             return

@@ -43,7 +43,7 @@ class CheckCounts(JsonTable):
         try:
             self.load()
         except CorruptFileError as error:
-            log.warning("counts of transaction checks start at 0", reason=str(error))
+            log.warning("transaction check counts restart at 0", reason=str(error))
 
     def get(self, offset: int) -> int:
         """How many checks of the half message at *offset* are known of."""

@@ -176,7 +176,7 @@ class Ends:
             has_copies = any(is_copy(copy.properties) for copy in copies)
             committed = self._ledger.has_final(message, has_copies=has_copies)
             if commit and not committed and self._is_held(message):
-                log.info("a transaction that was held is committed", id=message.message_id)
+                log.info("a held transaction was committed", id=message.message_id)
                 place = self._place_of(message)
                 written = self._ledger.put(self._final(message, place))
                 if written.failure is not None:
@@ -260,7 +260,7 @@ class Ends:
 
     def give_up(self, half: OpenHalf) -> StoreError | None:
         """End a half message whose record is gone."""
-        log.error("a half message is gone from the log", offset=half.offset, group=half.group)
+        log.error("a half message is missing from the log", offset=half.offset, group=half.group)
         written = self._ledger.finish(half)
         if written.failure is None:
             self._forget(half, committed=False)

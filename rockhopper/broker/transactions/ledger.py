@@ -216,7 +216,9 @@ class Ledger:
         for message in self._read(TRANSACTION_OP_HALF_TOPIC, op_floor):
             final = whole_number(message.properties.get(PROPERTY_FINAL_OFFSET))
             if final >= self._store.min_commit_log_offset and not self._store.message_at(final):
-                log.error("a commit lost its message in a crash, and is open again", at=final)
+                log.error(
+                    "a crash lost a committed message, and its transaction is open again", at=final
+                )
                 continue
             finished.update(finished_offsets(message.body))
         return finished

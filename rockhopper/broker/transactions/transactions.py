@@ -106,7 +106,7 @@ class Transactions(Part):
             self.halves.add(half, half.stored_ms + self._patience_ms(immune_ms))
         self.counts.keep_only({half.offset for half in self.halves})
         if self.halves:
-            log.info("transactions are open", count=len(self.halves))
+            log.info("open transactions found", count=len(self.halves))
         self.check_back.start()
         self._settle_later()
 
@@ -246,7 +246,7 @@ class Transactions(Part):
         if written.failure is not None:
             return written.failure
         log.warning(
-            "a transaction is held: nobody said how it ended",
+            "a transaction is held for an operator: its producer never reported the outcome",
             group=half.group,
             id=message.message_id,
             offset_id=message.offset_message_id,

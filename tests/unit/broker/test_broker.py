@@ -85,13 +85,13 @@ async def test_a_start_behind_a_stop_names_what_has_gone_since_and_nothing_else(
     with capture_logs() as logs:
         async with broker_on(tmp_path):
             pass
-    assert [entry for entry in logs if "since the last stop" in entry["event"]] == []
+    assert [entry for entry in logs if "at the last stop" in entry["event"]] == []
     for path in (table, table.with_suffix(".json.bak")):
         path.unlink()
     with capture_logs() as logs:
         async with broker_on(tmp_path):
             pass
-    (named,) = [entry for entry in logs if "since the last stop" in entry["event"]]
+    (named,) = [entry for entry in logs if "at the last stop" in entry["event"]]
     assert [name.partition(":")[0] for name in named["files"]] == ["config/consumerOffset.json"]
 
 

@@ -125,7 +125,7 @@ class ClassicMaster:
         """Serve no slave of that machine for a while, and say why."""
         now_s = asyncio.get_running_loop().time()
         if self._refused_until_s.get(host, 0.0) < now_s:
-            log.error("a slave is refused", host=host, reason=reason)
+            log.error("slave refused", host=host, reason=reason)
         self._refused_until_s[host] = now_s + REFUSED_S
         for feed in self._feeds:
             if feed.host == host:
@@ -174,13 +174,13 @@ class ClassicMaster:
         assert task is not None
         self._feeds[feed] = task
         self.slaves.add(slave)
-        log.info("a slave has connected", host=host, port=port)
+        log.info("slave connected", host=host, port=port)
         try:
             await feed.serve()
         except FeedError as error:
-            log.error("a slave was disconnected", host=host, port=port, reason=str(error))
+            log.error("slave disconnected", host=host, port=port, reason=str(error))
         except OSError as error:
-            log.warning("a slave has gone", host=host, port=port, reason=str(error))
+            log.warning("slave connection lost", host=host, port=port, reason=str(error))
         finally:
             self.slaves.remove(slave)
             del self._feeds[feed]
@@ -190,7 +190,7 @@ class ClassicMaster:
         if self._refused_until_s.get(host, 0.0) >= asyncio.get_running_loop().time():
             return False
         if len(self._feeds) >= CONNECTIONS_MAX:
-            log.error("a slave is refused", host=host, reason=f"{CONNECTIONS_MAX} are connected")
+            log.error("slave refused", host=host, reason=f"{CONNECTIONS_MAX} are connected")
             return False
         return True
 

@@ -139,8 +139,8 @@ class Follower:
         name = self._config.broker_name
         if name != facts.broker_name:
             log.warning(
-                "consumers take this broker for another than its master: set brokerName to the "
-                "same, and brokerClusterName",
+                "brokerName and brokerClusterName differ from the master's, so consumers take "
+                "this broker for another one: set them to the master's",
                 name=name,
                 master_name=facts.broker_name,
             )
@@ -165,8 +165,8 @@ class Follower:
         for key, theirs in facts.meanings.items():
             if theirs.split() != ours[key].split():
                 log.warning(
-                    "the master has another value of a setting that stored messages depend on: "
-                    "set the same before a takeover",
+                    "a setting that stored messages depend on differs from the master's: set it "
+                    "to the master's before a takeover",
                     setting=key,
                     ours=ours[key],
                     theirs=theirs,
@@ -235,7 +235,7 @@ class Follower:
                 await self.copy_tables()
             except FollowError as error:
                 if self._problem is None:
-                    log.error("the master's tables are not copied", reason=str(error))
+                    log.error("the master's tables cannot be copied", reason=str(error))
                 self._problem = str(error)
             else:
                 self._problem = None

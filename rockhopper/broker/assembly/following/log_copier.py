@@ -79,7 +79,7 @@ class LogCopier:
 
     def _tell(self, problem: str) -> None:
         if problem != self.problem:
-            log.error("nothing is copied from the master", reason=problem)
+            log.error("the master's log cannot be copied", reason=problem)
         self.problem = problem
 
     async def _connect_and_copy(self) -> None:
@@ -143,7 +143,7 @@ class LogCopier:
     def _is_copying(self) -> None:
         if not self.is_connected:
             self.connections += 1
-            log.info("the master's log is copied", from_offset=self._store.received_offset)
+            log.info("copying the master's log", from_offset=self._store.received_offset)
         self.is_connected, self.problem = True, None
         self._came.set()
 

@@ -77,7 +77,7 @@ class TableCopies:
         for name in gone:
             topics.delete(name)
         if gone:
-            log.info("topics that the master has no more are deleted", topics=gone)
+            log.info("topics that the master deleted are deleted here", topics=gone)
             self.on_deleted(gone)
 
     def _take_groups(self, answer: bytes) -> None:

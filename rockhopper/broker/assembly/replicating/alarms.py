@@ -95,12 +95,12 @@ class Alarms:
             if text is None:
                 self._since_ms.pop(reason, None)
                 if self.shown.pop(reason, None):
-                    log.info("an alarm is over", alarm=reason)
+                    log.info("alarm cleared", alarm=reason)
                 continue
             since_ms = self._since_ms.setdefault(reason, now_ms)
             is_due = now_ms - since_ms >= _PATIENCE_MS.get(reason, 0)
             if is_due and reason not in self.shown:
-                log.critical("a person must look at this set", alarm=reason, reason=text)
+                log.critical("the replica set needs an operator", alarm=reason, reason=text)
             if is_due:
                 self.shown[reason] = text
 

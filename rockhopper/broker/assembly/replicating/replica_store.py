@@ -91,7 +91,7 @@ class ReplicaStore:
         try:
             self._store.drop_torn()
         except StoreError as error:
-            log.error("half a record stays at the end of the log", reason=str(error))
+            log.error("an incomplete record stays at the end of the log", reason=str(error))
 
     async def cut(self, end_offset: int) -> None:
         """See ReplicaLog: what is cut goes to the quarantine."""
@@ -105,5 +105,5 @@ class ReplicaStore:
         layout = self._layout
         if log_start.has_log(layout.commit_log):
             kept = set_aside(layout)
-            log.warning("this replica's store is replaced by its master's", kept_as=str(kept))
+            log.warning("replacing this replica's store with the master's", kept_as=str(kept))
         log_start.begin_at(layout.commit_log, self._file_size_bytes, offset)

@@ -518,7 +518,7 @@ class SetMember:
                     await self._take_role()
                 except (StoreError, OSError, RuntimeError) as error:
                     if not self._is_deposed:
-                        log.critical("this replica cannot take its role", reason=str(error))
+                        log.critical("this replica cannot take its new role", reason=str(error))
                         self._doors.cannot_go_on()
                         return
                     self._changed.set()
@@ -693,7 +693,7 @@ class SetMember:
         floor = self._floor_in_force
         if floor and floor != self._floor_told:
             self._floor_told = floor
-            log.info("minInSyncReplicas in force", floor=floor, setting=self._config.floor)
+            log.info("effective minInSyncReplicas", floor=floor, setting=self._config.floor)
 
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)

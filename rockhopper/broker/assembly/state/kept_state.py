@@ -173,7 +173,7 @@ class KeptState:
             try:
                 self.lanes.apply(kind, note)
             except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
-                log.warning("a note of pop makes no sense", kind=kind, reason=repr(error))
+                log.warning("a replicated pop entry is invalid", kind=kind, reason=repr(error))
         self.lanes.settle(log_offset)
         self._compaction.consider()
 

@@ -184,7 +184,7 @@ class StateApplier:
                     break
         except (OSError, StoreError) as error:
             if self.problem is None:
-                log.error("what the master tells cannot be kept here", reason=str(error))
+                log.error("the master's state cannot be saved here", reason=str(error))
             self.problem = str(error)
             self._handle = loop.call_later(RETRY_S, self._run)
             return
@@ -211,7 +211,7 @@ class StateApplier:
         return bool(wanted) or self.kept.follow()
 
     def _lose(self, queue_offset: int) -> None:
-        log.warning("what the master told has expired here; a snapshot is waited for")
+        log.warning("a part of the master's state has expired here; waiting for a snapshot")
         self._next, self._whole_of = queue_offset, None
 
     def _open_up(self, message: StoredMessage) -> None:
@@ -256,7 +256,7 @@ class StateApplier:
 
     def _tell(self, log_offset: int, error: StateRecordError) -> None:
         log.error(
-            "a record of the master's state is passed over",
+            "skipping an invalid record of the master's state",
             log_offset=log_offset,
             reason=str(error),
         )
@@ -288,7 +288,9 @@ class StateApplier:
             await self.kept.save()
             await asyncio.to_thread(applied.save, self._store.layout, place)
         except OSError as error:
-            log.warning("how far this replica has come is not noted", reason=str(error))
+            log.warning(
+                "the replication position of this replica cannot be saved", reason=str(error)
+            )
             self._save_later()
         finally:
             self._saving = None
@@ -313,7 +315,10 @@ class StateApplier:
             while self._todo:
                 self._take(self._todo.popleft())
         if not self.is_whole and self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
-            log.error("this replica begins to lead, and no master has told it all: see its topics")
+            log.error(
+                "this replica starts to lead without a complete copy of the master's state: "
+                "check its topics"
+            )
         applied.remove(self._store.layout)
         await self.kept.close()
 

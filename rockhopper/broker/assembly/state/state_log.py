@@ -101,7 +101,7 @@ class StateLog:
             try:
                 queue_offset = self.stage(told.entries, alone=told.is_alone)
             except RecordTooLargeError as error:
-                log.error("a change is too large to be told to the replicas", reason=str(error))
+                log.error("a change is too large to replicate", reason=str(error))
                 lost.popleft()
                 continue
             except StoreError as error:
@@ -141,7 +141,7 @@ class StateLog:
     def _is_late(self, error: StoreError) -> None:
         if not self._is_failing:
             self._is_failing = True
-            log.error("the other replicas are not told what changes here", reason=str(error))
+            log.error("changes of state cannot be replicated", reason=str(error))
 
     async def confirmed(self) -> None:
         """Return when all that is noted is safe, also what was noted before ``close``.

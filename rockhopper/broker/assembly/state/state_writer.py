@@ -231,7 +231,7 @@ class StateWriter:
             try:
                 self.write_snapshot()
             except StoreError as error:
-                log.warning("a snapshot for replicas waits for the store", reason=str(error))
+                log.warning("a snapshot for the replicas waits for the store", reason=str(error))
 
     def _tell(self) -> None:
         self._gathered()

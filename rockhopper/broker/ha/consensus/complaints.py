@@ -23,4 +23,4 @@ class Complaints:
         before, told_at_s = self._told.get(request, ("", 0.0))
         if reason != before or now_s - told_at_s >= SAME_COMPLAINT_S:
             self._told[request] = reason, now_s
-            log.warning("engine gave no answer", request=request, reason=reason)
+            log.warning("no answer from the engine", request=request, reason=reason)

@@ -54,5 +54,5 @@ class PodRole:
                 await self._api.ask("PATCH", self._path, body, is_patch=True)
                 return
             except EngineError as error:
-                log.warning("the pod's label was not set", label=LABEL, reason=str(error))
+                log.warning("the pod's label could not be set", label=LABEL, reason=str(error))
             await asyncio.sleep(self._retry_s)

@@ -298,7 +298,9 @@ class RunningReplica:
             async with asyncio.timeout(ENGINE_FAREWELL_TIMEOUT_S):
                 await request
         except (EngineError, TimeoutError) as error:
-            log.warning("the engine was not told of the stop", reason=str(error) or "no answer")
+            log.warning(
+                "the engine could not be notified of the shutdown", reason=str(error) or "no answer"
+            )
             return False
         return True
 
@@ -388,7 +390,7 @@ class RunningReplica:
     def _stay_out(self, other: str) -> None:
         if not self.second_because:
             log.warning(
-                "another process is announced as this replica: this one waits",
+                "another process is announced as this replica: waiting until it is gone",
                 id=self._me.id,
                 incarnation=self._incarnation,
                 other=other,
@@ -447,7 +449,7 @@ class RunningReplica:
     def _close_replaced(self, view: View) -> None:
         for number, hello in list(self._greeted_as.items()):
             if _is_replaced(hello, view) and (link := self._open.get(number)):
-                log.warning("a follower was replaced by another process", id=hello.replica.id)
+                log.warning("another process took over a follower's id", id=hello.replica.id)
                 link.close()
 
     async def _tick(self) -> None:
@@ -587,7 +589,7 @@ class RunningReplica:
         try:
             await link.frames(lambda frame: self._received(link, frame))
         except WireError as error:
-            log.warning("a replica sent what none sends", peer=link.peer, reason=str(error))
+            log.warning("a replica sent an invalid frame", peer=link.peer, reason=str(error))
         finally:
             link.close()
             self._streams.closed(link.number)
@@ -703,7 +705,7 @@ class RunningReplica:
                 self._role_log.resigned(action.epoch, action.why)
                 self._listeners.resign(action.why)
             case actions.Alarm():
-                log.critical("a person must look at this replica", reason=action.text)
+                log.critical("this replica needs an operator", reason=action.text)
                 self._listeners.alarm(action.text)
 
     async def _ask(
@@ -741,7 +743,7 @@ class RunningReplica:
         try:
             await self._engine.resign(Leader(self._me.id, self._incarnation, epoch))
         except EngineError as error:
-            log.warning("the lease was not given back: it ends by itself", reason=str(error))
+            log.warning("the lease could not be released: it will expire", reason=str(error))
 
     async def _keep(self, action: Kept) -> None:
         # In their order, though each is tried until the disk takes it.

@@ -28,7 +28,7 @@ class RoleLog:
 
     def resigned(self, epoch: int, why: str) -> None:
         """It leads no more."""
-        log.warning("this replica leads no more", why=why, epoch=epoch, **self._place())
+        log.warning("this replica stopped leading", why=why, epoch=epoch, **self._place())
 
     def look(self) -> None:
         """Tell whom it follows, once its log is known to be a part of that master's.

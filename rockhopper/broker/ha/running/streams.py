@@ -97,7 +97,7 @@ class Streams:
 
     def _let_go(self, stream: Stream) -> None:
         log.warning(
-            "a follower was outrun by retention and is seeded anew",
+            "retention deleted log that a follower had not read: it is seeded again",
             peer=stream.link.peer,
             follower_end=stream.offset,
             log_start=self._log.start_offset,

@@ -113,7 +113,7 @@ class Delivery:
             message = queue.message(due.queue_offset)
         if message is None:
             log.error(
-                "a timer message is due and is gone or damaged",
+                "a due timer message is missing or damaged",
                 queue_offset=due.queue_offset,
                 commit_log_offset=due.log_offset,
             )

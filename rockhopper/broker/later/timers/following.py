@@ -104,7 +104,7 @@ class TimerQueue:
         due = self.due_ms(message)
         if due is None:
             log.error(
-                "a message in the timer topic has no time and is not delivered",
+                "a message in the timer topic has no delivery time and is not delivered",
                 queue_offset=message.queue_offset,
                 message_id=message.message_id,
             )

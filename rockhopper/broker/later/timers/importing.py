@@ -52,7 +52,7 @@ def import_queue(
     finally:
         queue.is_over = None
     if high > low:
-        log.info("timer messages were taken over", messages=high - low, pending=index.waiting)
+        log.info("timer messages imported", messages=high - low, pending=index.waiting)
 
 
 def _judge(

@@ -127,7 +127,7 @@ class Rolling:
 
     def _give_up(self, entry: Entry) -> None:
         log.error(
-            "a timer message is gone or damaged and cannot be delivered",
+            "a timer message is missing or damaged and cannot be delivered",
             queue_offset=entry.queue_offset,
             commit_log_offset=entry.log_offset,
             due_ms=entry.due_ms,

@@ -226,7 +226,7 @@ class Timers(Part):
             if slot is None:
                 slot = damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
             if slot is not None:
-                log.error("a file of timers is damaged or gone, all are made anew", slot=slot)
+                log.error("a timer file is damaged or missing: rebuilding all timers", slot=slot)
                 checkpoint = None
         if checkpoint is None or crc not in checkpoint.timer_checks:
             self.on_import()
@@ -373,7 +373,7 @@ class Timers(Part):
         except (StoreError, OSError) as error:
             if not self._is_failing:
                 self._is_failing = True
-                log.error("timer messages wait, the store takes none", reason=str(error))
+                log.error("timer messages wait because the store refuses writes", reason=str(error))
             self._timer.retry(RETRY_S)
             return
         finally:

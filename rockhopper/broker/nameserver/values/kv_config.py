@@ -71,7 +71,7 @@ class KeyValueTable(JsonTable):
             return
         reason = self._lack_of_room(namespace, key, value, before)
         if reason is not None:
-            log.warning("a value is refused", namespace=namespace[:NAME_LENGTH_MAX], reason=reason)
+            log.warning("value refused", namespace=namespace[:NAME_LENGTH_MAX], reason=reason)
             raise Refusal(reason)
         values = self._values.setdefault(namespace, {})
         values[key] = value

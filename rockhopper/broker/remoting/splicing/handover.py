@@ -180,7 +180,9 @@ class Handover:
         waiting = list(self._server.connections)
         self._server.handler = self._receive
         await asyncio.gather(*(self._pass_on(each) for each in waiting))
-        log.info("clients are passed on", to=address_of(), connections=len(self._splices))
+        log.info(
+            "forwarding clients to the new master", to=address_of(), connections=len(self._splices)
+        )
 
     def _receive(self, connection: Connection, frames: list[Frame]) -> int:
         if all(_is_for_us(frame, self._codes) for frame in frames):

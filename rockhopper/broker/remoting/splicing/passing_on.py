@@ -61,7 +61,11 @@ class PassingOn:
                 await self._serves(address)
                 await guests.splice(address_of, own)
         except (TimeoutError, OSError) as error:
-            log.warning("clients are not passed on", to=address, reason=str(error) or "no answer")
+            log.warning(
+                "clients cannot be forwarded to the new master",
+                to=address,
+                reason=str(error) or "no answer",
+            )
             self.end()
             return
         loop = asyncio.get_running_loop()

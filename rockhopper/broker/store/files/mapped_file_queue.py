@@ -80,7 +80,7 @@ class MappedFileQueue:
         found = self._numbered_files()
         if found and found[-1][1] == 0:
             _, _, path = found.pop()
-            log.warning("an empty file at the end is deleted", path=path)
+            log.warning("deleting an empty file at the end", path=path)
             disk.remove_files([Path(path)])
         self.files = [
             MappedFile(
@@ -110,7 +110,7 @@ class MappedFileQueue:
             if stat.S_ISDIR(status.st_mode):
                 continue
             if not entry.name.isdecimal():
-                log.warning("a file that does not belong here is ignored", path=entry.path)
+                log.warning("ignoring a file that does not belong here", path=entry.path)
                 continue
             found.append((int(entry.name), status.st_size, entry.path))
         return sorted(found)

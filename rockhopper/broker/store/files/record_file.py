@@ -48,9 +48,9 @@ def mend(
     kept_as = disk.copy_aside(path, quarantine / f"{path.parent.name}-{path.name}")
     tell = log.error if read.is_lossy else log.warning
     tell(
-        "a file of notes is damaged: what could not be read is lost"
+        "a record file is damaged: entries that could not be read are lost"
         if read.is_lossy
-        else "a file of notes was damaged, and is mended from the second copies",
+        else "a record file was damaged, and has been repaired from its second copies",
         what=what,
         file=str(path),
         damaged_at=read.damages[0][0] if read.damages else None,

@@ -63,9 +63,7 @@ def load(layout: StoreLayout) -> IndexGeometry | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        log.warning(
-            "the note of the store's geometry is unreadable", path=str(path), reason=str(error)
-        )
+        log.warning("the saved index geometry is unreadable", path=str(path), reason=str(error))
         return None
 
 

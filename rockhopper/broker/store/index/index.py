@@ -71,7 +71,7 @@ class MessageIndex:
             reason = self._load_one(path, last_exit_clean)
             if reason is not None:
                 log.warning(
-                    "index files are deleted and built again from the commit log",
+                    "index files are deleted and rebuilt from the commit log",
                     path=str(path),
                     reason=reason,
                     count=len(paths) - position,

@@ -42,7 +42,7 @@ def move_aside(layout: StoreLayout) -> None:
                 target = aside / f"{path.name}-{number}"
             os.rename(path, target)
             disk.sync_directory(path.parent)
-            log.warning("an index file is built again", path=str(path), kept_as=str(target))
+            log.warning("rebuilding an index file", path=str(path), kept_as=str(target))
     disk.sync_directory(aside)
     disk.remove_files([layout.index_to_rebuild])
 

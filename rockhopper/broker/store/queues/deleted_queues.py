@@ -54,7 +54,7 @@ def move_aside(topic_directory: Path, aside: Path) -> Path | None:
         return None
     except OSError as error:
         log.warning(
-            "the queues of a topic are deleted slowly: their directory cannot be moved",
+            "deleting the queues of a topic slowly: their directory cannot be moved",
             directory=str(topic_directory),
             reason=str(error),
         )
@@ -85,7 +85,9 @@ def _remove(topic_directory: Path) -> None:
             path.unlink(missing_ok=True)
         _remove_if_empty(directory)
     if not _remove_if_empty(topic_directory):
-        log.warning("what is no file of a queue is left", directory=str(topic_directory))
+        log.warning(
+            "unknown files are left in a deleted topic's directory", directory=str(topic_directory)
+        )
 
 
 def _remove_if_empty(directory: Path) -> bool:

@@ -52,7 +52,7 @@ class DeletedTopics:
             return decode_former_ends(self._former_path.read_bytes())
         except ValueError as error:
             log.error(
-                "deleted topics may come back after a crash: their list is damaged",
+                "deleted topics may reappear after a crash: their list is damaged",
                 path=str(self._former_path),
                 reason=str(error),
             )

@@ -111,7 +111,7 @@ class ConsumeQueueTable:
                     "rebuilt",
                 )
         log.warning(
-            "queue files have another size than configured; theirs is used",
+            "queue files differ from the configured size; keeping their size",
             directory=str(queue.directory),
             size_bytes=queue.file_size_bytes,
             configured_size_bytes=size_bytes,
@@ -215,7 +215,7 @@ def _directories(parent: Path) -> Iterable[tuple[str, int]]:
             if queue.name.isdecimal():
                 yield topic.name, int(queue.name)
             else:
-                log.warning("what is no queue is ignored", path=queue.path)
+                log.warning("ignoring a path that is not a queue", path=queue.path)
 
 
 def _subdirectories(directory: Path | str) -> Iterator[os.DirEntry[str]]:
@@ -227,4 +227,4 @@ def _subdirectories(directory: Path | str) -> Iterator[os.DirEntry[str]]:
         if entry.is_dir():
             yield entry
         else:
-            log.warning("what is no queue is ignored", path=entry.path)
+            log.warning("ignoring a path that is not a queue", path=entry.path)

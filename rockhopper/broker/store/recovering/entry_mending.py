@@ -218,7 +218,7 @@ class EntryMender:
         queue.mend(offset, queue.unit_of(check, code))
         self.mended_count += 1
         log.warning(
-            "a queue entry was wrong and is mended from the commit log",
+            "a queue entry was wrong and has been repaired from the commit log",
             topic=queue.topic,
             queue=queue.queue_id,
             offset=offset,

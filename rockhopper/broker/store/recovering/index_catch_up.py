@@ -52,7 +52,7 @@ def index_start(index: MessageIndex, log_files: MappedFileQueue, noted: Inventor
     """Empty an index that is not one of this log; return from where on it lacks messages."""
     index.discard_from(log_files.next_base_offset)
     if _lacks_the_first_message(index, log_files) or not _fits_the_log(index, log_files):
-        log.warning("the index does not fit the commit log and is built again")
+        log.warning("the index does not match the commit log and is rebuilt")
         index.clear()
     end = index.end_commit_log_offset
     if noted is not None and noted.index_end == end:

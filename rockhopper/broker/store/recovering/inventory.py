@@ -116,7 +116,7 @@ def load(layout: StoreLayout) -> Inventory | None:
     return checked_line.load(
         layout.own / FILE_NAME,
         _inventory_of,
-        "the inventory of the store is damaged; more of the log is read to do without",
+        "the store's inventory is damaged; recovery reads more of the log instead",
     )
 
 

@@ -68,8 +68,8 @@ def check(layout: StoreLayout, files: MappedFileQueue) -> None:
         )
     if files.min_offset > noted.start:
         log.error(
-            "the oldest files of the commit log are gone, and this broker did not delete them; "
-            "restore them if RocketMQ did not either",
+            "the oldest commit log files are missing, and this broker did not delete them; "
+            "restore them unless RocketMQ deleted them",
             directory=str(layout.commit_log),
             from_offset=noted.start,
             to_offset=files.min_offset,
@@ -147,7 +147,7 @@ def _load(layout: StoreLayout) -> LogIdentity | None:
     return checked_line.load(
         layout.own / FILE_NAME,
         _identity_of,
-        "the note of whose the commit log is, is damaged, and is made anew",
+        "the record of the commit log's identity is damaged and written again",
     )
 
 

@@ -66,7 +66,8 @@ def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
             "check storePathRootDir. To begin a new store there, start once without storeMustExist"
         )
     log.warning(
-        "a new, empty store is made: if there should be one, stop the broker and mount its disk",
+        "creating a new, empty store: if a store should be here, stop the broker and mount its "
+        "disk",
         path=str(layout.root),
     )
 

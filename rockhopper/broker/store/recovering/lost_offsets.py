@@ -76,8 +76,8 @@ def ends_behind(
             short.append(f"{key[0]}/{key[1]}")
     if short:
         log.error(
-            "so much of the log is gone, and the queues with it, that queue offsets of lost "
-            "messages may be used again",
+            "a large part of the log and its queues are missing: queue offsets of lost messages "
+            "may be used again",
             size_bytes=missing,
             count=len(short),
             queues=short[:20],

@@ -62,7 +62,7 @@ class ProvenEnd:
         end = self.offset
         if files.files and end > files.next_base_offset:
             log.error(
-                "the newest files of the commit log are missing",
+                "the newest commit log files are missing",
                 directory=str(files.directory),
                 from_offset=files.next_base_offset,
                 to_offset=end,

@@ -337,7 +337,7 @@ class QueueRepair:
             return True
         if place.first_offset < queue.min_offset:
             log.error(
-                "the first files of a queue are missing; it is built again from the log",
+                "the first files of a queue are missing; rebuilding it from the log",
                 directory=str(queue.directory),
             )
             queue.destroy()

@@ -112,7 +112,7 @@ def recover(
     start = recovery.choose_start(verify_bytes, adopt_bytes)
     walk = recovery.walk(start)
     if recovery.is_checkpoint_refuted(walk):
-        log.warning("the checkpoint is newer than the log; all of the log is read instead")
+        log.warning("the checkpoint is newer than the log; reading the whole log instead")
         walk = recovery.walk(loaded.log_files.min_offset)
     if recovery.ended_later(walk):
         walk = recovery.walk(walk.start)
@@ -181,8 +181,8 @@ class _Recovery:
             self._start = self._log_min
         elif self._noted is None:
             log.warning(
-                "this store has no inventory and is too large to be read whole: queues that are "
-                "missing altogether stay missing",
+                "the store has no inventory and is too large to read as a whole: queues that are "
+                "missing entirely stay missing",
                 log_bytes=log_bytes,
             )
         if self._may_lack_first_files:
@@ -396,7 +396,7 @@ class _Recovery:
                 next_offsets[topic, queue_id] = queue_end
             elif queue.max_offset < queue_end and not repair.fill(queue, queue_end, end):
                 log.error(
-                    "a queue has lost its newest messages and will use their offsets again",
+                    "a queue lost its newest messages and will use their offsets again",
                     topic=topic,
                     queue=queue_id,
                     offset=queue.max_offset,

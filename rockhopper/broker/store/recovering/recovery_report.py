@@ -45,41 +45,41 @@ class RecoveryReport(NamedTuple):
         """
         for hole in self.holes[:_HOLES_LOGGED]:
             logger.error(
-                "the commit log is damaged; the messages there cannot be read",
+                "the commit log is damaged; the messages in this range cannot be read",
                 from_offset=hole.start,
                 to_offset=hole.end,
                 reason=hole.reason,
             )
         if len(self.holes) > _HOLES_LOGGED:
-            logger.error("the commit log is damaged elsewhere too", ranges=len(self.holes))
+            logger.error("the commit log is damaged in further ranges", ranges=len(self.holes))
         if self.lost_tail is not None:
             logger.error(
-                "the end of the commit log had been flushed and is gone; its messages are lost and "
-                "their queue offsets are not used again",
+                "the flushed end of the commit log is missing; its messages are lost, and their "
+                "queue offsets are not used again",
                 from_offset=self.lost_tail.start,
                 to_offset=self.lost_tail.end,
             )
         if self.cut is not None:
             logger.warning(
-                "the torn end of the commit log was cut",
+                "the incomplete end of the commit log was cut",
                 from_offset=self.cut.offset,
                 size_bytes=self.cut.size_bytes,
                 kept_as=self.cut.kept_as,
             )
         if self.lost_messages:
             logger.error(
-                "queue offsets of lost messages are stepped over",
+                "skipping the queue offsets of lost messages",
                 queues={f"{topic}/{id_}": n for (topic, id_), n in self.lost_messages.items()},
             )
         if last_exit_clean and self.changed_queues:
             queues = list(self.changed_queues.items())[:_QUEUES_LOGGED]
             logger.warning(
-                "queues did not agree with the commit log and are mended from it",
+                "queues disagreed with the commit log and have been repaired from it",
                 count=len(self.changed_queues),
                 queues={f"{topic}/{id_}": n for (topic, id_), n in queues},
             )
         logger.info(
-            "the store is recovered",
+            "store recovered",
             log_end=self.log_end,
             scanned_from=self.scanned_from,
             records=self.record_count,

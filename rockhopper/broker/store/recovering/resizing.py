@@ -159,7 +159,8 @@ def _resize(layout: StoreLayout, file: FoundFile, size_bytes: int, kind: str) ->
         kept_as = str(disk.copy_aside(file.path, target))
     disk.set_size(file.path, size_bytes)
     log.error(
-        "a file had another size than the others and was given theirs; what it lacks is damage",
+        "a commit log file had a different size than the others and was resized; the part it "
+        "lacks counts as damaged",
         path=str(file.path),
         size_bytes=file.size_bytes,
         right_size_bytes=size_bytes,

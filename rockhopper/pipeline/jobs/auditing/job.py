@@ -270,7 +270,7 @@ class _Audit:
         if max(reached, store.start_offset) >= end:
             return
         if store.end_offset < end:
-            reason = "the newest files of the commit log are missing"
+            reason = "the newest commit log files are missing"
         else:
             reason = "no record is left of the newest part of the log"
         path = store.segments[-1].path if store.segments else str(store.commit_log)

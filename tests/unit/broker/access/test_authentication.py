@@ -127,7 +127,7 @@ def test_one_line_a_minute_tells_of_refusals(
     clock.now_s += 61
     refused(authenticator)
     text = capsys.readouterr().out
-    assert text.count("could not prove") == 2
+    assert text.count("without a valid user") == 2
     assert SECRET not in text
 
 

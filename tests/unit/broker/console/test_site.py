@@ -97,7 +97,7 @@ async def test_the_log_tells_who_did_what(browser: Browser, admin: Admin) -> Non
     with structlog.testing.capture_logs() as lines:
         await browser.post("send", topic="orders", body="secret", new=1)
         await browser.post("dead-letters/of", group="nobody", count=1)
-    (line,) = [line for line in lines if line["event"] == "done from the console"]
+    (line,) = [line for line in lines if line["event"] == "console action done"]
     assert (line["form"], line["topic"], line["by"]) == ("send", "orders", "nobody")
     assert line["host"] == "127.0.0.1"
     assert "secret" not in str(line)

@@ -278,7 +278,9 @@ def test_store_that_takes_nothing_is_tried_again_and_reported_once(rig: Rig) -> 
         rig.wait(10)
         rig.wait(RETRY_S)
     assert rig.bodies() == []
-    assert [entry["event"] for entry in logs] == ["delayed messages wait, the store takes none"]
+    assert [entry["event"] for entry in logs] == [
+        "delayed messages wait because the store refuses writes"
+    ]
     rig.broker.store.disk_full_reason = None
     rig.wait(RETRY_S)
     assert rig.bodies() == [b"hello"]
@@ -305,7 +307,7 @@ def test_what_waits_at_a_level_that_is_no_more_is_delivered_by_the_last_one(
     rig.delay(20)
     rig.broker.delayed.open()
     rig.start()
-    assert "messageDelayLevel does not name" in capsys.readouterr().out
+    assert "messageDelayLevel does not define" in capsys.readouterr().out
     rig.wait(2 * 3600 - 1)
     assert rig.bodies() == []
     rig.wait(2)

@@ -40,7 +40,7 @@ def test_a_damaged_one_is_made_anew_and_that_is_said(tmp_path: Path, name: str) 
     (tmp_path / name).write_bytes(b"half of it")
     with capture_logs() as lines:
         development_files(tmp_path, [])
-    assert "made anew" in lines[0]["event"]
+    assert "creating a new" in lines[0]["event"]
     with capture_logs() as lines:
         development_files(tmp_path, [])
     assert len(lines) == 1

@@ -134,5 +134,5 @@ def test_a_password_for_a_user_who_is_there_is_said_not_to_be_used(tmp_path: Pat
     with capture_logs() as lines:
         guard_with(guard_of(config), users, AclTable(tmp_path / "a", now_ms=lambda: 5), config)
     assert [(line["user"], line["is_the_same"]) for line in lines] == [("root", False)]
-    assert "is not used" in lines[0]["event"]
+    assert "is ignored" in lines[0]["event"]
     assert users.users["root"].secret == "a secret of root"

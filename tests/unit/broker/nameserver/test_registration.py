@@ -196,8 +196,8 @@ async def test_a_name_service_on_another_host_is_told_no_secret_without_tls(
             registered.registration.announce_soon()
             await registered.registration.announced()
     assert [line["event"] for line in lines if "without TLS" in line["event"]] == [
-        "a name service on another host is not told the users without TLS: set tlsEnable=true, "
-        "or give it users of its own"
+        "users are not copied to a name service on another host without TLS: set tlsEnable=true, "
+        "or give it its own users"
     ]
     assert [request.body for request in server.requests_of(SHARE_ACCOUNTS)] == [b"{}"]
 
@@ -278,7 +278,7 @@ async def test_a_name_service_that_is_away_is_tried_again_and_named_once(
         await server.wait_for(REGISTER, 3)
         made.registration.announce_soon()
         await server.wait_for(REGISTER, 4)
-    assert [entry["event"] for entry in logs] == ["not registered, trying again", "registered"]
+    assert [entry["event"] for entry in logs] == ["registration failed, retrying", "registered"]
     await made.registration.stop()
 
 

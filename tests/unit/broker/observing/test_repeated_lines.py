@@ -53,7 +53,7 @@ def test_of_many_lines_about_peers_a_few_are_written_and_then_their_number(
 ) -> None:
     log = structlog.get_logger("broker.test")
     for n in range(500):
-        log.warning("closed a connection", peer=f"10.0.0.{n}:1", reason="no frame")
+        log.warning("connection closed", peer=f"10.0.0.{n}:1", reason="no frame")
     assert len(written.entries) == PEER_LINES_MAX
     clock.advance(WINDOW_S + 1)
     assert len(written.entries) == PEER_LINES_MAX + 1
@@ -65,17 +65,17 @@ def test_of_many_lines_about_peers_a_few_are_written_and_then_their_number(
 def test_a_quiet_minute_later_lines_are_written_again(clock: Clock, written: LogCapture) -> None:
     log = structlog.get_logger("broker.test")
     for _ in range(PEER_LINES_MAX + 1):
-        log.warning("closed a connection", peer="10.0.0.1:1")
+        log.warning("connection closed", peer="10.0.0.1:1")
     clock.advance(WINDOW_S + 1)
     written.entries.clear()
-    log.warning("closed a connection", peer="10.0.0.1:1")
+    log.warning("connection closed", peer="10.0.0.1:1")
     assert [entry.get("repeated") for entry in written.entries] == [None]
 
 
 def test_other_events_are_not_held_back_by_one_that_repeats(written: LogCapture) -> None:
     log = structlog.get_logger("broker.test")
     for _ in range(PEER_LINES_MAX + 1):
-        log.warning("closed a connection", peer="10.0.0.1:1")
+        log.warning("connection closed", peer="10.0.0.1:1")
     log.error("the disk failed")
     assert written.entries[-1]["event"] == "the disk failed"
 

@@ -123,7 +123,7 @@ def test_what_no_file_can_hold_is_tried_again_much_later(
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(world.store, "stage_again", too_large)
         assert world.pop_service.reviving.turn()
-    assert any("stored anew" in entry["event"] for entry in logs)
+    assert any("stored again" in entry["event"] for entry in logs)
     assert world.lanes_in_flight == 1
     assert world.pop_service.lanes.next_due_ms == world.clock.now_ms + 3_600_000
     world.pass_time(3_600_000)
@@ -148,7 +148,7 @@ def test_a_journal_that_cannot_be_written_is_named(
     monkeypatch.setattr(world.pop_service.lanes, "copied", refuse)
     with capture_logs() as logs:
         assert world.pop_service.reviving.turn()
-    assert any("may repeat" in entry["event"] for entry in logs)
+    assert any("may be delivered twice" in entry["event"] for entry in logs)
     assert copies(world) == 1
 
 

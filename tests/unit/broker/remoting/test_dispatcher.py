@@ -27,7 +27,7 @@ def test_an_error_of_the_disk_is_answered_and_logged_in_a_sentence() -> None:
     assert command.code == ResponseCode.SYSTEM_ERROR
     assert command.remark == "the disk failed (Input/output error): look at the broker's disk"
     assert [(line["event"], "exc_info" in line) for line in lines] == [
-        ("the disk failed a request", False)
+        ("request failed because of the disk", False)
     ]
 
 

@@ -93,7 +93,7 @@ async def test_the_flush_goes_on_when_there_are_descriptors_again(stores: Stores
             await until(lambda: any("waits for a file desc" in line["event"] for line in lines))
             assert store.failure is None
         await until(lambda: saved_times_ms(stores) == (stores.clock.now_ms,) * 3)
-        await until(lambda: any(line["event"] == "flushing goes on" for line in lines))
+        await until(lambda: any(line["event"] == "flushing has resumed" for line in lines))
     assert sum("waits for a file desc" in line["event"] for line in lines) <= 2
     assert [line for line in lines if line["log_level"] == "critical"] == []
     await store.close()

@@ -37,7 +37,7 @@ async def stop(stores: Stores) -> Path:
 def named(stores: Stores, root: Path) -> list[str]:
     with capture_logs() as logs:
         stores.open(root)
-    entries = [entry for entry in logs if "since the last stop" in entry["event"]]
+    entries = [entry for entry in logs if "at the last stop" in entry["event"]]
     assert [entry["log_level"] for entry in entries] in ([], ["warning"])
     return [name for entry in entries for name in entry["files"]]
 

@@ -63,7 +63,7 @@ def test_an_edited_file_counts_and_is_not_shown(
     again.load()
     assert again.users["alice"].secret == "a secret of malice"
     text = capsys.readouterr().out
-    assert "edited by hand" in text
+    assert "differs from what was saved" in text
     assert "a secret" not in text
 
 

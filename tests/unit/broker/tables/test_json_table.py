@@ -162,7 +162,7 @@ def test_an_edited_file_counts_and_what_differs_is_named_and_kept(saved: Path) -
     saved.write_bytes(saved.read_bytes().replace(b'"b"', b'"edited"'))
     table, (line,) = loaded(saved)
     assert table.values == {"0": "edited"}
-    assert "edited by hand, or has rotted" in line["event"]
+    assert "differs from what was saved" in line["event"]
     assert line["file"] == str(saved)
     assert line["different"] == ['values.0: "edited", saved as "b"']
     table.save()

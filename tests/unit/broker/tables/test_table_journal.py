@@ -189,7 +189,7 @@ async def test_changes_count_on_top_of_a_file_that_was_edited(root: Path) -> Non
     with capture_logs() as lines:
         found.load()
     assert (found.texts["entry-3"], found.texts["one"]) == ("edited", "1")
-    assert any("edited by hand" in line["event"] for line in lines)
+    assert any("differs from what was saved" in line["event"] for line in lines)
 
 
 class _Plain(JsonTable):

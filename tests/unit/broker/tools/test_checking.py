@@ -144,7 +144,7 @@ def test_newest_files_that_are_missing_are_named(root: Path, config: Path) -> No
     (damage,) = checked(root, config).damages
     assert (damage.kind, damage.what) == (
         "record",
-        "the newest files of the commit log are missing",
+        "the newest commit log files are missing",
     )
     assert damage.place == {"log_offset": int(newest.name), "size": end - int(newest.name)}
     assert run("check", root).code == 1

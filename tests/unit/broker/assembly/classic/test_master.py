@@ -189,7 +189,7 @@ async def test_a_refused_machine_is_let_go_and_not_let_in(opening: Opening) -> N
                 await slave.closed()
             async with ClassicSlave(rig.port) as again:
                 await again.closed()
-        refusals = [entry for entry in logs if entry["event"] == "a slave is refused"]
+        refusals = [entry for entry in logs if entry["event"] == "slave refused"]
         assert [entry["reason"] for entry in refusals] == ["5.3.3"]
         assert len(rig.master.slaves) == 0
 

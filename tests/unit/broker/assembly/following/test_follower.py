@@ -238,7 +238,7 @@ async def test_another_name_than_the_masters_is_warned_of(
     with capture_logs() as lines:
         async with make(brokerName="other"):
             pass
-    assert any("set brokerName to the same" in line["event"] for line in lines)
+    assert any("brokerName and brokerClusterName differ" in line["event"] for line in lines)
 
 
 async def test_tables_that_cannot_be_copied_are_told_once(

@@ -91,8 +91,8 @@ def test_one_that_diverged_is_shown_at_once_and_logged_once(alarms: Alarms) -> N
         assert alarms.shown == {of_set.DIVERGED: "its log is another"}
         alarms.look(a_machine({OTHER}), {}, healthy())
     assert [each["event"] for each in logs] == [
-        "a person must look at this set",
-        "an alarm is over",
+        "the replica set needs an operator",
+        "alarm cleared",
     ]
 
 

@@ -82,6 +82,6 @@ def test_who_follows_again_after_its_term_says_so(machine: Machine) -> None:
     assert [line[0] for line in lines(logs)] == [
         "following",
         "this replica leads",
-        "this replica leads no more",
+        "this replica stopped leading",
         "following",
     ]

@@ -156,7 +156,7 @@ def test_a_message_that_is_gone_is_given_up_and_named(
     )
     with capture_logs() as logs:
         assert rolled.roll() == [b"100", b"101", b"101"]
-    assert [entry["queue_offset"] for entry in logs if "gone" in entry["event"]] == [0]
+    assert [entry["queue_offset"] for entry in logs if "missing" in entry["event"]] == [0]
     assert rolled.index.waiting == 1
 
 

@@ -128,7 +128,9 @@ def test_a_store_that_refuses_delays_delivery_and_loses_nothing(
         patch.setattr(rig.broker.store, "check_writable", full)
         rig.wait(1)
         rig.wait(RETRY_S)
-    assert [line["event"] for line in logs].count("timer messages wait, the store takes none") == 1
+    assert [line["event"] for line in logs].count(
+        "timer messages wait because the store refuses writes"
+    ) == 1
     assert rig.pending == 1
     delivery = rig.broker.timers.delivery
     assert delivery.behind_ms >= RETRY_S * 1000

@@ -57,7 +57,7 @@ async def test_nobody_is_passed_on_to_a_master_that_does_not_answer(server: Serv
     with capture_logs() as lines:
         await passing.pass_on(passing.hold(server), lambda: "127.0.0.1:9", frozenset())
     assert [(line["event"], line["to"], line["reason"]) for line in lines] == [
-        ("clients are not passed on", "127.0.0.1:9", "connection refused")
+        ("clients cannot be forwarded to the new master", "127.0.0.1:9", "connection refused")
     ]
     assert not passing.has_ended
     other = Server("broker", serve, connections_max=10)

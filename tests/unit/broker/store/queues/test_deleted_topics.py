@@ -124,7 +124,7 @@ def test_a_damaged_list_is_named_at_the_start_though_nothing_is_deleted(
     (list_path := killed / "rockhopper/deleted-topics.records").write_bytes(b"rot" * 9)
     with capture_logs() as logs:
         stores.open(killed)
-    (named,) = [entry for entry in logs if "file of notes" in entry["event"]]
+    (named,) = [entry for entry in logs if "record file" in entry["event"]]
     assert (named["log_level"], named["file"]) == ("error", str(list_path))
     assert "deleted topics" in named["what"]
 

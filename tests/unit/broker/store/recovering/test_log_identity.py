@@ -95,7 +95,7 @@ def test_oldest_files_that_are_gone_are_named_once(stores: Stores, killed: Path)
         found += [
             (line["from_offset"], line["to_offset"])
             for line in lines
-            if "the oldest files of the commit log are gone" in line["event"]
+            if "the oldest commit log files are missing" in line["event"]
         ]
         stores.close_all()
     assert found == [(0, FILE_SIZE_BYTES)]

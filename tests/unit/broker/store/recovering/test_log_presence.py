@@ -217,7 +217,7 @@ def test_a_new_store_is_made_with_a_warning_and_a_store_that_is_there_without(
     with capture_logs() as lines:
         store = stores.open()
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
-        "a new, empty store is made: if there should be one, stop the broker and mount its disk"
+        "creating a new, empty store: if a store should be here, stop the broker and mount its disk"
     ]
     close(store)
     with capture_logs() as lines:

@@ -77,7 +77,9 @@ def test_its_offsets_are_not_used_again(
     report = store.opened.report
     assert report.lost_tail is not None
     assert report.lost_tail.start == start
-    assert [line for line in logs if "had been flushed and is gone" in line["event"]]
+    assert [
+        line for line in logs if "the flushed end of the commit log is missing" in line["event"]
+    ]
     new = put(store, b"new")
     assert new.queue_offset >= COUNT // 2
     flush(store)

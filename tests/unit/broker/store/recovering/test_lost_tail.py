@@ -75,7 +75,7 @@ def test_its_offsets_are_not_used_again(
     assert report.lost_tail is not None
     assert (report.lost_tail.start, report.lost_tail.end) == (starts[-LOST], end)
     assert report.lost_messages == {("TopicA", 0): LOST // 2, ("TopicA", 1): LOST // 2}
-    (named,) = [entry for entry in logs if "had been flushed and is gone" in entry["event"]]
+    (named,) = [entry for entry in logs if "end of the commit log is missing" in entry["event"]]
     assert named["from_offset"] == starts[-LOST]
     new = put(again, b"new")
     assert (new.queue_offset, new.commit_log_offset >= end) == (COUNT // 2, True)
@@ -223,7 +223,7 @@ def test_missing_newest_files_are_told_by_the_queues_alone(
         path.unlink()
     with capture_logs() as lines:
         again = stores.open(killed, flush_disk_type=SYNC)
-    assert [line for line in lines if "had been flushed and is gone" in line["event"]]
+    assert [line for line in lines if "end of the commit log is missing" in line["event"]]
     assert put(again, b"new").queue_offset == count
     flush(again)
     third = stores.open(copy_killed(killed, tmp_path / "again"), flush_disk_type=SYNC)

@@ -338,7 +338,7 @@ def test_an_entry_that_a_start_mends_is_named(root: Path) -> None:
     with capture_logs() as lines:
         assert_complete(recover(root), log)
     (named,) = [line for line in lines if line["log_level"] == "warning"]
-    assert "mended" in named["event"]
+    assert "repaired" in named["event"]
     assert list(named["queues"]) == ["TopicB/1"]
 
 

@@ -17,7 +17,7 @@ def said(report: RecoveryReport, *, last_exit_clean: bool = True) -> list[Any]:
     with capture_logs() as logs:
         report.log(last_exit_clean=last_exit_clean)
     summary = logs.pop()
-    assert summary["event"] == "the store is recovered"
+    assert summary["event"] == "store recovered"
     assert (summary["log_end"], summary["scanned_from"], summary["records"]) == (1000, 500, 7)
     assert summary["keys_indexed"] == 3
     return logs

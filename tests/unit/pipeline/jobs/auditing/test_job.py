@@ -259,7 +259,7 @@ def test_the_newest_file_of_the_log_is_missing(checks: list[str] | None, store: 
 
     assert result.counts["log damage"] == 1
     damage = next(one for one in result.findings if one["kind"] == "log damage")
-    assert "the newest files of the commit log are missing" in damage["reason"]
+    assert "the newest commit log files are missing" in damage["reason"]
     assert (damage["commitLogOffset"], damage["count"]) == (
         int(newest.name),
         end - int(newest.name),
