@@ -42,7 +42,7 @@ $(VENV)/.installed-test-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-$*]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
-IN_DEV := -docs -test -test-browser -test-extras -test-spark
+IN_DEV := -docs -spark -test -test-browser -test-extras -test-spark
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.installed $(addprefix $(VENV)/.installed,$(IN_DEV))
