@@ -26,13 +26,13 @@ if "rich" not in sys.modules:
 import click
 import structlog
 
-from rockhopper.broker.loop.garbage import ShortCollections
-from rockhopper.broker.loop.heap import keep_freed_memory
-from rockhopper.broker.loop.service_manager import ServiceManager
-from rockhopper.broker.loop.systems import refusal, shortcomings
 from rockhopper.broker.observing import log as logging
-from rockhopper.broker.remoting.limits import raise_open_files_limit
-from rockhopper.broker.remoting.startup import StartError, expired_certificates, foreseen
+from rockhopper.broker.server.loop.garbage import ShortCollections
+from rockhopper.broker.server.loop.heap import keep_freed_memory
+from rockhopper.broker.server.loop.service_manager import ServiceManager
+from rockhopper.broker.server.loop.systems import refusal, shortcomings
+from rockhopper.broker.server.remoting.limits import raise_open_files_limit
+from rockhopper.broker.server.remoting.startup import StartError, expired_certificates, foreseen
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import (
     LoadedConfig,

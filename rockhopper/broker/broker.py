@@ -45,9 +45,6 @@ from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember,
 from rockhopper.broker.assembly.tls_metrics import tls_families
 from rockhopper.broker.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.listening.outgoing import Outgoing
-from rockhopper.broker.loop.clock import BrokerClock
-from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.members.guarding import (
     accounts_of,
     guard_of,
@@ -68,16 +65,19 @@ from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Dispatcher
-from rockhopper.broker.remoting.gate import close_connections_of
-from rockhopper.broker.remoting.health import HealthServer
-from rockhopper.broker.remoting.http import Page
-from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
-from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.server import Server
-from rockhopper.broker.remoting.splicing.handover import Handover
-from rockhopper.broker.remoting.splicing.passing_on import PassingOn
-from rockhopper.broker.remoting.startup import (
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.stalls import StallWatchdog
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
+from rockhopper.broker.server.remoting.gate import close_connections_of
+from rockhopper.broker.server.remoting.health import HealthServer
+from rockhopper.broker.server.remoting.http import Page
+from rockhopper.broker.server.remoting.limits import connection_shares, mapped_files_share
+from rockhopper.broker.server.remoting.ports import Ports
+from rockhopper.broker.server.remoting.server import Server
+from rockhopper.broker.server.remoting.splicing.handover import Handover
+from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
+from rockhopper.broker.server.remoting.startup import (
     StartError,
     check_grpc_extra,
     store_errors_explained,

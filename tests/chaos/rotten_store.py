@@ -12,7 +12,7 @@ import structlog
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.errors import StoreError
 from tests.chaos import topics

@@ -5,7 +5,7 @@ import json
 import pytest
 import pytest_asyncio
 
-from rockhopper.broker.remoting import server
+from rockhopper.broker.server.remoting import server
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.direct import send_fields, topic_fields

@@ -10,8 +10,8 @@ from structlog.typing import EventDict
 
 from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.listening.unfinished import STEP_BYTES, UNKNOWN_BYTES_MAX_ALL, Holder
-from rockhopper.broker.remoting.http import HttpServer
+from rockhopper.broker.server.listening.unfinished import STEP_BYTES, UNKNOWN_BYTES_MAX_ALL, Holder
+from rockhopper.broker.server.remoting.http import HttpServer
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.grpc_v2.messages import SERVICE
 from rockhopper.protocol.http2.frames import FLAG_END_HEADERS, PREFACE, FrameType, frame
@@ -19,7 +19,7 @@ from rockhopper.protocol.http2.hpack import encode_fields
 from tests.integration.test_users import SETTINGS
 from tests.support.hang import HANG_S
 from tests.support.turns import until
-from tests.unit.broker.remoting.test_http import PAGES, echo
+from tests.unit.broker.server.remoting.test_http import PAGES, echo
 
 PEERS = 60
 HALF_BYTES = 1_000_000

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.loop.stalls import STALL_S
+from rockhopper.broker.server.loop.stalls import STALL_S
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.codes import RequestCode

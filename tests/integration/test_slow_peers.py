@@ -11,9 +11,9 @@ from typing import cast
 import pytest
 
 from rockhopper.broker.pulling.long_polling import PARKED_PER_CONNECTION_MAX
-from rockhopper.broker.remoting import server
-from rockhopper.broker.remoting.server import Connection, Server
-from rockhopper.broker.remoting.sweeping import (
+from rockhopper.broker.server.remoting import server
+from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.sweeping import (
     FIRST_FRAME_TIMEOUT_S,
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,

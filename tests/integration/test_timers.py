@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from rockhopper.broker import Broker
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command

@@ -9,7 +9,7 @@ from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
-from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.topics import TopicTable

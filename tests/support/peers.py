@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from rockhopper.broker.access.peer import Notice, Principal
-from rockhopper.broker.listening.caller import DIRECT
-from rockhopper.broker.remoting.notices import request_of
-from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.server.listening.caller import DIRECT
+from rockhopper.broker.server.remoting.notices import request_of
+from rockhopper.broker.server.remoting.server import Connection
 
 
 class Clock:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import Connection, Server
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.loop.clock import BrokerClock
-from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.record_journal import RecordJournal

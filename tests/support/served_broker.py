@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels

@@ -1,8 +1,8 @@
 """``may(principal, action, resource)``: the one place where permissions are decided.
 
 The doors ask it. The dispatcher asks for every request of the general way, by the needs that its
-row of the processor table names (remoting/needs.py); the hot pass asks when it admits a topic, and
-for each pull, and leaves requests that are signed to the general way.
+row of the processor table names (server/remoting/needs.py); the hot pass asks when it admits a
+topic, and for each pull, and leaves requests that are signed to the general way.
 
 Without users (guard.py) everybody may do everything, but administer from other hosts, which
 ``remoteAdmin`` allows.

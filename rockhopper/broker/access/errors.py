@@ -1,7 +1,7 @@
 """Why the broker refuses something, in its own words: no protocol's codes.
 
 Each is raised where it is decided, with the sentence that the asking client reads. What a protocol
-makes of it is that protocol's table: remoting's stands in remoting/dispatcher.py.
+makes of it is that protocol's table: remoting's stands in server/remoting/dispatcher.py.
 
 Refusal                     it cannot be served as things are
 ├── IllegalMessage          the message, or what is said of it, is not as it must be

@@ -2,7 +2,7 @@
 
 Members, locks, transactions and whatever waits keep peers; remoting's Connection is one. What a
 peer is told stands here in plain values, and is encoded where its protocol is known
-(remoting/notices.py).
+(server/remoting/notices.py).
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 
-from rockhopper.broker.loop.latencies import BOUNDS_S, Latencies
+from rockhopper.broker.server.loop.latencies import BOUNDS_S, Latencies
 from rockhopper.broker.settings.broker_config import BrokerConfig
 
 SAMPLES_PER_TURN = 500

@@ -12,13 +12,13 @@ from rockhopper.broker.assembly.lag_metrics import LagAges, lag_families
 from rockhopper.broker.assembly.latency_metrics import latency_families
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.later.timers.timers import Timers
-from rockhopper.broker.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.log import dropped_count
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable

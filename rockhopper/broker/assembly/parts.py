@@ -13,11 +13,6 @@ from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.withdrawing import Withdrawing
-from rockhopper.broker.loop.clock import BrokerClock
-from rockhopper.broker.loop.filter_turns import FilterTurns
-from rockhopper.broker.loop.latencies import Latencies, RequestTimes
-from rockhopper.broker.loop.part import Parts
-from rockhopper.broker.loop.slices import in_slices
 from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
@@ -34,6 +29,11 @@ from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.sending.send_back import SendBack
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
+from rockhopper.broker.server.loop.part import Parts
+from rockhopper.broker.server.loop.slices import in_slices
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkNotes, SinkPublisher

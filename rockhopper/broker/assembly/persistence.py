@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.later.delayed import DelayOffsetTable
-from rockhopper.broker.loop.part import Part
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkContents, SinkDecisions, SinkHomes, SinkOwners, SinkPrepared

@@ -8,9 +8,9 @@ longer than a test goes on as if it had just joined.
 """
 
 from rockhopper.broker.assembly.persistence import Tables
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SYSTEM_GROUPS, retry_topic

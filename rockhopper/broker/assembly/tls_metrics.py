@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from rockhopper.broker.assembly.families import Family
-from rockhopper.broker.listening.listener import Gate
+from rockhopper.broker.server.listening.listener import Gate
 
 
 def tls_families(gate: Gate, connections: Mapping[str, int]) -> Iterator[Family]:

@@ -8,9 +8,9 @@ one that has committed an offset, popped a message or returned one.
 
 import structlog
 
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.access.access import CLUSTER, Access, Action
 from rockhopper.broker.console.forms import Tokens, fields, from_elsewhere, is_from_here
 from rockhopper.broker.console.hosts import FOLDER, HOME, is_ours, names_of
-from rockhopper.broker.remoting.http import (
+from rockhopper.broker.server.remoting.http import (
     HTML,
     Application,
     HttpRequest,

@@ -39,7 +39,7 @@ from rockhopper.broker.console.visit import (
     is_forbidden,
     told,
 )
-from rockhopper.broker.remoting.http import HTML, Page
+from rockhopper.broker.server.remoting.http import HTML, Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.client.admin.silence import Silence
 from rockhopper.client.errors import (

@@ -11,7 +11,7 @@ from rockhopper.broker.access.authentication import Failures
 from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.grpc.identity import Proved
 from rockhopper.broker.grpc.statuses import StatusError, status_of, unconfirmed_status
-from rockhopper.broker.loop.latencies import Kind, RequestTimes
+from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus

@@ -6,7 +6,7 @@
     a request stands still for 30 s     closed
     requests that are not whole         the one beyond HELD_BYTES_MAX of all is refused, and without
                                         a user one of UNKNOWN_BYTES_MAX; for those of all
-                                        connections see listening/unfinished
+                                        connections see server/listening/unfinished
     no call for 120 s                   closed
     answers not read                    reading stops; closed at 64 MiB or after 30 s of standstill
 
@@ -27,9 +27,9 @@ from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.grpc.call import Call
 from rockhopper.broker.grpc.identity import AUTHORIZATION, Proved
 from rockhopper.broker.grpc.service import GrpcService
-from rockhopper.broker.listening.caller import DIRECT, Caller
-from rockhopper.broker.listening.socket_names import socket_address
-from rockhopper.broker.listening.unfinished import UNKNOWN_BYTES_MAX
+from rockhopper.broker.server.listening.caller import DIRECT, Caller
+from rockhopper.broker.server.listening.socket_names import socket_address
+from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader

@@ -19,10 +19,10 @@ from rockhopper.broker.grpc.probing import probes
 from rockhopper.broker.grpc.server import GrpcServer
 from rockhopper.broker.grpc.service import GrpcService, Served
 from rockhopper.broker.grpc.sessions import Sessions
-from rockhopper.broker.listening.gates import gate_with_tls
-from rockhopper.broker.listening.listener import Gate
-from rockhopper.broker.listening.tls import Tls, TlsError
 from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.server.listening.gates import gate_with_tls
+from rockhopper.broker.server.listening.listener import Gate
+from rockhopper.broker.server.listening.tls import Tls, TlsError
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.store.lease_gate import LeaseGate
 

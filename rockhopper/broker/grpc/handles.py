@@ -17,9 +17,9 @@ import structlog
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.grpc.sessions import Session
 from rockhopper.broker.grpc.statuses import StatusError
-from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.pop.extra_info import ExtraInfo, real_topic
 from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle, parse_receipt_handle
 

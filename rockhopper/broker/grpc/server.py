@@ -8,9 +8,9 @@ from typing import Any
 from rockhopper.broker.access.guard import guard_of
 from rockhopper.broker.grpc.connection import GrpcConnection
 from rockhopper.broker.grpc.service import GrpcService
-from rockhopper.broker.listening.connections import Connections
-from rockhopper.broker.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.listening.unfinished import Unfinished
+from rockhopper.broker.server.listening.connections import Connections
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.unfinished import Unfinished
 from rockhopper.tasks import end_task, run_in_background
 
 SWEEP_INTERVAL_S = 1.0

@@ -15,7 +15,7 @@ from rockhopper.broker.access.access import Access, name_missing
 from rockhopper.broker.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.grpc.identity import identify
 from rockhopper.broker.grpc.statuses import StatusError
-from rockhopper.broker.loop.latencies import RequestTimes
+from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE

@@ -20,7 +20,7 @@ from rockhopper.broker.ha.kubernetes.leases import SetLeases
 from rockhopper.broker.ha.kubernetes.pod_role import PodRole
 from rockhopper.broker.ha.static.electing import set_path
 from rockhopper.broker.ha.static.set_directory import SetDirectory
-from rockhopper.broker.listening.renewed_files import RenewedFiles
+from rockhopper.broker.server.listening.renewed_files import RenewedFiles
 
 KUBERNETES = "kubernetes"
 

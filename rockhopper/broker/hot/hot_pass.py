@@ -45,18 +45,18 @@ from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
-from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome
-from rockhopper.broker.remoting.dispatcher import Dispatcher, allow_all
-from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.needs import check_subscriber
-from rockhopper.broker.remoting.promises import PROMISES_NOTHING
-from rockhopper.broker.remoting.server import Connection
-from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk
 from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS, broker_properties
+from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
+from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.needs import check_subscriber
+from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
+from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.queues.queue_tail import QueueTail

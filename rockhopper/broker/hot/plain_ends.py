@@ -18,7 +18,7 @@ from rockhopper.broker.hot.hot_codec import (
     decode_end,
     json_frame,
 )
-from rockhopper.broker.remoting.turn import Turn
+from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.broker.transactions.ends import CommittedHalf

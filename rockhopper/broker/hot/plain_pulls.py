@@ -18,14 +18,18 @@ from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
-from rockhopper.broker.loop.rounds import PASS_BYTES_MAX
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.long_polling import ParkedPull
 from rockhopper.broker.pulling.puller import Outcome, Pull
-from rockhopper.broker.remoting.dispatcher import allow_all, encode_response, refusal_response
-from rockhopper.broker.remoting.server import Connection
-from rockhopper.broker.remoting.turn import Turn
+from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX
+from rockhopper.broker.server.remoting.dispatcher import (
+    allow_all,
+    encode_response,
+    refusal_response,
+)
+from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue

@@ -32,11 +32,11 @@ from rockhopper.broker.later.delay_search import DelaySearch
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers.copies import stage_copy, written_copies
-from rockhopper.broker.loop.clock import wall_clock_ms
-from rockhopper.broker.loop.part import Part
-from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
+from rockhopper.broker.server.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError

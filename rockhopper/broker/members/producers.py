@@ -10,8 +10,8 @@ from itertools import islice
 
 from rockhopper.broker.access.errors import NoPermission, TooManyWait
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.server.loop.part import Part
 
 GROUPS_PER_CONNECTION_MAX = 2000
 GROUPS_MAX = 100_000

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.loop.part import Part
+from rockhopper.broker.server.loop.part import Part
 
 LEASE_MS = 60_000
 UNKNOWN_MS = 30_000

@@ -5,17 +5,17 @@ import secrets
 
 from rockhopper.broker.access.accounts import User
 from rockhopper.broker.console.door import Console
-from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.nameserver.shared_accounts import SharedAccounts
-from rockhopper.broker.remoting.gate import close_connections_of
-from rockhopper.broker.remoting.health import state_page
-from rockhopper.broker.remoting.http import HttpServer, Page, Readers, ServedPage
-from rockhopper.broker.remoting.limits import connection_shares
-from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.remoting.gate import close_connections_of
+from rockhopper.broker.server.remoting.health import state_page
+from rockhopper.broker.server.remoting.http import HttpServer, Page, Readers, ServedPage
+from rockhopper.broker.server.remoting.limits import connection_shares
+from rockhopper.broker.server.remoting.ports import Ports
+from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from rockhopper.broker.listening.outgoing import Outgoing
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import TopicRouteData

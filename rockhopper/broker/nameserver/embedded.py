@@ -9,7 +9,7 @@ from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_err
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import Connection
 
 
 class EmbeddedBroker:

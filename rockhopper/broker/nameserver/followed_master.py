@@ -18,8 +18,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
-from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.bodies.properties_text import decode_properties_text

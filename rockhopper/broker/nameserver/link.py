@@ -11,8 +11,8 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
-from rockhopper.broker.listening.socket_names import socket_address
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.server.listening.socket_names import socket_address
 from rockhopper.protocol.addresses import is_loopback, split_address
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,

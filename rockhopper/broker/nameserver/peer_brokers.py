@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
-from rockhopper.broker.listening.outgoing import Outgoing
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.bodies.route import ClusterInfo
 from rockhopper.protocol.codes import RequestCode

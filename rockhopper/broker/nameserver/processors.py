@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.access.errors import NoPermission, Refusal, TopicNotFound
-from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.neighbours import Neighbours
@@ -27,7 +26,8 @@ from rockhopper.broker.nameserver.shared_accounts import SharedAccounts
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, TopicSharing
 from rockhopper.broker.nameserver.values.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from rockhopper.broker.nameserver.values.saved_answers import SavedAnswers
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.server.loop.slices import at_once, in_slices, sorted_in_pieces
+from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
@@ -35,12 +35,12 @@ from rockhopper.broker.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.remoting.json_bodies import (
+from rockhopper.broker.server.remoting.json_bodies import (
     SHORT_BODY_SIZE_BYTES_MAX,
     check_size,
     long_json_response,
 )
-from rockhopper.broker.remoting.needs import Need, everything, on_cluster, on_topic
+from rockhopper.broker.server.remoting.needs import Need, everything, on_cluster, on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.tables.json_table import DataVersion
@@ -75,7 +75,7 @@ from rockhopper.protocol.requests import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import Connection
 
 VERSION_WITH_STANDARD_JSON = 401
 VERSION_WITH_ACTING_MASTER = 413

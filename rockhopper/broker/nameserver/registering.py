@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.access.errors import Refusal, TooManyWait
-from rockhopper.broker.loop.slices import at_once, in_slices, in_thread
 from rockhopper.broker.nameserver.route_table import Registration
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
+from rockhopper.broker.server.loop.slices import at_once, in_slices, in_thread
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.requests import RegisterBrokerRequest
 
 if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import Connection
 
 TOPICS_MAX = 100_000
 NAME_LENGTH_MAX = 255

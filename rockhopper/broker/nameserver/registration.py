@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
+from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.json_table import JsonObject

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import structlog
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.broker_standing import MASTER_ID
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.served_topics import ServedTopics
+from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.tables.json_table import DataVersion, JsonObject
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.sys_flags import PERM_WRITE

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.listening.listener import OPEN, Gate
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.shared_accounts import SharedAccounts
 from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
-from rockhopper.broker.remoting.dispatcher import Dispatcher
-from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.server.listening.listener import OPEN, Gate
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
+from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.server import Connection, Server
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 

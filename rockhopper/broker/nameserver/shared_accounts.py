@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from rockhopper.broker.access.accounts import Rule, User
 from rockhopper.broker.access.errors import InvalidParameter, NoPermission
 from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import check_size
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import check_size
 from rockhopper.broker.tables.accounts import read_accounts
 from rockhopper.protocol import fastjson
 

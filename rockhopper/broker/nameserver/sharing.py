@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import RouteTable
-from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.tables.topics import (
     TopicConfig,
     TopicTable,
@@ -33,7 +33,7 @@ from rockhopper.protocol.requests.fields import Int32
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import Connection
 
 CREATES_FIELD = "rockhopperCreates"
 ON_LOOKUP = "on-lookup"

@@ -6,7 +6,8 @@ which come the rates over 10, 60 and 600 s; and for each Traffic what RocketMQ's
 sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day"). What
 has not moved since its last sample is passed over, so that ten thousand quiet topics cost nothing.
 
-There may be hundreds of thousands of them, so what looks at all goes in steps (loop/slices.py).
+There may be hundreds of thousands of them, so what looks at all goes in steps
+(server/loop/slices.py).
 """
 
 import time

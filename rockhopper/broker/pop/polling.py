@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Generator, Iterable, Set
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
+from rockhopper.broker.server.loop.slices import Work, at_once
 from rockhopper.broker.store.message_store import MessageStore
 
 WAITING_MAX = 100_000

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
 

@@ -19,8 +19,6 @@ from collections.abc import Callable, Generator, Iterable
 import structlog
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.loop.filter_turns import FilterTurns
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.adopting import adopt
 from rockhopper.broker.pop.compaction import Compaction
@@ -39,6 +37,8 @@ from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError

@@ -18,8 +18,12 @@ from rockhopper.broker.access.errors import (
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.nameserver.cluster_queues import ClusterQueues, Queues
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import check_size, json_response, long_json_response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import (
+    check_size,
+    json_response,
+    long_json_response,
+)
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies.popping import (

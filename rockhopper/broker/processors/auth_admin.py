@@ -31,9 +31,9 @@ from rockhopper.broker.access.accounts import (
 )
 from rockhopper.broker.access.errors import InvalidParameter, NoPermission
 from rockhopper.broker.access.guard import NOTES
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.remoting.gate import answered_before_its_end
-from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.gate import answered_before_its_end
+from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
 from rockhopper.broker.settings.auth_config import AuthConfig
 from rockhopper.broker.tables.accounts import (
     AclTable,

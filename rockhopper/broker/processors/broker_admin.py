@@ -9,12 +9,12 @@ import structlog
 
 from rockhopper.broker.access.errors import NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
-from rockhopper.broker.loop.slices import in_slices
 from rockhopper.broker.members.guarding import access_text
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import json_response, refusal
+from rockhopper.broker.server.loop.slices import in_slices
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response, refusal
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import (
     change_live,

@@ -8,11 +8,11 @@ too that were left behind with messages when their topic got fewer queues.
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import InvalidParameter, TopicNotFound
-from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.pulls import PULL_CODES, pull_response
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller, outcome_of
-from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.tables.topic_ids import TopicIds

@@ -12,7 +12,7 @@ from rockhopper.broker.access.access import Action
 from rockhopper.broker.access.errors import IllegalOperation
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.classic.master import ClassicMaster
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.server.remoting.dispatcher import (
     Processor,
     Request,
     Response,
@@ -20,8 +20,8 @@ from rockhopper.broker.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.remoting.json_bodies import json_response
-from rockhopper.broker.remoting.needs import ADMINISTRATION, on_cluster
+from rockhopper.broker.server.remoting.json_bodies import json_response
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION, on_cluster
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.codes import LanguageCode

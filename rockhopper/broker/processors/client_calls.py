@@ -11,10 +11,10 @@ from typing import cast
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Peer, Questioned
 from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.remoting.json_bodies import json_response
-from rockhopper.broker.remoting.server import connection_of
 from rockhopper.broker.sending.looking_up import record_at
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response
+from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable

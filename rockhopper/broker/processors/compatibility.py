@@ -16,8 +16,8 @@ from typing import Any, cast
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
-from rockhopper.broker.remoting.dispatcher import Row
-from rockhopper.broker.remoting.needs import ADMINISTRATION
+from rockhopper.broker.server.remoting.dispatcher import Row
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.codes import RequestCode
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import GroupNotFound, TopicNotFound
-from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable

@@ -8,7 +8,6 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, Refusal
-from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.members.consumer_groups import (
     BROADCASTING,
     CLUSTERING,
@@ -22,8 +21,9 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.remoting.json_bodies import (
+from rockhopper.broker.server.loop.slices import in_thread, next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
     read_object,

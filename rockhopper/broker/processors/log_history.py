@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import InvalidParameter
-from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
-from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.log_history import LogHistory
 from rockhopper.protocol.bodies.log_history import (

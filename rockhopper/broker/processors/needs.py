@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from rockhopper.broker.access.access import Action, Kind
-from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
-from rockhopper.broker.remoting.needs import (
+from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
+from rockhopper.broker.server.remoting.needs import (
     Asked,
     Names,
     Need,

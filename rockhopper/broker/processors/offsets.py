@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, TopicNotFound
 from rockhopper.broker.members.consumer_groups import PULLING, ConsumerGroups
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.remoting.json_bodies import long_json_response
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.json_bodies import long_json_response
 from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable

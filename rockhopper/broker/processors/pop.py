@@ -19,7 +19,6 @@ from rockhopper.broker.access.errors import (
     SubscriptionNotParsed,
     TooManyWait,
 )
-from rockhopper.broker.loop.slices import Work, in_slices, next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.pop.polling import Waiter
@@ -27,8 +26,14 @@ from rockhopper.broker.pop.reading import PopAnswer, Wanted
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pop.sources import Queue
 from rockhopper.broker.processors.pop_checks import PopChecks, no_message
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
-from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from rockhopper.broker.server.loop.slices import Work, in_slices, next_slice
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    error_response,
+)
+from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
 from rockhopper.protocol.codes import ResponseCode

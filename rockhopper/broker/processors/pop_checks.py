@@ -13,7 +13,7 @@ from rockhopper.broker.access.errors import (
     Refusal,
     TopicNotFound,
 )
-from rockhopper.broker.remoting.dispatcher import RequestError
+from rockhopper.broker.server.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable

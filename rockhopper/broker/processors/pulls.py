@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
-from rockhopper.broker.remoting.dispatcher import Request, Response, refusal_response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, refusal_response
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests import PullMessageRequest

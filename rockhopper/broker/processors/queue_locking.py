@@ -5,8 +5,12 @@ from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.members.queue_locks import QueueKey, QueueLocks
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import json_response, long_json_response, with_body
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import (
+    json_response,
+    long_json_response,
+    with_body,
+)
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 
 QUEUES_AT_ONCE = 256

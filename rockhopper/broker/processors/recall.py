@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rockhopper.broker.later.timers.withdrawing import Withdrawing
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
     store_error_response,
 )
-from rockhopper.broker.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -15,7 +15,7 @@ from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.pulls import PullProcessor
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.server.remoting.dispatcher import (
     Dispatcher,
     Request,
     RequestError,
@@ -24,10 +24,10 @@ from rockhopper.broker.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.needs import on_cluster
-from rockhopper.broker.remoting.server import Server
-from rockhopper.broker.remoting.splicing.handover import remembering
+from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.needs import on_cluster
+from rockhopper.broker.server.remoting.server import Server
+from rockhopper.broker.server.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION

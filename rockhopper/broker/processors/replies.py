@@ -18,15 +18,15 @@ from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
 from rockhopper.broker.processors.sends import SendProcessor, send_of
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.sending.sender import Sender
+from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     Response,
     store_error_response,
     unconfirmed_code,
 )
-from rockhopper.broker.remoting.server import connection_of
-from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.sending.sender import Sender
+from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import structlog
 
 from rockhopper.broker.access.errors import GroupNotFound, Refusal, TopicNotFound
-from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.offsets import check_queue
 from rockhopper.broker.pulling.puller import Puller
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.remoting.json_bodies import long_json_response
-from rockhopper.broker.remoting.server import connection_of
+from rockhopper.broker.server.loop.slices import in_thread, next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.json_bodies import long_json_response
+from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.sending.looking_up import Identity
 from rockhopper.broker.sending.send_back import SendBack
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import retry_topic
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.sending.sender import Placed, Sender
+from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
@@ -11,9 +13,7 @@ from rockhopper.broker.remoting.dispatcher import (
     refusal_response,
     store_error_response,
 )
-from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.sending.sender import Placed, Sender
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -16,8 +16,8 @@ from rockhopper.broker.access.errors import (
     TopicNotFound,
 )
 from rockhopper.broker.later.timers.timers import Timers
-from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES

@@ -14,7 +14,7 @@ from rockhopper.broker.assembly.following.follower import Follower
 from rockhopper.broker.nameserver.followed_master import FollowError
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
-from rockhopper.broker.remoting.dispatcher import (
+from rockhopper.broker.server.remoting.dispatcher import (
     Dispatcher,
     Request,
     RequestError,
@@ -23,10 +23,10 @@ from rockhopper.broker.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.remoting.general_pass import frame_handler
-from rockhopper.broker.remoting.needs import on_cluster
-from rockhopper.broker.remoting.server import Server
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.needs import on_cluster
+from rockhopper.broker.server.remoting.server import Server
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code

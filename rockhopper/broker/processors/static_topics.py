@@ -18,8 +18,8 @@ from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
-from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
-from rockhopper.broker.remoting.json_bodies import read_object, refusal
+from rockhopper.broker.server.remoting.dispatcher import Processor, Request, RequestError, Response
+from rockhopper.broker.server.remoting.json_bodies import read_object, refusal
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable

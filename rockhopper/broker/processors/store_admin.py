@@ -13,10 +13,10 @@ import structlog
 from rockhopper.broker.access.errors import InvalidParameter, Refusal
 from rockhopper.broker.later.timers.java_files import TimerCheck, encode_fields
 from rockhopper.broker.later.timers.timers import Timers
-from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable

@@ -33,8 +33,8 @@ from rockhopper.broker.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
-from rockhopper.broker.remoting.dispatcher import Row, administers, serves
-from rockhopper.broker.remoting.needs import Need, on_cluster, on_group, on_topic
+from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
+from rockhopper.broker.server.remoting.needs import Need, on_cluster, on_group, on_topic
 from rockhopper.protocol.codes import RequestCode as Code
 
 SEE = on_cluster(Action.GET)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import InvalidParameter
-from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable

@@ -12,15 +12,15 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.access.errors import InvalidParameter, Refusal, TopicNotFound
-from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import older_pop_retry_topic
 from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.json_bodies import (
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
     read_object,

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.remoting.dispatcher import Request, Response
-from rockhopper.broker.remoting.needs import Asked
-from rockhopper.broker.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.needs import Asked
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreError,

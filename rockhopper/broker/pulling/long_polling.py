@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Set
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.loop.part import Part
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 

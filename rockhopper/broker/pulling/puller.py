@@ -25,12 +25,12 @@ from rockhopper.broker.access.errors import (
     TopicNotFound,
 )
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.loop.filter_turns import FilterTurns
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups, ConsumeSettings
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

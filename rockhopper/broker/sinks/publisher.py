@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from rockhopper.broker.loop.part import Part
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.notes import SinkNotes

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.parent")

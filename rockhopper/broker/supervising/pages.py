@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from rockhopper.broker.remoting.health import state_page
-from rockhopper.broker.remoting.http import Page, Readers, ServedPage
+from rockhopper.broker.server.remoting.health import state_page
+from rockhopper.broker.server.remoting.http import Page, Readers, ServedPage
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OK = 200

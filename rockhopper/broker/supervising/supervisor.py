@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from rockhopper.broker.console.door import Console
 from rockhopper.broker.members.guarding import SEAL_VARIABLE, guard_of
 from rockhopper.broker.nameserver.alone import NameServer
-from rockhopper.broker.remoting.http import HttpServer
-from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.server.remoting.http import HttpServer
+from rockhopper.broker.server.remoting.ports import Ports
+from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.auth_config import SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.tables.offset_journal import Change, OffsetJournal, fingerprint
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light

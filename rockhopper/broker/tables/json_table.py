@@ -29,7 +29,7 @@ from zlib import crc32
 
 import structlog
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.disk import (
     DEFAULT_FILE_MODE,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.subscription import Subscription

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 
 SCOPE_GLOBAL = "__global__"

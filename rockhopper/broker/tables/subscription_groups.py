@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import AutoCreateTopic
 from rockhopper.broker.settings.store_layout import StoreLayout

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 

@@ -16,10 +16,10 @@ import structlog
 
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.later.last_flush import last_flush
-from rockhopper.broker.loop.clock import BrokerClock
-from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

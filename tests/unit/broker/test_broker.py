@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.tables import json_table

@@ -21,8 +21,8 @@ import structlog
 
 from rockhopper.broker.assembly.classic.feed import Feed, FeedError, FeedSettings
 from rockhopper.broker.assembly.classic.slaves import Slave, Slaves
-from rockhopper.broker.listening.caller import Caller
-from rockhopper.broker.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.caller import Caller
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.settings.broker_config import BrokerConfig, BrokerRole
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.errors import NotReplicatedError

@@ -26,7 +26,6 @@ from rockhopper.broker.assembly.following import note
 from rockhopper.broker.assembly.following.log_copier import LogCopier, check_fits
 from rockhopper.broker.assembly.following.table_copies import TableCopies
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.listening.outgoing import Outgoing
 from rockhopper.broker.nameserver.followed_master import (
     DivergedError,
     FollowError,
@@ -34,6 +33,7 @@ from rockhopper.broker.nameserver.followed_master import (
     MasterFacts,
 )
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.store_layout import StoreLayout

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.nameserver.followed_master import DivergedError, FollowError, MasterFacts
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.store.files.errors import LogMismatchError, StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.addresses import split_address

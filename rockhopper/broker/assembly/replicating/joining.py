@@ -10,9 +10,9 @@ from rockhopper.broker.ha.engines import engine_for
 from rockhopper.broker.ha.leaving import serve_alone
 from rockhopper.broker.ha.running.links import SetFacts
 from rockhopper.broker.ha.running.replica import Membership, now_ms
-from rockhopper.broker.listening.listener import OPEN, Gate
-from rockhopper.broker.listening.outgoing import Outgoing
-from rockhopper.broker.listening.renewed_files import RenewedFiles
+from rockhopper.broker.server.listening.listener import OPEN, Gate
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.listening.renewed_files import RenewedFiles
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.settings.replica_config import read_secret

@@ -15,11 +15,11 @@ from rockhopper.broker.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlig
 from rockhopper.broker.grpc.resources import group_of, topic_of
 from rockhopper.broker.grpc.sessions import Session, Sessions
 from rockhopper.broker.grpc.statuses import OK, StatusError, millis_of, status
-from rockhopper.broker.loop.slices import Work
 from rockhopper.broker.pop.extra_info import real_topic
 from rockhopper.broker.pop.reading import Found, PopAnswer, Wanted
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.server.loop.slices import Work
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.grpc_v2.codes import Code

@@ -15,7 +15,7 @@ from rockhopper.broker.ha.consensus.connection import (
     MalformedAnswerError,
 )
 from rockhopper.broker.ha.engine import EngineError
-from rockhopper.broker.listening.renewed_files import current
+from rockhopper.broker.server.listening.renewed_files import current
 from rockhopper.protocol.addresses import split_address
 
 Tls = ssl.SSLContext | Callable[[], ssl.SSLContext | None] | None

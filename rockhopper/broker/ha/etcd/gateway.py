@@ -34,7 +34,7 @@ from rockhopper.broker.ha.etcd.forms import (
     decoded,
 )
 from rockhopper.broker.ha.etcd.horizon import FromThePastError, Horizon
-from rockhopper.broker.listening.renewed_files import current
+from rockhopper.broker.server.listening.renewed_files import current
 
 DEFAULT_PORT = 2379
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.wire import WireError
-from rockhopper.broker.listening.unfinished import Unfinished
+from rockhopper.broker.server.listening.unfinished import Unfinished
 
 # Some frames of log may be on their way before the stream waits for its follower.
 UNSENT_BYTES_MAX = 1 << 20

@@ -18,9 +18,9 @@ from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.messages import Hello, Refused
 from rockhopper.broker.ha.running.link import Greeting, Link
 from rockhopper.broker.ha.wire import WireError
-from rockhopper.broker.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
-from rockhopper.broker.listening.renewed_files import current
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.server.listening.renewed_files import current
 from rockhopper.protocol.addresses import split_address
 from rockhopper.sockets import connect
 

@@ -43,8 +43,8 @@ from rockhopper.broker.ha.running.streams import Streams
 from rockhopper.broker.ha.standing import Standing
 from rockhopper.broker.ha.timing import Timing
 from rockhopper.broker.ha.wire import WireError
-from rockhopper.broker.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol.addresses import join_address
 from rockhopper.tasks import start_task

@@ -33,10 +33,10 @@ from rockhopper.broker.later.timers.recall_handle import RecallHandle, encode_re
 from rockhopper.broker.later.timers.recalling import recall
 from rockhopper.broker.later.timers.rolling import Rolling
 from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
-from rockhopper.broker.loop.part import Part
-from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError

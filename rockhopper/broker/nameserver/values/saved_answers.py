@@ -7,8 +7,8 @@ neither a task nor a thread each.
 import asyncio
 
 from rockhopper.broker.access.errors import TooManyWait
-from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.remoting.dispatcher import Request, Response, error_response
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, error_response
 from rockhopper.broker.tables.json_table import SAVE_ERRORS, JsonTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.tasks import run_in_background

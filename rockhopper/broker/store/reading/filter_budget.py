@@ -3,7 +3,7 @@
 A reader chooses what one step costs: how long an expression is, and what it looks for in how long
 properties. So what is bounded is time, not messages. It runs as a bucket does: full with
 ``BUDGET_S``, it fills by ``SHARE`` of the time that goes by, and whoever filters takes from it. Who
-has to wait for it has turns (loop/filter_turns.py).
+has to wait for it has turns (server/loop/filter_turns.py).
 """
 
 import time

@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker.access import errors
 from rockhopper.broker.access.errors import Forbidden, NoPermission, Refusal, TopicNotFound
-from rockhopper.broker.remoting.dispatcher import REFUSAL_CODES, error_response
+from rockhopper.broker.server.remoting.dispatcher import REFUSAL_CODES, error_response
 from rockhopper.protocol.codes import ResponseCode
 
 

@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from rockhopper.broker.assembly.families import counter, gauge, histogram, rendered
-from rockhopper.broker.loop.latencies import Latencies
+from rockhopper.broker.server.loop.latencies import Latencies
 from rockhopper.broker.settings.broker_config import BrokerConfig
 
 HOSTILE = 'a"b\\c\nd'

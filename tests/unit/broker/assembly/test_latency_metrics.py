@@ -1,7 +1,7 @@
 """Histograms on /metrics: cumulative, and with RocketMQ's ranges for rocketmq_rpc_latency."""
 
 from rockhopper.broker.assembly.latency_metrics import latency_families
-from rockhopper.broker.loop.latencies import Latencies, RequestTimes
+from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.protocol.codes import RequestCode
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rockhopper.broker.assembly.tls_metrics import tls_families
-from rockhopper.broker.listening.listener import OPEN, Gate
-from rockhopper.broker.listening.tls import Tls, TlsFiles
+from rockhopper.broker.server.listening.listener import OPEN, Gate
+from rockhopper.broker.server.listening.tls import Tls, TlsFiles
 from tests.support.certificates import Authority
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.hot.plain_ends import PlainEnds
-from rockhopper.broker.remoting.turn import Turn
+from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.fast_encoding import encode_end
 from rockhopper.broker.transactions.open_halves import OpenHalf

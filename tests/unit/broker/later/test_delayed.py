@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.later.delayed import RETRY_S, DelayOffsetTable
-from rockhopper.broker.loop.wall_waits import WAIT_S_MAX
+from rockhopper.broker.server.loop.wall_waits import WAIT_S_MAX
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.peers import Clock

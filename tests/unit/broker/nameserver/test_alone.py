@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.nameserver.alone import NameServer
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Producer

@@ -6,7 +6,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver import route_table as module
 from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
@@ -17,6 +16,7 @@ from rockhopper.broker.nameserver.route_table import (
     Registration,
     RouteTable,
 )
+from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable

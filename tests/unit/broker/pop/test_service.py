@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.put import MessageToStore

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.extra_info import parse_extra_info, real_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources
+from rockhopper.broker.server.loop.slices import Work, at_once
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.tables.topics import TopicConfig

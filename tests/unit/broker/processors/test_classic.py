@@ -6,7 +6,7 @@ from rockhopper.broker.access.access import Access
 from rockhopper.broker.assembly.classic.master import ClassicMaster
 from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
 from rockhopper.protocol.codes import RequestCode as Code

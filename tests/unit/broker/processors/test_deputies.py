@@ -9,12 +9,13 @@ The broker may read everything, and is asked to do it for who may not. Below tes
 - a forged receipt handle (5.x): grpc/activities/test_settling,
   test_a_forged_handle_reads_no_other_topic
 - another's client id (5.x): grpc/test_sessions, test_nobody_takes_over_another_users_client
-- a retry topic of another group: remoting/test_needs, test_a_retry_topic_stands_for_its_group
-- a code without a need: remoting/test_gate, test_a_row_without_needs_serves_nobody, and
+- a retry topic of another group: server/remoting/test_needs,
+  test_a_retry_topic_stands_for_its_group
+- a code without a need: server/remoting/test_gate, test_a_row_without_needs_serves_nobody, and
   processors/test_table, test_every_row_names_an_action_and_what_it_is_about
-- white lists that would change the cluster: remoting/test_gate,
+- white lists that would change the cluster: server/remoting/test_gate,
   test_unsigned_requests_are_served_where_listed_but_never_change_the_cluster
-- a page for who claims to be this host: remoting/test_http,
+- a page for who claims to be this host: server/remoting/test_http,
   test_this_host_is_who_connects_from_it_whatever_he_says
 - Super users from a broker's mouth: nameserver/test_shared_accounts,
   test_a_super_user_alone_shares
@@ -30,7 +31,7 @@ from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.needs import check_access
+from rockhopper.broker.server.remoting.needs import check_access
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command

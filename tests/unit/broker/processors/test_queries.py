@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker.loop import slices
 from rockhopper.broker.processors import queries
+from rockhopper.broker.server.loop import slices
 from rockhopper.broker.store.index import index_file
 from rockhopper.broker.store.reading import find_by_tag
 from rockhopper.protocol.codes import RequestCode as Code

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.assembly.replicating.set_member import SwitchError
 from rockhopper.broker.processors.replica import ReplicaProcessors
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, Row
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response, Row
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

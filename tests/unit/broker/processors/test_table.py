@@ -7,8 +7,8 @@ import pytest
 from rockhopper.broker.access.access import Action, Resource
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Row
-from rockhopper.broker.remoting.needs import ADMINISTRATION
+from rockhopper.broker.server.remoting.dispatcher import Row
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.name_server import NameServer

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.access.access import Action
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Request
+from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreBusyError,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.remoting.dispatcher import error_response
+from rockhopper.broker.server.remoting.dispatcher import error_response
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store import flush as flush_service
 from rockhopper.broker.store import reput

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.supervising import broker_process
 from rockhopper.broker.supervising.broker_process import BrokerProcess, command_of
 from tests.support.turns import until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.supervising.supervisor import PORTS_APART, Supervisor
 from rockhopper.client.admin.admin import Admin

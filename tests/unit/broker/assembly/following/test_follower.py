@@ -12,7 +12,7 @@ from rockhopper.broker.assembly.following import note
 from rockhopper.broker.assembly.following.follower import Follower
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.nameserver.followed_master import FollowError
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
 from tests.support.classic_master import FILE_SIZE_BYTES, ClassicMaster

@@ -21,7 +21,7 @@ from rockhopper.broker.ha.keeping import Keeping
 from rockhopper.broker.ha.replica_set import Outcome
 from rockhopper.broker.ha.running import engine_health, replica
 from rockhopper.broker.ha.running.replica import now_ms
-from rockhopper.broker.remoting.splicing.handover import Handover
+from rockhopper.broker.server.remoting.splicing.handover import Handover
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import DeposedError, StoreError
 from rockhopper.broker.store.put import MessageToStore

@@ -8,7 +8,7 @@ from rockhopper.broker.ha import wire
 from rockhopper.broker.ha.messages import Ack, Beat
 from rockhopper.broker.ha.running.link import Greeting, Link
 from rockhopper.broker.ha.wire import Frame, WireError
-from rockhopper.broker.listening import unfinished
+from rockhopper.broker.server.listening import unfinished
 
 ONE, TWO = Ack(1, 10, True), Ack(1, 20, True)
 

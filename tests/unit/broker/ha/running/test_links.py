@@ -15,9 +15,9 @@ from rockhopper.broker.ha.replica_set import Replica
 from rockhopper.broker.ha.running.link import Link
 from rockhopper.broker.ha.running.links import Links, SetFacts
 from rockhopper.broker.ha.wire import WireError
-from rockhopper.broker.listening.gates import gate_of
-from rockhopper.broker.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.listening.outgoing import Outgoing
+from rockhopper.broker.server.listening.gates import gate_of
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from tests.support.certificates import Authority
 

@@ -1,0 +1,1 @@
+"""The server: the event loop, listening sockets and TLS, and the remoting protocol."""

@@ -1,0 +1,156 @@
+"""Arrival: a connection that was accepted, until its first bytes have said what it speaks.
+
+They are looked at and left where they are (MSG_PEEK), so that whoever takes the connection reads
+all of it. While more is needed than has come, the kernel is told how much (SO_RCVLOWAT): the loop
+is not woken by a peer that trickles bytes.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+from rockhopper.broker.server.listening.first_bytes import (
+    RECORD_HEAD_SIZE_BYTES,
+    hello_size_bytes,
+    is_tls,
+)
+from rockhopper.broker.server.listening.proxy_protocol import (
+    HEADER_SIZE_BYTES_MAX,
+    ProxyHeaderError,
+    read_header,
+)
+
+SILENCE_TIMEOUT_S = 10.0
+# How long a peer is left alone that the kernel tells of though less has come than is needed.
+LOOK_AGAIN_S = 0.25
+_PEEK_SIZE_BYTES = RECORD_HEAD_SIZE_BYTES + (1 << 14)
+
+
+class Arrival:
+    """One of them; whoever made it learns of its end by one of two calls."""
+
+    __slots__ = (
+        "_is_watched",
+        "_loop",
+        "_may_be_announced",
+        "_needed_bytes",
+        "_on_gone",
+        "_on_known",
+        "_timeout",
+        "address",
+        "connected",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        peer: str,
+        on_known: "Callable[[Arrival, bool], None]",
+        on_gone: "Callable[[Arrival, str], None]",
+        *,
+        may_be_announced: bool = False,
+    ) -> None:
+        """*on_known* takes the socket and whether it speaks TLS; *on_gone* why it was closed."""
+        self.connected = connected
+        self.peer = peer
+        self.address: tuple[str, int] | None = None
+        """What a proxy announced."""
+        self._on_known = on_known
+        self._on_gone = on_gone
+        self._may_be_announced = may_be_announced
+        self._needed_bytes = 1
+        self._is_watched = False
+        self._loop = asyncio.get_running_loop()
+        self._timeout = self._loop.call_later(
+            SILENCE_TIMEOUT_S, self.close, f"it said nothing for {SILENCE_TIMEOUT_S:.0f} s"
+        )
+
+    def look(self) -> None:
+        """See whether enough has come to tell, or wait for it."""
+        try:
+            data = self.connected.recv(_PEEK_SIZE_BYTES, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            self._watch()
+            return
+        except OSError as error:
+            self.close(str(error))
+            return
+        if not data:
+            self.close("")
+        elif len(data) < self._needed_bytes:
+            self._watch_later()
+        else:
+            self._judge(data)
+
+    def _judge(self, data: bytes) -> None:
+        if self._may_be_announced:
+            try:
+                header = read_header(data[:HEADER_SIZE_BYTES_MAX])
+            except ProxyHeaderError as error:
+                self.close(str(error))
+                return
+            if isinstance(header, int):
+                self._wait_for(header)
+                return
+            self._may_be_announced = False
+            if header.size_bytes:
+                self.address = header.address
+                self.connected.recv(header.size_bytes)
+                self._wait_for(1)
+                return
+        if not is_tls(data):
+            self._hand_over(speaks_tls=False)
+        elif len(data) >= (needed_bytes := hello_size_bytes(data)):
+            self._hand_over(speaks_tls=True)
+        else:
+            self._wait_for(needed_bytes)
+
+    def _wait_for(self, size_bytes: int) -> None:
+        if size_bytes != self._needed_bytes:
+            self._needed_bytes = size_bytes
+            self._ask_kernel_for(size_bytes)
+        self.look()
+
+    def _ask_kernel_for(self, size_bytes: int) -> None:
+        # Where that cannot be set the peer is looked at again and again.
+        with contextlib.suppress(OSError):
+            self.connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._loop.add_reader(self.connected.fileno(), self.look)
+
+    def _watch_later(self) -> None:
+        was_watched = self._is_watched
+        self._watch()
+        if was_watched:
+            self._unwatch()
+            self._loop.call_later(LOOK_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        if self.connected.fileno() >= 0:
+            self._watch()
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self.connected.fileno())
+
+    def _hand_over(self, *, speaks_tls: bool) -> None:
+        self._timeout.cancel()
+        self._unwatch()
+        if self._needed_bytes != 1:
+            self._ask_kernel_for(1)
+        self._on_known(self, speaks_tls)
+
+    def close(self, reason: str) -> None:
+        """Close it, and say why; blank when the peer went by itself."""
+        if self.connected.fileno() < 0:
+            return
+        self._timeout.cancel()
+        self._unwatch()
+        self.connected.close()
+        self._on_gone(self, reason)

@@ -1,0 +1,443 @@
+"""From a request to a response: one processor per request code, and every error turned into a code.
+
+A processor is a plain function that returns a Response at once, or parks the request and returns
+None; those of rare, slow codes may be coroutines. Whatever a processor raises becomes an answer
+here and nowhere else:
+
+    Refusal of broker/access        the code of its class, in REFUSAL_CODES
+    RequestError                    its own code and remark
+    FieldError                      1 for a missing field, 29 for one that does not parse
+    StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
+    OSError of a full disk          14
+    OSError without a descriptor    14
+    OSError of a failing disk       1, and one line in the log without a traceback
+    anything else                   1, and one line in the log, because it is our mistake
+"""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import structlog
+
+from rockhopper.broker.access import errors
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.server.loop.latencies import RequestTimes
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.gate import admit, admit_again
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION, Need
+from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
+from rockhopper.broker.store.files.descriptors import shortage_of
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    NotReplicatedError,
+    RecordTooLargeError,
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
+from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, ResponseCode
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.requests import decode_fields
+from rockhopper.tasks import run_in_background
+
+if TYPE_CHECKING:
+    from rockhopper.broker.server.remoting.server import Connection
+
+log = structlog.get_logger("broker.dispatcher")
+
+# Requests of one peer that are served by coroutines at a time; one that reads its answers before
+# it asks on never gets near.
+SLOW_REQUESTS_PER_CONNECTION_MAX = 128
+
+# What may wait for messages: the time that it takes says nothing of the broker.
+LONG_POLLING = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+    }
+)
+
+Fields = TypeVar("Fields")
+
+
+class Response:
+    """An answer; the dispatcher adds opaque and serialisation from the request."""
+
+    __slots__ = ("body", "code", "ext", "remark")
+
+    def __init__(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        self.code = code
+        self.remark = remark
+        self.ext = ext
+        self.body = body
+
+
+REFUSAL_CODES: dict[type[errors.Refusal], ResponseCode] = {
+    errors.Refusal: ResponseCode.SYSTEM_ERROR,
+    errors.FilterNotFound: ResponseCode.FILTER_DATA_NOT_EXIST,
+    errors.GroupNotFound: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    errors.IllegalMessage: ResponseCode.MESSAGE_ILLEGAL,
+    errors.IllegalOperation: ResponseCode.ILLEGAL_OPERATION,
+    errors.InvalidParameter: ResponseCode.INVALID_PARAMETER,
+    errors.NoPermission: ResponseCode.NO_PERMISSION,
+    errors.NotAuthenticated: ResponseCode.NO_PERMISSION,
+    errors.SubscriptionNotFound: ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    errors.SubscriptionNotParsed: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+    errors.SubscriptionOutdated: ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    errors.TooManyWait: ResponseCode.SYSTEM_BUSY,
+    errors.TopicNotFound: ResponseCode.TOPIC_NOT_EXIST,
+}
+
+
+class RequestError(Exception):
+    """A refusal of a processor: a response code and a remark in plain words."""
+
+    def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+        self.ext = ext
+
+
+class Request:
+    """One decoded request and the connection it came by."""
+
+    __slots__ = (
+        "_began_s",
+        "_gate",
+        "_principal",
+        "_times",
+        "check_access",
+        "check_needs",
+        "command",
+        "connection",
+    )
+
+    def __init__(
+        self,
+        connection: "Connection",
+        command: Command,
+        times: RequestTimes | None = None,
+        gate: LeaseGate | None = None,
+    ) -> None:
+        """*times* hears of its answer, which leaves through *gate*."""
+        self._gate = gate
+        self.connection = connection
+        self.command = command
+        self._principal: Principal | None = None
+        self._times = times
+        self._began_s = 0.0 if times is None else times.now_s()
+        self.check_access: Callable[[], None] = allow_all
+        """Raises NoPermission if its sender may not ask this any more; for one that has waited."""
+        self.check_needs: Callable[[tuple[Need, ...]], None] = allow_all
+        """Raises NoPermission unless its sender is allowed these; for one with several parts."""
+
+    @property
+    def code(self) -> int:
+        """The request code as sent."""
+        return self.command.code
+
+    @property
+    def opaque(self) -> int:
+        """What the answer must repeat."""
+        return self.command.opaque
+
+    @property
+    def principal(self) -> Principal:
+        """In whose name it is asked; its user is known once the gate has looked."""
+        return self._principal or self.connection.principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
+
+    @property
+    def local_host(self) -> str:
+        """The address of ours that it came to."""
+        return self.connection.local_host
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """What is kept about its connection."""
+        return self.connection.attributes
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """The header fields as sent; empty when there were none."""
+        return self.command.ext or {}
+
+    @property
+    def body(self) -> bytes:
+        """The body as sent; empty when there was none."""
+        return self.command.body
+
+    @property
+    def version(self) -> int:
+        """The client's MQVersion ordinal."""
+        return self.command.version
+
+    @property
+    def oneway(self) -> bool:
+        """Whether the client wants no answer, not even an error."""
+        return self.command.is_oneway
+
+    def fields(self, cls: type[Fields]) -> Fields:
+        """The header fields as *cls* of protocol.requests. Raises FieldError."""
+        return decode_fields(cls, self.command.ext)
+
+    def answer(self, response: Response) -> None:
+        """Write *response* now, unless the request was oneway or its connection is gone."""
+        self.note(response, has_waited=self.code in LONG_POLLING)
+        if self.oneway:
+            return
+        promises = response.code == ResponseCode.SUCCESS and self.code not in PROMISES_NOTHING
+        if self._gate is None or not promises or self._gate.is_open():
+            self.connection.write(encode_response(self.command, response))
+        else:
+            self._gate.hold(partial(self._release, response))
+
+    def _release(self, response: Response, error: StoreError | None) -> None:
+        if error is not None:
+            response = Response(unconfirmed_code(error), str(error))
+        self.connection.write(encode_response(self.command, response))
+
+    def note(self, response: Response, *, has_waited: bool = False) -> None:
+        """Count the request as answered, for the statistics."""
+        if self._times is not None:
+            self._times.add(
+                self.code,
+                response.code,
+                self._began_s,
+                has_waited=has_waited,
+                is_oneway=self.oneway,
+            )
+
+
+def allow_all(_needs: tuple[Need, ...] = ()) -> None:
+    """Everybody may."""
+
+
+Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
+
+
+class Row(NamedTuple):
+    """What serves a request code, and what must be allowed to those who ask."""
+
+    processor: Processor
+    needs: tuple[Need, ...]
+
+    @property
+    def is_administration(self) -> bool:
+        """Whether only administrators ask for this."""
+        return ADMINISTRATION in self.needs
+
+
+def serves(processor: Processor, *needs: Need) -> Row:
+    """A row for everybody who is allowed all *needs*."""
+    return Row(processor, needs)
+
+
+def administers(processor: Processor, *needs: Need) -> Row:
+    """A row for administrators."""
+    return Row(processor, (ADMINISTRATION, *needs))
+
+
+def encode_response(request: Command, response: Response) -> bytes:
+    """The whole frame that answers *request*, in the serialisation the request came in."""
+    ext, remark = response.ext, response.remark
+    if remark is not None:
+        remark = errors.elided(remark)
+    if request.ext and request.ext.get("rh") == "1":
+        ext = {**(ext or {}), "rh": "1"}
+    answer = Command(
+        code=response.code,
+        opaque=request.opaque,
+        flag=FLAG_RESPONSE,
+        remark=remark,
+        ext=ext,
+        body=response.body,
+        version=MQ_VERSION,
+        serialize_type=request.serialize_type,
+    )
+    try:
+        return encode_command(answer)
+    except ValueError as error:
+        answer.code, answer.body = ResponseCode.SYSTEM_ERROR, b""
+        answer.remark = f"the answer cannot be sent: {error}"
+        return encode_command(answer)
+
+
+def store_error_response(error: StoreError) -> Response:
+    """What a producer is told when the store did not take a message. Nothing was stored."""
+    if isinstance(error, RecordTooLargeError):
+        return Response(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if isinstance(error, (DiskFullError, StoreFailedError, TooManyOpenFilesError)):
+        return Response(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}")
+    if isinstance(error, StoreBusyError):
+        return Response(ResponseCode.SYSTEM_BUSY, str(error))
+    return Response(ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def field_error_code(error: FieldError) -> int:
+    """The code for a header field that is missing, or does not parse."""
+    return ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
+
+
+def unconfirmed_code(error: StoreError) -> int:
+    """The code for a message that is in the log, but not confirmed because of *error*.
+
+    Java producers take a timeout for sent, and send again elsewhere when the disk has failed.
+    """
+    if isinstance(error, StoreFailedError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE
+    if isinstance(error, NotReplicatedError):
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return ResponseCode.FLUSH_DISK_TIMEOUT
+
+
+def refusal_response(error: errors.Refusal) -> Response:
+    """What remoting says of a refusal."""
+    ext = None
+    if isinstance(error, errors.NoPermission) and error.by is not None:
+        ext = {"forbiddenType": str(error.by.value)}
+    return Response(REFUSAL_CODES[type(error)], str(error), ext)
+
+
+def error_response(error: BaseException) -> Response | None:
+    """The answer to a request whose processor raised *error*; None when it is our mistake."""
+    if isinstance(error, errors.Refusal):
+        return refusal_response(error)
+    if isinstance(error, RequestError):
+        return Response(error.code, error.remark, error.ext)
+    if isinstance(error, FieldError):
+        return Response(field_error_code(error), str(error))
+    if isinstance(error, StoreError):
+        return store_error_response(error)
+    if isinstance(error, ProtocolError):
+        return Response(ResponseCode.SYSTEM_ERROR, str(error))
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+        return Response(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"service not available now. the disk is full ({error.strerror}): free space; what was "
+            "changed holds until the broker stops, and is saved as soon as there is room",
+        )
+    if isinstance(error, OSError) and (shortage := shortage_of(error)) is not None:
+        return store_error_response(shortage)
+    return None
+
+
+class Dispatcher:
+    """Finds the processor of each request and answers with what it returns or raises."""
+
+    def __init__(
+        self,
+        table: Mapping[int, Row],
+        access: Access,
+        times: RequestTimes | None = None,
+        gate: LeaseGate | None = None,
+    ) -> None:
+        self.gate = gate
+        """The caller of ``dispatch`` asks it before writing an answer that promises state."""
+        self._table = table
+        self._times = times
+        self.access = access
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Requests that coroutines are serving."""
+        self._slow_counts: dict[Connection, int] = {}
+
+    def dispatch(self, connection: "Connection", command: Command) -> bytes:
+        """Serve one request; return the frame to write now, empty if there is none (yet)."""
+        request = Request(connection, command, self._times, self.gate)
+        try:
+            response = self._process(request)
+        except Exception as error:
+            response = self._failed(request, error)
+        if response is not None:
+            request.note(response)
+        if response is None or command.is_oneway:
+            return b""
+        return encode_response(command, response)
+
+    def _process(self, request: Request) -> Response | None:
+        entry = self._table.get(request.code)
+        if entry is None:
+            return Response(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                f" request type {request.code} not supported",
+            )
+        if entry.is_administration or not self.access.is_open:
+            admit(self.access, request, entry.needs)
+            request.check_needs = partial(admit_again, self.access, request)
+            if request.code in LONG_POLLING:
+                request.check_access = partial(admit_again, self.access, request, entry.needs)
+        result = entry.processor(request)
+        if result is None or isinstance(result, Response):
+            return result
+        return self._serve_later(request, result)
+
+    def _serve_later(self, request: Request, result: Awaitable[Response | None]) -> Response | None:
+        connection = request.connection
+        slow_count = self._slow_counts.get(connection, 0)
+        if slow_count >= SLOW_REQUESTS_PER_CONNECTION_MAX:
+            if isinstance(result, Coroutine):
+                result.close()
+            return Response(
+                ResponseCode.SYSTEM_BUSY,
+                "[OVERLOAD]system busy, start flow control for a while: "
+                f"{slow_count} requests of this connection are being served",
+            )
+        self._slow_counts[connection] = slow_count + 1
+        task = run_in_background(self._finish(request, result), "a slow request")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return None
+
+    async def _finish(self, request: Request, result: Awaitable[Response | None]) -> None:
+        await next_slice()
+        try:
+            response = await result
+        except Exception as error:
+            response = self._failed(request, error)
+        connection = request.connection
+        slow_count = self._slow_counts.pop(connection) - 1
+        if slow_count:
+            self._slow_counts[connection] = slow_count
+        if response is not None:
+            request.answer(response)
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        response = error_response(error)
+        if response is not None:
+            return response
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            log.error(
+                "request failed because of the disk",
+                code=request.code,
+                peer=request.connection.peer_host,
+                reason=str(error),
+            )
+            reason = f"the disk failed ({error.strerror}): look at the broker's disk"
+            return Response(ResponseCode.SYSTEM_ERROR, reason)
+        log.error(
+            "request failed",
+            code=request.code,
+            peer=request.connection.peer_host,
+            exc_info=error,
+        )
+        return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

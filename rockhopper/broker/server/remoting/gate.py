@@ -1,0 +1,167 @@
+"""The gate in front of the processors: who sends a request, and whether he may.
+
+A request that is not signed is nobody's, and refused unless its code is white-listed; what changes
+the cluster never is. A row of a processor table without a need is served to nobody.
+
+A console asks for its visitors. What it is asked by the seal of its own process is judged by where
+the visitor is; whether he may change anything, and what he sees of lists, is for the console. Who
+names a visitor without that seal may do what both may, he himself and the visitor.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rockhopper.broker.access.access import Access, Action, Kind
+from rockhopper.broker.access.authentication import Failures
+from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
+from rockhopper.broker.access.guard import Guard
+from rockhopper.broker.access.peer import USERS, Principal
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION, Asked, Need, check_access
+from rockhopper.broker.server.remoting.server import Server
+from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.signing import (
+    ACCESS_KEY,
+    SIGNATURE,
+    VISITOR,
+    is_sealed,
+    parse_signature,
+    signed_content,
+)
+
+ENDING_USERS = "ending users"
+USERS_MAX = 64
+FAILURES = "failures"
+"""The attribute that holds which names have failed to prove themselves on a connection."""
+
+
+class Signed(Asked, Protocol):
+    """What the gate looks at in a request."""
+
+    principal: Principal
+
+    @property
+    def version(self) -> int:
+        """The client's MQVersion ordinal."""
+
+    @property
+    def local_host(self) -> str:
+        """The address of ours that it came to."""
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """What is kept about its connection."""
+
+
+def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
+    """Return when *request* may be served, in the name of its principal from now on.
+
+    Raises:
+        NotAuthenticated: it is not signed, or not by whom it names.
+        NoPermission, MalformedBodyError: as ``check_access``.
+    """
+    if not isinstance(access, Guard) or access.is_open:
+        check_access(access, request, needs)
+        return
+    if ACCESS_KEY not in request.ext:
+        if request.code in access.unsigned_codes and not _changes_cluster(needs):
+            return
+        raise NotAuthenticated(
+            f"request code {request.code} is not signed, and this broker serves users alone: give "
+            "the client an accessKey and a secretKey"
+        )
+    _identify(access, request)
+    if not needs:
+        raise NoPermission(f"request code {request.code} names no need, and is served to nobody")
+    if request.code not in access.free_codes or _changes_cluster(needs):
+        _check(access, request, needs)
+
+
+def admit_again(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
+    """Return when *request*, which was admitted, has *needs* that are allowed now.
+
+    For one that has waited, and for the parts of one.
+
+    Raises:
+        NoPermission, MalformedBodyError: as ``check_access``.
+    """
+    if isinstance(access, Guard) and (
+        ACCESS_KEY not in request.ext or request.code in access.free_codes
+    ):
+        return
+    check_access(access, request, needs)
+
+
+def _check(access: Guard, request: Signed, needs: tuple[Need, ...]) -> None:
+    visitor = request.ext.get(VISITOR)
+    if visitor is None:
+        check_access(access, request, needs)
+        return
+    asker = request.principal
+    is_here = is_loopback(asker.host) or asker.host == request.local_host
+    is_ours = is_here and is_sealed(access.seal_secret, request.ext, request.body)
+    of_visitor = [need for need in needs if need is not ADMINISTRATION]
+    if is_ours:
+        of_visitor = [need for need in of_visitor if Action.LIST not in need.actions]
+        needs = tuple(need for need in needs if need is ADMINISTRATION)
+    check_access(access, request, needs)
+    request.principal = Principal(visitor, asker.user)
+    check_access(access, request, of_visitor)
+    if not is_ours:
+        request.principal = asker
+
+
+def _identify(access: Guard, request: Signed) -> None:
+    ext = request.ext
+    content = signed_content(ext, request.body, request.version)
+    signature = parse_signature(ext.get(SIGNATURE, ""))
+    host = request.principal.host
+    failures = request.attributes.get(FAILURES)
+    if not isinstance(failures, Failures):
+        failures = request.attributes[FAILURES] = Failures()
+    request.principal = access.authenticator.verify(
+        ext[ACCESS_KEY], content, signature, host, failures
+    )
+    users = request.attributes.setdefault(USERS, set())
+    if isinstance(users, set) and request.principal.user not in users:
+        if len(users) >= USERS_MAX:
+            raise NotAuthenticated(f"more than {USERS_MAX} users on one connection: open others")
+        users.add(request.principal.user)
+
+
+@contextmanager
+def answered_before_its_end(request: Signed) -> Iterator[None]:
+    """Let a request that may end its own connection be answered first.
+
+    For changes of users: a user's own connection takes nothing more, and is closed a moment after
+    the answer.
+    """
+    attributes = request.attributes
+    count = attributes.get(ENDING_USERS)
+    attributes[ENDING_USERS] = (count if isinstance(count, int) else 0) + 1
+    try:
+        yield
+    finally:
+        left = attributes[ENDING_USERS]
+        assert isinstance(left, int)
+        if left > 1:
+            attributes[ENDING_USERS] = left - 1
+        else:
+            del attributes[ENDING_USERS]
+
+
+def close_connections_of(user: str, servers: Iterable[Server]) -> None:
+    """Close every connection by which a user's requests came."""
+    for server in servers:
+        for connection in list(server.connections):
+            users = connection.attributes.get(USERS)
+            if isinstance(users, set) and user in users:
+                reason = "its user was changed or deleted"
+                if ENDING_USERS in connection.attributes:
+                    connection.close_after_answer(reason)
+                else:
+                    connection.abort(reason)
+
+
+def _changes_cluster(needs: Iterable[Need]) -> bool:
+    return any(need.kind is Kind.CLUSTER and Action.UPDATE in need.actions for need in needs)

@@ -1,0 +1,50 @@
+"""/healthz, /readyz and /metrics of a broker; what else its port serves comes from the owner.
+
+/healthz   503 when only a restart can help (an fsync failed): for liveness probes
+/readyz    503 while messages are not taken (starting, stopping, disk full): for readiness
+"""
+
+from collections.abc import Callable, Mapping
+
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.server.remoting.http import (
+    Application,
+    HttpServer,
+    Page,
+    PageMaker,
+    Readers,
+    ServedPage,
+)
+
+
+class HealthServer(HttpServer):
+    """The operator's port of one broker."""
+
+    def __init__(
+        self,
+        why_not_healthy: Callable[[], str | None],
+        why_not_ready: Callable[[], str | None],
+        metrics: PageMaker,
+        access: Access,
+        applications: Mapping[str, Application] | None = None,
+        knows_name: Callable[[str], bool] = lambda _named: True,
+    ) -> None:
+        self._why_not_healthy = why_not_healthy
+        self._why_not_ready = why_not_ready
+        pages = {
+            "/healthz": ServedPage(self._healthz, Readers.BALANCERS),
+            "/readyz": ServedPage(self._readyz, Readers.BALANCERS),
+            "/metrics": ServedPage(metrics, Readers.OPERATORS),
+        }
+        super().__init__(pages, access, applications, knows_name)
+
+    async def _healthz(self) -> Page:
+        return state_page(self._why_not_healthy())
+
+    async def _readyz(self) -> Page:
+        return state_page(self._why_not_ready())
+
+
+def state_page(problem: str | None) -> Page:
+    """200 when there is no *problem*, else 503 and what it is."""
+    return Page(b"ok\n") if problem is None else Page(f"{problem}\n".encode(), 503)

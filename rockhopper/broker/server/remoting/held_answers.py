@@ -1,0 +1,50 @@
+"""Answers of a pass that promise state, while this broker's lease may be over (lease_gate.py)."""
+
+from functools import partial
+from typing import Protocol
+
+from rockhopper.broker.server.remoting.dispatcher import unconfirmed_code
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import decode_header, encode_command
+from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
+
+
+class Writer(Protocol):
+    """The connection of a client."""
+
+    def write(self, data: bytes) -> None:
+        """Send *data*."""
+
+
+def hold_back(
+    gate: LeaseGate, connection: Writer, answers: list[bytes], guarded: list[int]
+) -> None:
+    """Empty those of *answers*, by their numbers, that must not be written now."""
+    if not guarded or gate.is_open():
+        return
+    frames = b"".join([answers[number] for number in guarded])
+    for number in guarded:
+        answers[number] = b""
+    if frames:
+        gate.hold(partial(_write, connection, frames))
+
+
+def _write(connection: Writer, frames: bytes, error: StoreError | None) -> None:
+    connection.write(frames if error is None else unconfirmed_frames(frames, error))
+
+
+def unconfirmed_frames(frames: bytes, error: StoreError) -> bytes:
+    """The same answers with a code that says: done here, but not confirmed because of *error*."""
+    code = unconfirmed_code(error)
+    answers = []
+    # What we wrote: the answer to a large batch is larger than any header we take.
+    decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
+    for serialize_type, header, _ in decoder.feed(frames):
+        command = decode_header(serialize_type, header)
+        if command.code == ResponseCode.SUCCESS:
+            command.code = code
+            command.remark = str(error)
+        answers.append(encode_command(command))
+    return b"".join(answers)

@@ -1,0 +1,151 @@
+"""Ports are bound before the store is opened and listen only afterwards.
+
+So a port in use is noticed before anything is touched, a free port that was asked for (0) is known
+for the first log line and for stored messages, and nobody is let in before everything is ready: a
+port that is bound and does not listen refuses connections.
+"""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from rockhopper.broker.server.listening.gates import gate_of
+from rockhopper.broker.server.listening.listener import OPEN, Gate
+from rockhopper.broker.server.listening.tls import TlsError
+from rockhopper.broker.server.remoting.startup import StartError, port_error, store_errors_explained
+from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.tls_config import TlsConfig
+from rockhopper.protocol.addresses import join_address
+
+# Hosts that stand for all addresses, and how this machine reaches itself then.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Ports:
+    """The ports of one process, by the settings that name them."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._bound: dict[str, socket.socket] = {}
+        self._numbers: dict[str, int] = {}
+        self._adopted: set[str] = set()
+        self.gate = OPEN
+        """What those who connect have to pass."""
+
+    def bind(self, key: str, port: int) -> None:
+        """Take the port of setting *key*; 0 picks a free one, a negative one is not wanted.
+
+        Ports that were closed are taken again by the numbers that they had.
+
+        Raises:
+            StartError: it cannot be had; the message says what to do.
+        """
+        if port >= 0 and key not in self._bound:
+            port = port or self._numbers.get(key, 0)
+            bound = self._bound[key] = _bind(key, self._host, port)
+            self._numbers[key] = int(bound.getsockname()[1])
+
+    def take_again(self, key: str) -> None:
+        """Take the port of *key* anew, whoever listened on it has stopped.
+
+        Raises:
+            StartError: somebody else has it by now.
+        """
+        number = self._numbers.get(key)
+        if number is not None:
+            if key in self._bound:
+                self._bound.pop(key).close()
+            self.bind(key, number)
+
+    def adopt(self, key: str, bound: socket.socket) -> None:
+        """Take over the socket for *key* that somebody else has bound, and asks without TLS."""
+        self._adopted.add(key)
+        self._bound[key] = bound
+        self._numbers[key] = int(bound.getsockname()[1])
+
+    async def listen(
+        self, key: str, start_on: Callable[[socket.socket, Gate], Awaitable[None]]
+    ) -> None:
+        """Hand the port of *key*, if there is one, to the server that listens on it from now on.
+
+        Raises:
+            StartError: somebody else listens by now.
+        """
+        bound = self._bound.get(key)
+        if bound is not None:
+            try:
+                await start_on(bound, OPEN if key in self._adopted else self.gate)
+            except OSError as error:
+                raise port_error(key, self._host, self._numbers[key], error) from error
+
+    def open_gate(self, config: TlsConfig, layout: StoreLayout, names: Iterable[str]) -> None:
+        """Have who connects pass what *config* says; *names* are this machine's.
+
+        Raises:
+            StartError: a certificate or its key cannot be used; the message says what to do.
+        """
+        if self.gate is not OPEN:
+            return
+        try:
+            with store_errors_explained(layout.root):
+                self.gate = gate_of(config, layout.config, names)
+        except TlsError as error:
+            raise StartError(str(error)) from error
+        if self.gate.tls is not None:
+            self.gate.tls.start()
+
+    def certificate(self) -> Path | None:
+        """What these ports show to who speaks TLS; None where nobody may."""
+        return None if self.gate.tls is None else self.gate.tls.files.certificate
+
+    def close_gate(self) -> None:
+        """Look at certificates no more."""
+        if self.gate.tls is not None:
+            self.gate.tls.close()
+        self.gate = OPEN
+
+    def number(self, key: str) -> int:
+        """The port of *key*; 0 when there is none."""
+        return self._numbers.get(key, 0)
+
+    def address(self, key: str) -> str:
+        """host:port of *key*, as this machine reaches it; blank when there is none."""
+        host = _EVERYWHERE.get(self._host, self._host)
+        return join_address(host, self._numbers[key]) if key in self._numbers else ""
+
+    def listening(self) -> dict[str, str]:
+        """For the log: what is listened on, where ``address`` is only one way to it."""
+        if self._host not in _EVERYWHERE:
+            return {}
+        numbers = ", ".join(str(number) for number in self._numbers.values())
+        own = fixed_host(self._host, "")
+        return {
+            "listens_on": f"{self._host}, every address of this host ({own} and others): {numbers}"
+        }
+
+    def close(self) -> None:
+        """Let every port go, whether anybody listened or not."""
+        for bound in self._bound.values():
+            bound.close()
+        self._bound.clear()
+
+
+def _bind(key: str, host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise port_error(key, host, port, error) from error
+    try:
+        if os.name == "posix":
+            # Connections of a broker that has just stopped may linger on the port.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise port_error(key, host, port, error) from error
+    return bound

@@ -1,0 +1,585 @@
+"""The only sockets that the broker and the name service listen on.
+
+A Connection splits what arrives into frames, hands the complete ones of one read to its handler in
+one pass, and guards the process against its peer:
+
+    a malformed frame or header          closed, one log line
+    no frame within 10 s of connecting   closed
+    a frame begun and not ended in 30 s  closed (a peer that trickles bytes)
+    nothing sent or received for 120 s   closed, as RocketMQ does
+    frames begun and not ended           closed beyond a budget, see half_frames
+    answers not read                     reading stops; closed at 64 MiB or after 30 s of
+                                         standstill, and the slowest at 512 MiB of all together
+    more frames than fit into a pass     reading stops until they are served, see broker.rounds
+
+The handler gets the connection and the frames, writes what it has to write, and returns how many
+frames it took. The connection keeps the others for a later round, or until its peer reads.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import structlog
+
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.peer import USERS, Notice, Peer, Principal
+from rockhopper.broker.server.listening.caller import DIRECT, Caller
+from rockhopper.broker.server.listening.connections import Connections
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.socket_names import socket_address
+from rockhopper.broker.server.loop.rounds import (
+    FRAMES_OF_SMALL_READ,
+    FRAMES_PER_PASS,
+    SMALL_READ_BYTES,
+    Rounds,
+)
+from rockhopper.broker.server.remoting.half_frames import HalfFrames
+from rockhopper.broker.server.remoting.notices import request_of
+from rockhopper.broker.server.remoting.sweeping import sweep_connections
+from rockhopper.protocol.addresses import host_bytes, join_address
+from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.sockets import close_in_children
+
+log = structlog.get_logger("broker.server")
+
+UNREAD_BYTES_MAX = 64 << 20
+UNREAD_BYTES_MAX_ALL = 512 << 20
+# So many more are written before all are added up again.
+UNREAD_BYTES_STEP = 16 << 20
+WRITE_BUFFER_HIGH_BYTES = 1 << 20
+# Less is joined before it is written: each part costs about as much as copying so much.
+JOINED_BYTES_MAX = 8 << 10
+_ANSWERED_WITHIN_S = 1.0
+SWEEP_INTERVAL_S = 1.0
+SWEPT_PER_TURN = 200
+CLOSE_TIMEOUT_S = 1.0
+ACCEPTING_TURNS = 4
+"""So many turns of the loop after it was accepted a connection is known to its server, or gone."""
+
+FrameHandler = Callable[["Connection", list[Frame]], int]
+
+
+class Connection(asyncio.Protocol):
+    """One peer. All methods belong to the event loop's thread."""
+
+    __slots__ = (
+        "_calls",
+        "_loop",
+        "_next_opaque",
+        "_outbox",
+        "_rounds",
+        "_served_in_round",
+        "_transport",
+        "_unread_bytes_seen",
+        "attributes",
+        "backlog",
+        "born_host",
+        "caller",
+        "closed",
+        "connected_at_s",
+        "decoder",
+        "frame_begun_at_s",
+        "frames_received",
+        "handler",
+        "is_waiting",
+        "last_active_s",
+        "local_host",
+        "local_port",
+        "on_close",
+        "peer_host",
+        "peer_port",
+        "principal",
+        "server",
+        "stalled_at_s",
+        "writing_paused",
+    )
+
+    def __init__(self, server: "Server", handler: FrameHandler, caller: Caller = DIRECT) -> None:
+        self.server = server
+        self.caller = caller
+        self.handler = handler
+        """What serves the frames that come."""
+        self._loop = asyncio.get_running_loop()
+        self.decoder = FrameDecoder()
+        self.backlog: list[Frame] = []
+        self._rounds = server.rounds
+        self._served_in_round = -1
+        self.is_waiting = False
+        """Whether a later round serves frames that are here already; nothing is read meanwhile."""
+        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._next_opaque = 0
+        self._outbox: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self.attributes: dict[str, object] = {}
+        self.on_close: list[Callable[[Peer], None]] = []
+        self.closed = False
+        self.writing_paused = False
+        self.frames_received = 0
+        self.connected_at_s = self.last_active_s = self._loop.time()
+        self.frame_begun_at_s: float | None = None
+        self.stalled_at_s: float | None = None
+        self._unread_bytes_seen = 0
+        self.peer_host, self.peer_port = "", 0
+        self.principal = Principal("")
+        self.local_host, self.local_port = "", 0
+        self.born_host = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer, or close at once when the server is full."""
+        # uvloop's transports are not asyncio.Transport by inheritance.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        close_in_children(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        peer = self.caller.address or transport.get_extra_info("peername")
+        self.peer_host, self.peer_port = socket_address(peer)
+        self.principal = Principal(self.peer_host)
+        self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
+        self.born_host = host_bytes(self.peer_host, self.peer_port)
+        if not self.server.let_in(self):
+            self.closed = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who keeps something for this peer."""
+        self.closed = True
+        self.backlog = []
+        self.server.forget(self)
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(ConnectionResetError(f"{self.peer} closed the connection"))
+        self._calls.clear()
+        for callback in self.on_close:
+            callback(self)
+        self.on_close.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not complete."""
+        return self.decoder.pending_bytes
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved to be a user."""
+        return bool(self.attributes.get(USERS))
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of a frame that is not complete, and close at once."""
+        self.decoder.forget_pending()
+        self.abort(reason)
+
+    @property
+    def peer(self) -> str:
+        """The peer's address as text."""
+        return join_address(self.peer_host, self.peer_port)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve the complete frames in *data*, in one pass, now or in a later round."""
+        now_s = self.last_active_s = self._loop.time()
+        frames = self.decoder.feed(data)
+        pending_bytes = self.decoder.pending_bytes
+        if frames or not pending_bytes:
+            self.frame_begun_at_s = None
+        if pending_bytes and self.frame_begun_at_s is None:
+            self.frame_begun_at_s = now_s
+        if frames:
+            self.frames_received += len(frames)
+            self._take(frames, len(data))
+        elif self.decoder.error is not None and not self.backlog:
+            self.fail(self.decoder.error)
+        if pending_bytes and not self.closed:
+            self.server.count_half_frame(self, len(data))
+
+    def _take(self, frames: list[Frame], size_bytes: int) -> None:
+        if self.backlog:
+            self.backlog += frames
+            return
+        self.backlog = frames
+        count = len(frames)
+        is_small = count <= FRAMES_OF_SMALL_READ and size_bytes < SMALL_READ_BYTES
+        if is_small or self._rounds.admit(self._served_in_round, count):
+            self._serve()
+        else:
+            self._wait()
+
+    def _serve(self) -> None:
+        """Serve one pass of what has come, and have the rest wait."""
+        self._served_in_round = self._rounds.number
+        frames = self.backlog
+        rest = frames[FRAMES_PER_PASS:]
+        if rest:
+            del frames[FRAMES_PER_PASS:]
+        self.backlog = []
+        taken = self.handler(self, frames)
+        if self.closed:
+            return
+        if taken < len(frames):
+            rest = frames[taken:] + rest
+        if rest:
+            self.backlog = rest
+            self._wait()
+        elif self.decoder.error is not None:
+            self.fail(self.decoder.error)
+
+    def _wait(self) -> None:
+        """Have a later round serve the backlog; a peer that does not read has to read first."""
+        if not self.writing_paused and not self.is_waiting:
+            self.is_waiting = True
+            self._stop_reading()
+            self._rounds.wait(self)
+
+    def serve_waiting(self) -> None:
+        """Serve a pass of the backlog, in a round that it has waited for."""
+        self.is_waiting = False
+        if self.closed or self.writing_paused:
+            return
+        self._serve()
+        self._read_again()
+
+    def serve_held(self, frames: list[Frame]) -> None:
+        """Have a later round serve what a handler had kept, in front of what has come since."""
+        self.backlog = frames + self.backlog
+        if self.backlog:
+            self._wait()
+
+    def _stop_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _read_again(self) -> None:
+        """Read again if there is room for what comes."""
+        if self.backlog or self.writing_paused or self.closed:
+            return
+        if self.frame_begun_at_s is not None:
+            # The peer could not end its frame while nothing was read from it.
+            self.frame_begun_at_s = self._loop.time()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Stop reading from a peer that does not read from us."""
+        self.writing_paused = True
+        self.stalled_at_s = self._loop.time()
+        self._unread_bytes_seen = 0
+        self._stop_reading()
+
+    def resume_writing(self) -> None:
+        """Serve what waited, then read again."""
+        self.writing_paused = False
+        self.stalled_at_s = None
+        if self.backlog:
+            self._wait()
+        else:
+            self._read_again()
+
+    def write(self, data: bytes) -> None:
+        """Send *data*; a peer that has gone is not an error.
+
+        uvloop raises on a closed transport, and one raise in a loop that releases many parked
+        answers would leave the others unanswered.
+        """
+        transport = self._transport
+        if data and not self.closed and transport is not None and not transport.is_closing():
+            self.last_active_s = self._loop.time()
+            transport.write(data)
+            if self.writing_paused:
+                self.server.count_unread(self, len(data))
+
+    def write_parts(self, parts: Sequence[bytes]) -> None:
+        """``write`` *parts* behind each other; many bytes are not copied for that."""
+        size_bytes = sum(map(len, parts))
+        if size_bytes < JOINED_BYTES_MAX or len(parts) == 1:
+            self.write(b"".join(parts))
+            return
+        transport = self._transport
+        if not self.closed and transport is not None and not transport.is_closing():
+            self.last_active_s = self._loop.time()
+            transport.writelines(parts)
+            if self.writing_paused:
+                self.server.count_unread(self, size_bytes)
+
+    def write_soon(self, parts: Sequence[bytes]) -> None:
+        """``write_parts`` in one write with what else is for this peer in this turn of the loop.
+
+        A message may release many parked pulls of one client.
+        """
+        if not self._outbox:
+            self._loop.call_soon(self._empty_outbox)
+        self._outbox += parts
+
+    def _empty_outbox(self) -> None:
+        parts, self._outbox = self._outbox, []
+        if parts:
+            self.write_parts(parts)
+
+    def fail(self, error: ProtocolError) -> None:
+        """Close on a peer that breaks the protocol, with the one log line that says how."""
+        if not self.closed:
+            log.warning("connection closed", peer=self.peer, reason=str(error))
+            self.close()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._empty_outbox()
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def close_after_answer(self, reason: str) -> None:
+        """Take nothing more, and close when the answer under way has been sent."""
+        if not self.closed:
+            log.info("connection closed", peer=self.peer, reason=reason)
+            self.backlog = []
+            self._stop_reading()
+            self._loop.call_later(_ANSWERED_WITHIN_S, self.close)
+
+    def abort(self, reason: str) -> None:
+        """Close at once and drop what is queued."""
+        if not self.closed:
+            log.info("connection closed", peer=self.peer, reason=reason)
+            self.closed = True
+            if self._transport is not None:
+                self._transport.abort()
+
+    def note_progress(self, now_s: float) -> None:
+        """Start the standstill anew if the peer has read anything since the last call."""
+        unread_bytes = self.unread_bytes
+        if unread_bytes < self._unread_bytes_seen:
+            self.stalled_at_s = now_s
+        self._unread_bytes_seen = unread_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes written that the peer has not taken yet."""
+        if self._transport is None or self.closed:
+            return 0
+        return self._transport.get_write_buffer_size()
+
+    def notify(self, notice: Notice) -> int:
+        """Send a notice as a oneway request; returns the bytes of its body."""
+        code, ext, body = request_of(notice)
+        self.send_request(code, ext, body)
+        return len(body)
+
+    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """Send a oneway request of ours to the client."""
+        self._next_opaque += 1
+        self.write(
+            encode_command(
+                Command(code=code, opaque=self._next_opaque, flag=FLAG_ONEWAY, ext=ext, body=body)
+            )
+        )
+
+    async def call(
+        self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> Command:
+        """Send a request of ours and wait for the client's answer.
+
+        Raises:
+            TimeoutError: no answer came in time.
+            ConnectionResetError: the client went away.
+        """
+        if self.closed:
+            raise ConnectionResetError(f"{self.peer} closed the connection")
+        self._next_opaque += 1
+        opaque = self._next_opaque
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._calls[opaque] = future
+        self.write(encode_command(Command(code=code, opaque=opaque, ext=ext, body=body)))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        finally:
+            self._calls.pop(opaque, None)
+
+    def response_received(self, command: Command) -> None:
+        """Match an answer to the request of ours it belongs to; nobody waits for a late one."""
+        call = self._calls.pop(command.opaque, None)
+        if call is not None and not call.done():
+            call.set_result(command)
+
+
+class _Door:
+    """A port that listens, for one server after the other."""
+
+    def __init__(self, server: "Server", bound: socket.socket, gate: Gate) -> None:
+        self.server = server
+        self.listener = Listener(
+            bound, self._make_connection, name=server.name, gate=gate, has_room=self._has_room
+        )
+
+    def _make_connection(self, caller: Caller) -> Connection:
+        return self.server.make_connection(caller)
+
+    def _has_room(self, arriving: int) -> bool:
+        return self.server.has_room(arriving)
+
+
+class Server(Connections[Connection]):
+    """One or more listening ports and their connections."""
+
+    def __init__(
+        self,
+        name: str,
+        handler: FrameHandler,
+        *,
+        connections_max: int,
+        access: Access | None = None,
+    ) -> None:
+        """*access* says whether users are required; None: they are not."""
+        super().__init__(name, connections_max)
+        self.handler = handler
+        self.access = access
+        self._half_frames = HalfFrames(access)
+        self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
+        self._doors: list[_Door] = []
+        self._heir: Server | None = None
+        self._is_closing = False
+        self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._unread_bytes_since_look = 0
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 picks a free one, which ``port`` then names. Raises OSError."""
+        await self.start_on(socket.create_server((host, port)))
+
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
+        """Listen on a socket that is bound already, and is this server's from now on.
+
+        Called again it listens there too; ``port`` remains the first one's.
+
+        Raises:
+            OSError: somebody else listens there.
+        """
+        door = _Door(self, bound, gate)
+        await door.listener.start()
+        self._listen_at([door])
+
+    def make_connection(self, caller: Caller = DIRECT) -> Connection:
+        """The protocol of somebody who has come."""
+        return Connection(self, self.handler, caller)
+
+    def handle_with(self, handler: FrameHandler) -> None:
+        """Have *handler* serve what comes from now on, on every connection."""
+        self.handler = handler
+        for connection in self.connections:
+            connection.handler = handler
+
+    def adopt(self, connection: Connection) -> None:
+        """Take over an open connection of another server."""
+        if not connection.closed:
+            connection.server = self
+            self.connections.add(connection)
+
+    def _listen_at(self, doors: list[_Door]) -> None:
+        if doors and not self._doors:
+            self.port = doors[0].listener.port
+            loop = asyncio.get_running_loop()
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
+        self._doors += doors
+
+    def listens_on(self, port: int) -> bool:
+        """Whether who connects to *port* is served here."""
+        return any(door.listener.port == port for door in self._doors)
+
+    def give_way_to(self, heir: "Server") -> None:
+        """Have *heir* serve whoever connects from now on: no port is closed in between."""
+        doors, self._doors = self._doors, []
+        for door in doors:
+            door.server = heir
+        heir._listen_at(doors)
+        # Who is on the way in was made for this server.
+        self._heir, heir._heir = heir, None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def stop_listening(self) -> None:
+        """Take no more connections; those that are open stay."""
+        for door in self._doors:
+            door.listener.close()
+        self._doors.clear()
+
+    def begin_to_close(self) -> None:
+        """Stop listening, and close every connection when what is queued is sent."""
+        self._is_closing = True
+        self.stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    async def close(self) -> None:
+        """Stop listening and close every connection, sending what is queued first."""
+        self._is_closing = True
+        for door in self._doors:
+            door.listener.stop_accepting()
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
+        self.begin_to_close()
+        await self.all_gone(CLOSE_TIMEOUT_S)
+
+    def let_in(self, connection: Connection) -> bool:
+        """``admit`` a new connection, or have the server do so that this one gave way to."""
+        server = self
+        while server._heir is not None:
+            server = server._heir
+        # It was made a moment ago, and may have been for what the server did before.
+        connection.server, connection.handler = server, server.handler
+        return not server._is_closing and server.admit(connection)
+
+    def count_half_frame(self, connection: Connection, size_bytes: int) -> None:
+        """Note what came of an unfinished frame; close its connection, or others, if need be."""
+        problem = self._half_frames.find_problem(connection)
+        if problem is None:
+            self._half_frames.count(size_bytes, self.connections)
+        else:
+            connection.decoder.forget_pending()
+            connection.fail(problem)
+
+    def count_unread(self, connection: Connection, size_bytes: int) -> None:
+        """Note what was written to a peer that does not read; close it, or others, if need be.
+
+        Reading from it has stopped, but parked requests and slow ones are still answered.
+        """
+        if connection.unread_bytes > UNREAD_BYTES_MAX:
+            connection.abort(f"{connection.unread_bytes} bytes of answers were not read")
+        self._unread_bytes_since_look += size_bytes
+        if self._unread_bytes_since_look > UNREAD_BYTES_STEP:
+            self._unread_bytes_since_look = 0
+            self._close_slowest()
+
+    def _close_slowest(self) -> None:
+        slow = sorted((c for c in self.connections if c.writing_paused), key=_unread_bytes)
+        unread_bytes_all = sum(map(_unread_bytes, slow))
+        while unread_bytes_all > UNREAD_BYTES_MAX_ALL and slow:
+            connection = slow.pop()
+            unread_bytes_all -= connection.unread_bytes
+            connection.abort("all peers together leave too many answers unread")
+
+    def sweep(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._sweep_piece(list(self.connections), now_s)
+
+    def _sweep_piece(self, connections: list[Connection], now_s: float) -> None:
+        """Sweep in pieces: closing thousands at once, a log line each, would hold up the rest."""
+        loop = asyncio.get_running_loop()
+        sweep_connections(connections[-SWEPT_PER_TURN:], now_s)
+        del connections[-SWEPT_PER_TURN:]
+        if connections:
+            self._sweeper = loop.call_soon(self._sweep_piece, connections, now_s)
+        else:
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
+
+
+def _unread_bytes(connection: Connection) -> int:
+    return connection.unread_bytes
+
+
+def connection_of(peer: Peer) -> Connection | None:
+    """The connection of a peer that came by remoting; None: it came by another door."""
+    return cast(Connection, peer) if hasattr(peer, "send_request") else None

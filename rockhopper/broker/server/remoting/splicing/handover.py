@@ -1,0 +1,339 @@
+"""Splicing: clients of a broker that hands over go on, over it, with the broker that takes over.
+
+Java clients learn of another master by their routes, each 30 s, and take a refusal for a failure.
+So the port goes on listening whoever is about to serve behind it, their requests are held while the
+other begins, and then passed on, frame by frame, with the answers coming back as they are: opaque
+numbers are the client's own. The last heartbeat of a connection goes ahead of its requests, so that
+the new master knows its groups.
+
+A replica that leads again while it passes clients on serves them itself from then on; what they had
+asked the other master is answered over the way that it went.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import structlog
+
+from rockhopper.broker.access.guard import guard_of
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.server.listening.unfinished import Unfinished
+from rockhopper.broker.server.remoting.dispatcher import Processor, Request
+from rockhopper.broker.server.remoting.server import Connection, FrameHandler, Server
+from rockhopper.protocol.addresses import split_address
+from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.frame import Frame, FrameDecoder, encode_frame
+from rockhopper.protocol.names import PROBE_FIELD
+from rockhopper.sockets import connect
+from rockhopper.tasks import run_in_background
+
+log = structlog.get_logger("broker.splicing")
+
+HEARTBEAT = "heartbeat"
+WAITING_BYTES_MAX = 8 << 20
+CONNECT_TIMEOUT_S = 3.0
+CONNECT_AGAIN_S = 0.02
+
+
+def remembering(processor: Processor) -> Processor:
+    """A HEART_BEAT processor that keeps the last one of each connection, to be said again."""
+
+    def process(request: Request) -> object:
+        request.connection.attributes[HEARTBEAT] = request.command
+        return processor(request)
+
+    return cast(Processor, process)
+
+
+class _Held:
+    """The requests of one connection that are to be passed on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.frames: list[Frame] = []
+        self.held_bytes = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved to be a user."""
+        return self._connection.is_known
+
+    def add(self, frames: list[Frame]) -> int:
+        """Hold *frames* as well; how many bytes they are."""
+        size_bytes = sum(len(header) + len(body) for _, header, body in frames)
+        self.frames += frames
+        self.held_bytes += size_bytes
+        return size_bytes
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of them, and close at once."""
+        self.frames, self.held_bytes = [], 0
+        self._connection.abort(reason)
+
+
+class Handover:
+    """Holds the requests of all connections of a server, then passes them on."""
+
+    def __init__(self, server: Server, outgoing: Outgoing = PLAIN) -> None:
+        """Hold from now on what comes, on connections that are to come as well."""
+        self._server = server
+        self._outgoing = outgoing
+        self._held: dict[Connection, _Held] = {}
+        self._unfinished = Unfinished(has_users=guard_of(server.access) is not None)
+        self._splices: set[_Splice] = set()
+        self._address_of: Callable[[], str] = str
+        self._codes: frozenset[int] = frozenset()
+        self._is_recalled = False
+        server.handle_with(self._hold)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether anybody has asked for what is held until it is passed on."""
+        return bool(self._held)
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the requests that are held."""
+        return sum(each.held_bytes for each in self._held.values())
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether anybody is connected who is passed on."""
+        return bool(self._server.connections)
+
+    def _hold(self, connection: Connection, frames: list[Frame]) -> int:
+        held = self._held.get(connection)
+        if held is None:
+            held = self._held[connection] = _Held(connection)
+        self._unfinished.count(held.add(frames), self._held.values())
+        return len(frames)
+
+    def _take_held(self, connection: Connection) -> list[Frame]:
+        held = self._held.pop(connection, None)
+        return [] if held is None else held.frames
+
+    def leave(self) -> None:
+        """Take connections and ports away from the server, which may close then.
+
+        Whoever connects is held as well, until ``let_in_by`` or ``come_home``.
+        """
+        left = self._server
+        self._server = Server(
+            "splicing", self._hold, connections_max=left.connections_max, access=left.access
+        )
+        self._take_from(left)
+
+    def let_in_by(self, server: Server) -> None:
+        """Have *server* take whoever connects, and those that have asked only what it serves."""
+        self._server.give_way_to(server)
+        for connection in list(self._server.connections):
+            if connection.handler == self._receive:
+                self._give(connection, server, self._take_held(connection))
+
+    def recall(self, server: Server) -> None:
+        """Pass nobody on any more, but hold; and hold the clients of *server*, which may close."""
+        self._is_recalled = True
+        for splice in self._splices:
+            splice.end_when_answered()
+        self._take_from(server)
+        self._server.handle_with(self._hold)
+
+    def _take_from(self, server: Server) -> None:
+        server.give_way_to(self._server)
+        for connection in list(server.connections):
+            self._adopt(connection)
+
+    def _adopt(self, connection: Connection) -> None:
+        connection.server.connections.discard(connection)
+        # What the broker's parts keep of it ends with them.
+        connection.on_close.clear()
+        self._server.adopt(connection)
+
+    def come_home(self, server: Server) -> None:
+        """Have *server* serve all of them, beginning with what was held, and whoever connects."""
+        self._server.give_way_to(server)
+        for connection in list(self._server.connections):
+            heartbeat = _last_heartbeat(connection)
+            connection.attributes.clear()
+            frames = FrameDecoder().feed(heartbeat) if heartbeat else []
+            self._give(connection, server, frames + self._take_held(connection))
+
+    def _give(self, connection: Connection, server: Server, held: list[Frame]) -> None:
+        self._server.connections.discard(connection)
+        server.adopt(connection)
+        connection.handler = server.handler
+        connection.serve_held(held)
+
+    async def splice(
+        self, address_of: Callable[[], str], codes: frozenset[int] = frozenset()
+    ) -> None:
+        """Pass everything on to the broker at the address that *address_of* gives when it is asked.
+
+        It is asked again for whoever comes later, and while nobody listens there; blank means that
+        nobody leads. Connections that cannot be passed on for three seconds are closed. Who comes
+        later and asks only what is of *codes* waits for ``let_in_by``, as a replica that probes.
+        """
+        self._address_of, self._codes = address_of, codes
+        waiting = list(self._server.connections)
+        self._server.handler = self._receive
+        await asyncio.gather(*(self._pass_on(each) for each in waiting))
+        log.info(
+            "forwarding clients to the new master", to=address_of(), connections=len(self._splices)
+        )
+
+    def _receive(self, connection: Connection, frames: list[Frame]) -> int:
+        if all(_is_for_us(frame, self._codes) for frame in frames):
+            return self._hold(connection, frames)
+        return self.take(connection, frames)
+
+    async def _pass_on(self, connection: Connection) -> None:
+        splice = await self._connected(connection)
+        if splice is None:
+            return
+        self._splices.add(splice)
+        splice.on_end = self._splices.discard
+        splice.write(_last_heartbeat(connection))
+        held = self._take_held(connection)
+        splice.pass_on(connection, held)
+        connection.handler = splice.pass_on
+
+    async def _connected(self, connection: Connection) -> "_Splice | None":
+        """A connection to the master for that one; None if it needs none any more."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CONNECT_TIMEOUT_S
+        while not (connection.closed or self._is_recalled):
+            host, port = split_address(self._address_of())
+            try:
+                if port is None:
+                    raise ConnectionRefusedError("no other replica leads")
+                options = self._outgoing.options(host)
+                connected = await connect(host, port, max(deadline_s - loop.time(), 0))
+                _, splice = await loop.create_connection(
+                    lambda: _Splice(connection), sock=connected, **options
+                )
+            except OSError as error:
+                if loop.time() >= deadline_s:
+                    connection.abort(f"the new master cannot be reached: {error}")
+                    return None
+                await asyncio.sleep(CONNECT_AGAIN_S)
+                continue
+            if not self._is_recalled:
+                return splice
+            splice.end_when_answered()
+        return None
+
+    def take(self, connection: Connection, frames: list[Frame]) -> int:
+        """A handler for connections that come later: hold, and pass on."""
+        self._adopt(connection)
+        connection.handler = self._hold
+        run_in_background(self._pass_on(connection), "passing a connection on")
+        return self._hold(connection, frames)
+
+    def close(self) -> None:
+        """Close every connection that is passed on: its client looks for the master anew.
+
+        A port on which nobody else listens by now is closed.
+        """
+        splices, self._splices = self._splices, set()
+        for splice in splices:
+            splice.close()
+        self._server.begin_to_close()
+
+
+def _last_heartbeat(connection: Connection) -> bytes:
+    heartbeat = connection.attributes.get(HEARTBEAT)
+    if not isinstance(heartbeat, Command):
+        return b""
+    heartbeat.flag |= FLAG_ONEWAY
+    return encode_command(heartbeat)
+
+
+class _Splice(asyncio.Protocol):
+    """The other end of one client's connection."""
+
+    def __init__(self, client: Connection) -> None:
+        self.on_end: Callable[[_Splice], None] = lambda _splice: None
+        self._is_over = False
+        self._client = client
+        self._decoder = FrameDecoder()
+        self._asked: set[int] = set()
+        """Opaque numbers of what has not been answered yet."""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._client.on_close.append(lambda _peer: self.close())
+
+    def data_received(self, data: bytes) -> None:
+        # Whole frames only: the client may get answers of this broker in between.
+        frames = self._decoder.feed(data)
+        self._client.write(b"".join(encode_frame(*frame) for frame in frames))
+        self._asked -= {command.opaque for command in map(_header, frames) if command.is_response}
+        self._end_if_answered()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.on_end(self)
+        if not self._is_over:
+            self._client.close()
+
+    def end_when_answered(self) -> None:
+        """Pass nothing on any more, and end without the client when all is answered."""
+        self._is_over = True
+        self._end_if_answered()
+
+    def _end_if_answered(self) -> None:
+        if self._is_over and not self._asked and self._transport is not None:
+            self._transport.close()
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pass_on(self, connection: Connection, frames: list[Frame]) -> int:
+        """A handler of the client's frames."""
+        assert self._transport is not None
+        self._asked |= {
+            command.opaque for command in map(_header, frames) if not command.flag & FLAG_ONEWAY
+        }
+        self.write(b"".join(encode_frame(*frame) for frame in frames))
+        if self._transport.get_write_buffer_size() > WAITING_BYTES_MAX:
+            connection.abort("the new master does not read what this client sends")
+        return len(frames)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def passed_on_unless(
+    known: FrameHandler, handover: Handover, codes: frozenset[int]
+) -> FrameHandler:
+    """Serve requests of *codes* with *known*, and pass a connection on by its first other one.
+
+    Not so a replica that asks whether this one leads: its clients wait for that, and what it asks
+    would wait with them if this one still passed it on to it.
+    """
+
+    def handle(connection: Connection, frames: list[Frame]) -> int:
+        if all(_is_for_us(frame, codes) for frame in frames):
+            return known(connection, frames)
+        return handover.take(connection, frames)
+
+    return handle
+
+
+def _is_for_us(frame: Frame, codes: frozenset[int]) -> bool:
+    command = _header(frame)
+    return command.code in codes or PROBE_FIELD in (command.ext or {})
+
+
+def _header(frame: Frame) -> Command:
+    """A header; of one that cannot be read nothing is known, and no answer is waited for."""
+    try:
+        return decode_header(*frame)
+    except MalformedHeaderError:
+        return Command(code=-1, flag=FLAG_ONEWAY)

@@ -1,0 +1,78 @@
+"""Clients of a replica from role to role; how connections are passed on, test_handover.py tests."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from rockhopper.broker.server.listening.outgoing import PLAIN
+from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
+from rockhopper.protocol.frame import Frame
+
+NEVER_MS = 3_600_000
+
+
+def serve(connection: Connection, frames: list[Frame]) -> int:
+    return len(frames)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server("broker", serve, connections_max=10)
+    yield made
+    await made.close()
+
+
+async def answers(_: str) -> None: ...
+
+
+async def refuses(_: str) -> None:
+    raise ConnectionRefusedError("connection refused")
+
+
+def new(serves: Callable[[str], Awaitable[None]] = answers) -> PassingOn:
+    return PassingOn(PLAIN, serves, NEVER_MS)
+
+
+async def test_only_who_was_recalled_comes_home(server: Server) -> None:
+    passing = new()
+    assert not passing.come_home(server)
+    passing.recall(server)
+    assert passing.come_home(server)
+    assert not passing.come_home(server)
+
+
+async def test_who_was_recalled_for_a_role_that_did_not_come_about_is_sent_away(
+    server: Server,
+) -> None:
+    passing = new()
+    passing.recall(server)
+    passing.send_away()
+    assert not passing.come_home(server)
+
+
+async def test_nobody_is_passed_on_to_a_master_that_does_not_answer(server: Server) -> None:
+    passing = new(refuses)
+    with capture_logs() as lines:
+        await passing.pass_on(passing.hold(server), lambda: "127.0.0.1:9", frozenset())
+    assert [(line["event"], line["to"], line["reason"]) for line in lines] == [
+        ("clients cannot be forwarded to the new master", "127.0.0.1:9", "connection refused")
+    ]
+    assert not passing.has_ended
+    other = Server("broker", serve, connections_max=10)
+    passing.begin_to_refuse(other, frozenset())
+    assert other.handler == serve
+
+
+async def test_a_server_refuses_by_itself_once_nobody_is_passed_on_any_more(
+    server: Server,
+) -> None:
+    passing = new()
+    await passing.pass_on(passing.hold(server), lambda: "127.0.0.1:9", frozenset())
+    assert passing.has_ended
+    other = Server("broker", serve, connections_max=10)
+    passing.begin_to_refuse(other, frozenset())
+    assert other.handler != serve
+    passing.end()
+    assert other.handler == serve
