@@ -14,9 +14,9 @@ from rockhopper.broker import Broker
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.lag_metrics import LagAges
 from rockhopper.broker.assembly.metrics import families
-from rockhopper.broker.assembly.replicating import set_metrics
 from rockhopper.broker.assembly.tls_metrics import tls_families
 from rockhopper.broker.observing import log
+from rockhopper.broker.replication.roles import set_metrics
 from rockhopper.broker.supervising.pages import PARENT_FAMILIES
 
 PAGE = Path("docs/metrics.md")

@@ -8,8 +8,8 @@ Start                                           Stop
     registration elsewhere, delayed messages        tables saved
                                                     store flushed and closed, last
 
-A broker that follows another opens its store and its port as assembly/following says, and starts as
-above once it takes over.
+A broker that follows another opens its store and its port as replication/rocketmq/slave says, and
+starts as above once it takes over.
 """
 
 import asyncio
@@ -28,20 +28,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.assembly.classic.master import ClassicMaster
 from rockhopper.broker.assembly.families import Family, rendered
-from rockhopper.broker.assembly.following.follower import FORCE_HINT, Follower
 from rockhopper.broker.assembly.lag_metrics import LagAges
 from rockhopper.broker.assembly.metrics import build_info, families, readiness
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
-from rockhopper.broker.assembly.replicating.joining import (
-    JoinError,
-    member_of,
-    membership_of,
-    see_alone,
-)
-from rockhopper.broker.assembly.replicating.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.assembly.tls_metrics import tls_families
 from rockhopper.broker.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
@@ -65,6 +55,16 @@ from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
 from rockhopper.broker.processors.slave import Takeover, slave_server
 from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
+from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, Follower
+from rockhopper.broker.replication.roles.follower_reads import FollowerReads
+from rockhopper.broker.replication.roles.joining import (
+    JoinError,
+    member_of,
+    membership_of,
+    see_alone,
+)
+from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.stalls import StallWatchdog

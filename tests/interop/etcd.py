@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rockhopper.broker.ha.engine import EngineError
-from rockhopper.broker.ha.etcd import forms
-from rockhopper.broker.ha.etcd.forms import Body, StatusAnswer
-from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.replication.engines.engine import EngineError
+from rockhopper.broker.replication.engines.etcd import forms
+from rockhopper.broker.replication.engines.etcd.forms import Body, StatusAnswer
+from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
 from tests.support.free_ports import free_ports
 
 _BUILT = Path(__file__).parents[2] / "build/etcd"

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import pytest
 
-from rockhopper.broker.ha.actions import Alter, Campaign
-from rockhopper.broker.ha.consensus.connections import RefusedError
-from rockhopper.broker.ha.engine import Engine, EngineError
-from rockhopper.broker.ha.etcd import forms
-from rockhopper.broker.ha.etcd.engine import EtcdEngine
-from rockhopper.broker.ha.etcd.forms import Answer, Body, RangeAnswer
-from rockhopper.broker.ha.etcd.gateway import Access, EtcdGateway
-from rockhopper.broker.ha.replica_set import Leader, Outcome
+from rockhopper.broker.replication.election.actions import Alter, Campaign
+from rockhopper.broker.replication.election.replica_set import Leader, Outcome
+from rockhopper.broker.replication.engines.consensus.connections import RefusedError
+from rockhopper.broker.replication.engines.engine import Engine, EngineError
+from rockhopper.broker.replication.engines.etcd import forms
+from rockhopper.broker.replication.engines.etcd.engine import EtcdEngine
+from rockhopper.broker.replication.engines.etcd.forms import Answer, Body, RangeAnswer
+from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
 from tests.interop.etcd import EtcdCluster, ask
 from tests.support.engine_contract import (
     FIRST,

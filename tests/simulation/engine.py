@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from rockhopper.broker.ha.actions import Alter, Campaign
-from rockhopper.broker.ha.engine import MemorySet
-from rockhopper.broker.ha.replica_set import Leader, Outcome, View
+from rockhopper.broker.replication.election.actions import Alter, Campaign
+from rockhopper.broker.replication.election.replica_set import Leader, Outcome, View
+from rockhopper.broker.replication.engines.engine import MemorySet
 
 
 @dataclass

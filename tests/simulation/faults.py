@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from rockhopper.broker.ha.replica_set import Replica
+from rockhopper.broker.replication.election.replica_set import Replica
 from tests.simulation import operator
 from tests.simulation.replica import Disk
 from tests.simulation.rules import Violation

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import PropertyMock, patch
 
-from rockhopper.broker.ha import actions
-from rockhopper.broker.ha.campaigning import Campaigning
-from rockhopper.broker.ha.following import Following
-from rockhopper.broker.ha.leading import MasterTerm
-from rockhopper.broker.ha.machine import Machine, Role
-from rockhopper.broker.ha.messages import Hello, TakeOver, Welcome
-from rockhopper.broker.ha.replica_set import Replica, SetState, Sight, View
-from rockhopper.broker.ha.standing import Standing
+from rockhopper.broker.replication.election import actions
+from rockhopper.broker.replication.election.campaigning import Campaigning
+from rockhopper.broker.replication.election.following import Following
+from rockhopper.broker.replication.election.leading import MasterTerm
+from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.messages import Hello, TakeOver, Welcome
+from rockhopper.broker.replication.election.replica_set import Replica, SetState, Sight, View
+from rockhopper.broker.replication.election.standing import Standing
 from tests.simulation import faults, scenarios
 from tests.simulation.replica import Disk, Node
 from tests.simulation.rules import Violation
@@ -151,7 +151,7 @@ def a_smaller_epoch_is_followed(stack: ExitStack) -> None:
     def hello(replica: Replica, incarnation: str, promise: int, *rest: Any) -> Hello:
         return Hello(replica, incarnation, 0, *rest)
 
-    stack.enter_context(patch("rockhopper.broker.ha.following.Hello", hello))
+    stack.enter_context(patch("rockhopper.broker.replication.election.following.Hello", hello))
     _patch(stack, Following, "_least_epoch", PropertyMock(return_value=0))
     _patch(stack, Following, "takes", lambda following, link, epoch: link == following.link)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.operating import forget
+from rockhopper.broker.replication.election.machine import Machine
+from rockhopper.broker.replication.election.operating import forget
 from tests.simulation.replica import Node
 from tests.simulation.rules import Violation
 from tests.simulation.world import World

@@ -4,11 +4,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from rockhopper.broker.ha.epochs import Epoch, cut
-from rockhopper.broker.ha.machine import Machine
-from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Announcement, Replica, Sight
-from rockhopper.broker.ha.standing import Standing
-from rockhopper.broker.ha.timing import Timing
+from rockhopper.broker.replication.election.epochs import Epoch, cut
+from rockhopper.broker.replication.election.machine import Machine
+from rockhopper.broker.replication.election.replica_set import (
+    NOTHING_SEEN,
+    Announcement,
+    Replica,
+    Sight,
+)
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
 
 
 class Entry(NamedTuple):

@@ -8,7 +8,7 @@ smaller epochs go on to confirm, who have not heard of it, belongs to the older 
 
 from itertools import pairwise
 
-from rockhopper.broker.ha.epochs import Epoch
+from rockhopper.broker.replication.election.epochs import Epoch
 from tests.simulation.replica import Entry, Node
 
 

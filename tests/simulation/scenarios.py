@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from rockhopper.broker.ha.messages import TakeOver
+from rockhopper.broker.replication.election.messages import TakeOver
 from tests.simulation import faults, operator
 from tests.simulation.replica import Disk, Node
 from tests.simulation.rules import Violation

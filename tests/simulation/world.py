@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from rockhopper.broker.ha import actions
-from rockhopper.broker.ha.campaigning import BY_OPERATOR, POWER_CUT
-from rockhopper.broker.ha.machine import Machine, Role
-from rockhopper.broker.ha.messages import Beat
-from rockhopper.broker.ha.replica_set import NOTHING_SEEN, Leader, Outcome, Replica
-from rockhopper.broker.ha.timing import Timing
+from rockhopper.broker.replication.election import actions
+from rockhopper.broker.replication.election.campaigning import BY_OPERATOR, POWER_CUT
+from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.messages import Beat
+from rockhopper.broker.replication.election.replica_set import (
+    NOTHING_SEEN,
+    Leader,
+    Outcome,
+    Replica,
+)
+from rockhopper.broker.replication.election.timing import Timing
 from tests.simulation.engine import FakeEngine
 from tests.simulation.network import CONNECTED_MS, Link, Network
 from tests.simulation.replica import Disk, Entry, Node

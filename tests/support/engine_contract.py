@@ -8,11 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rockhopper.broker.ha import actions
-from rockhopper.broker.ha.actions import Alter, Campaign
-from rockhopper.broker.ha.engine import Engine
-from rockhopper.broker.ha.machine import Machine, Role
-from rockhopper.broker.ha.replica_set import (
+from rockhopper.broker.replication.election import actions
+from rockhopper.broker.replication.election.actions import Alter, Campaign
+from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
     Outcome,
@@ -22,8 +21,9 @@ from rockhopper.broker.ha.replica_set import (
     Term,
     View,
 )
-from rockhopper.broker.ha.standing import Standing
-from rockhopper.broker.ha.timing import Timing
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
+from rockhopper.broker.replication.engines.engine import Engine
 
 A, B = Replica(1, "a1b2"), Replica(2, "c3d4")
 LEADER_A, LEADER_B = Leader(1, "first", 1), Leader(2, "second", 2)

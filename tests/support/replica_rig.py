@@ -4,17 +4,17 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rockhopper.broker.ha.engine import MemoryEngine, MemorySet
-from rockhopper.broker.ha.keeping import Keeping
-from rockhopper.broker.ha.running.links import SetFacts
-from rockhopper.broker.ha.running.replica import (
+from rockhopper.broker.replication.election.keeping import Keeping
+from rockhopper.broker.replication.election.timing import Timing
+from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
+from rockhopper.broker.replication.shipping.links import SetFacts
+from rockhopper.broker.replication.shipping.replica import (
     Listeners,
     Membership,
     RunningReplica,
     now_ms,
     wall_ms,
 )
-from rockhopper.broker.ha.timing import Timing
 from tests.support.turns import until
 
 FILE_SIZE_BYTES = 4096

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.assembly.replicating import joining
-from rockhopper.broker.assembly.replicating.set_member import SetMember
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.ha.engine import MemoryEngine, MemorySet
+from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
+from rockhopper.broker.replication.roles import joining
+from rockhopper.broker.replication.roles.set_member import SetMember
 from rockhopper.broker.settings.config_file import build_config
 from tests.support.free_ports import free_port
 from tests.support.turns import until

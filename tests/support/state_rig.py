@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.assembly.state.state_applier import StateApplier
-from rockhopper.broker.assembly.state.state_writer import StateWriter
 from rockhopper.broker.later.timers.times import out_ms
 from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.replication.state.state_applier import StateApplier
+from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.settings.config_file import build_config

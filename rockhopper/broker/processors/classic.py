@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from rockhopper.broker.access.access import Action
 from rockhopper.broker.access.errors import IllegalOperation
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.assembly.classic.master import ClassicMaster
+from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.server.remoting.dispatcher import (
     Processor,
     Request,

@@ -9,12 +9,12 @@ from typing import Protocol
 import structlog
 
 from rockhopper.broker.access.access import Access, Action
-from rockhopper.broker.assembly.replicating.follower_reads import FollowerReads
-from rockhopper.broker.assembly.replicating.set_member import SwitchError
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.pulls import PullProcessor
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
+from rockhopper.broker.replication.roles.follower_reads import FollowerReads
+from rockhopper.broker.replication.roles.set_member import SwitchError
 from rockhopper.broker.server.remoting.dispatcher import (
     Dispatcher,
     Request,

@@ -10,10 +10,10 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.access.access import Access, Action
-from rockhopper.broker.assembly.following.follower import Follower
 from rockhopper.broker.nameserver.followed_master import FollowError
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
+from rockhopper.broker.replication.rocketmq.slave.follower import Follower
 from rockhopper.broker.server.remoting.dispatcher import (
     Dispatcher,
     Request,

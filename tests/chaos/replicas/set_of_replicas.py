@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.ha.engine import EngineError
+from rockhopper.broker.replication.engines.engine import EngineError
 from tests.chaos import topics
 from tests.chaos.replicas.machines import Machine
 from tests.chaos.replicas.network import Network

@@ -113,7 +113,9 @@ def metrics() -> frozenset[str]:
     """What a broker shows, and RocketMQ's that it does not: as docs/metrics.md has them."""
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     # A follower of a RocketMQ master has some of its own.
-    text += (ROOT / "rockhopper/broker/assembly/following/follower.py").read_text(encoding="utf-8")
+    text += (ROOT / "rockhopper/broker/replication/rocketmq/slave/follower.py").read_text(
+        encoding="utf-8"
+    )
     return frozenset(re.findall(r"\b(?:rocketmq|rockhopper)_[a-z0-9_]+", text))
 
 
@@ -349,7 +351,7 @@ def test_alarms_are_there() -> None:
         for alarm in re.findall(r"\balarms? `([a-z-]+)`", line.text)
     ]
     assert len(found) > 3
-    known = (ROOT / "rockhopper/broker/assembly/replicating/alarms.py").read_text(encoding="utf-8")
+    known = (ROOT / "rockhopper/broker/replication/roles/alarms.py").read_text(encoding="utf-8")
     assert [f"{alarm}: {line}" for alarm, line in found if f'"{alarm}"' not in known] == []
 
 

@@ -84,7 +84,9 @@ def elect(
     if not (engine and name and replica_id):
         raise click.UsageError("--engine, --name and --id are needed, or --unclean and --broker")
     of_set = ("--engine", engine, "--cluster", cluster, "--name", name)
-    _become("rockhopper.broker.ha.static.electing", *of_set, "--id", str(replica_id))
+    _become(
+        "rockhopper.broker.replication.engines.static.electing", *of_set, "--id", str(replica_id)
+    )
 
 
 @ha.command()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.assembly.replicating.set_member import SwitchError
 from rockhopper.broker.processors.replica import ReplicaProcessors
+from rockhopper.broker.replication.roles.set_member import SwitchError
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response, Row
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode

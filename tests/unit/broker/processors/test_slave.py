@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.assembly.following.follower import Follower
 from rockhopper.broker.nameserver.followed_master import FollowError
 from rockhopper.broker.processors.slave import Takeover, build_slave_table
+from rockhopper.broker.replication.rocketmq.slave.follower import Follower
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.broker.server.remoting.startup import StartError

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.ha.keeping import Keeping
+from rockhopper.broker.replication.election.keeping import Keeping
 from rockhopper.broker.store.files.disk import write_atomically
 from rockhopper.broker.tables.table_seal import seal
 from rockhopper.protocol.store.note_records import encode_record

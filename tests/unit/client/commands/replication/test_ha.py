@@ -87,4 +87,6 @@ async def test_electing_is_done_where_the_directory_is(
     monkeypatch.setattr(os, "execv", lambda path, arguments: run.append(arguments))
     words = ["--engine", "static:///mnt", "--cluster", "c", "--name", "broker-a", "--id", "2"]
     assert (await line.run("ha", "elect", *words)).code == 0
-    assert run == [[sys.executable, "-m", "rockhopper.broker.ha.static.electing", *words]]
+    assert run == [
+        [sys.executable, "-m", "rockhopper.broker.replication.engines.static.electing", *words]
+    ]

@@ -1,0 +1,1 @@
+"""Replicas of a broker: who leads, what is shipped, and what a role does."""

@@ -1,0 +1,198 @@
+"""When a replica asks for the mastership, and what it asks for.
+
+Any candidate of the stored in-sync set is safe, at any time: these rules only keep two of them from
+asking at once, and a master from being displaced that is there.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rockhopper.broker.replication.election.actions import Campaign
+from rockhopper.broker.replication.election.replica_set import (
+    Announcement,
+    Leader,
+    Replica,
+    SetState,
+    View,
+)
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
+
+CONNECTIONS_REFUSED = 2
+
+FIRST_START = "first start"
+LEASE_OVER = "the lease was over"
+PROCESS_GONE = "the master's process was gone"
+STARTED_ANEW = "the master's process was started anew"
+PLANNED = "a planned switch"
+BY_OPERATOR = "an operator's, and messages may be lost by it"
+POWER_CUT = "a power cut of all (uncleanAfterPowerCut), and messages may be lost by it"
+CAUSES = {
+    FIRST_START: "first-start",
+    LEASE_OVER: "lease-over",
+    PROCESS_GONE: "process-gone",
+    STARTED_ANEW: "started-anew",
+    PLANNED: "planned-switch",
+    BY_OPERATOR: "operator",
+    POWER_CUT: "power-cut",
+}
+"""Of each reason that an election is stored with, the name that it is counted by."""
+
+
+class Campaigning:
+    """Decides when; belongs to one machine."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        timing: Timing,
+        min_in_sync: int,
+        began_at_ms: int,
+        spread: Callable[[], float],
+        *,
+        replicas_after_power_cut: int = 0,
+    ) -> None:
+        """*spread* gives a number between -1 and 1 each time.
+
+        *replicas_after_power_cut*: how many replicas have to be there for the best of them to lead
+        although all in sync lost their machines' memory; 0: an operator decides.
+        """
+        self.standing = standing
+        self._timing = timing
+        self._min_in_sync = min_in_sync
+        self._began_at_ms = began_at_ms
+        self._spread = spread
+        self._replicas_after_power_cut = replicas_after_power_cut
+        self.why = ""
+        """Why it is asked for though a master is there, or though messages may be missing."""
+        self.may_lose = False
+        """Whether this replica may lead though it may lack what was acknowledged."""
+        self._since_ms: int | None = None
+        self._since_why = ""
+        self._pause_ms = 0.0
+
+    def is_due(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+        """Whether to ask now, a moment after it is possible: longer if others are better."""
+        why = ""
+        if not self._is_possible(view, heard_at_ms, refusals, now_ms):
+            if not self._is_best_after_power_cut(view):
+                self._since_ms = None
+                return False
+            why = POWER_CUT
+        if self._since_ms is None or self._since_why != why:
+            self._since_ms, self._since_why = now_ms, why
+            spread_ms = self._timing.rank_spread_ms * (1 + self._spread())
+            self._pause_ms = self._timing.rank_ms * self._better(view) + spread_ms
+            if why:
+                self._pause_ms = self._timing.power_cut_ms
+        if now_ms - self._since_ms < self._pause_ms:
+            return False
+        self.why, self.may_lose = why, bool(why)
+        return True
+
+    def over(self) -> None:
+        """Begin to wait anew: somebody was asked."""
+        self._since_ms, self.why, self.may_lose = None, "", False
+
+    def request(self, view: View, epoch: int) -> Campaign:
+        """What to ask the engine for, to lead under *epoch*."""
+        me, state = self.standing.me, view.state
+        seen = (self.standing.sight, *(each.sight for each in view.members.values()))
+        number_min = max(seen).changes + 1
+        if state is None:
+            first = SetState(0, me, frozenset({me}), self._min_in_sync)
+            state = first.elected(me, epoch, FIRST_START, without_old=False, number_min=number_min)
+            return Campaign(state, 0, None)
+        why = self.why or self._cause(view.leader)
+        if self.may_lose:
+            state = replace(state, in_sync=frozenset({me}))
+        if why == BY_OPERATOR:
+            state = replace(state, trail=())
+        state = state.elected(me, epoch, why, without_old=True, number_min=number_min)
+        return Campaign(state, view.version, None if self.may_lose else view.leader)
+
+    def _cause(self, displaced: Leader | None) -> str:
+        if displaced is None:
+            return LEASE_OVER
+        return STARTED_ANEW if displaced.id == self.standing.me.id else PROCESS_GONE
+
+    def may_ask(self, view: View, epoch: int) -> bool:
+        """Whether to ask under *epoch*, now that it is promised: the view may be a newer one."""
+        if view.state is None:
+            return True
+        if self.may_lose and view.leader:
+            return False
+        if self.why != BY_OPERATOR and view.is_behind(self.standing.sight):
+            return False
+        if self.why == POWER_CUT and not self._is_best_after_power_cut(view):
+            return False
+        return view.state.epoch < epoch and self.is_electable(view.state)
+
+    def is_electable(self, state: SetState) -> bool:
+        """Whether this replica has all that was ever acknowledged."""
+        mine = self.standing
+        if not state.is_writable:
+            return False
+        if self.may_lose:
+            return True
+        return mine.me in state.in_sync and mine.is_clean and mine.may_lead
+
+    def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+        if view.designated not in (None, self.standing.me.id):
+            return False
+        if view.state is None:
+            waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
+            mine = self.standing
+            may_lead = mine.may_lead or (mine.has_left and not mine.is_failing)
+            return waited and may_lead and not self._better(view)
+        if view.is_behind(self.standing.sight) or not self.is_electable(view.state):
+            return False
+        if view.leader is None:
+            return now_ms - heard_at_ms >= self._timing.silence_ms
+        return view.leader.id == self.standing.me.id or self._is_dead(view, view.leader, refusals)
+
+    def _is_best_after_power_cut(self, view: View) -> bool:
+        """Whether all are there, nobody in sync is clean, and nobody has more than this one.
+
+        A master that was elected unclean tells that it is clean with a delay: what it announces is
+        believed if it is of a time after it entered its epoch.
+        """
+        state, mine, members = view.state, self.standing, view.members
+        if not self._replicas_after_power_cut or not state or view.leader or not mine.may_lead:
+            return False
+        if view.is_behind(mine.sight):
+            return False
+        if len(members) < self._replicas_after_power_cut:
+            return False
+        for replica in state.in_sync:
+            member = members.get(replica.id)
+            if member is None or member.replica != replica or member.is_clean:
+                return False
+            if replica == state.master != mine.me and member.last_epoch < state.epoch:
+                return False
+        best = max(members.values(), key=lambda member: member.rank)
+        return best.replica == mine.me and best.incarnation == mine.incarnation
+
+    def _is_dead(self, view: View, leader: Leader, refusals: int) -> bool:
+        assert view.state is not None
+        return leader.id == view.state.master.id and refusals >= CONNECTIONS_REFUSED
+
+    def _better(self, view: View) -> int:
+        mine = self.standing
+        last_epoch = mine.epochs[-1].number if mine.epochs else 0
+        own = Announcement(
+            mine.me,
+            mine.incarnation,
+            last_epoch=last_epoch,
+            log_end=mine.log_end,
+            priority=mine.priority,
+        ).rank
+        others = [each for each in view.members.values() if each.replica.id != mine.me.id]
+        return sum(1 for each in others if self._counts(each.replica, view) and each.rank > own)
+
+    def _counts(self, replica: Replica, view: View) -> bool:
+        state = view.state
+        if state is None:
+            return True
+        is_gone = replica == state.master
+        return replica in state.in_sync and not is_gone

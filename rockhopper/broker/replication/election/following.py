@@ -1,0 +1,248 @@
+"""A follower's connection to its master: greet, promise, cut what the master has not, then hold.
+
+Nothing is acknowledged before the log is known to be a part of the master's, and nothing is taken
+from a master whose epoch is smaller than the promise, which says so to it.
+"""
+
+from dataclasses import replace
+
+from rockhopper.broker.replication.election.actions import (
+    Action,
+    Alarm,
+    Close,
+    Confirm,
+    Cut,
+    NoteClean,
+    Open,
+    Promise,
+    Send,
+)
+from rockhopper.broker.replication.election.epochs import Epoch
+from rockhopper.broker.replication.election.messages import (
+    Ack,
+    Beat,
+    Hello,
+    Message,
+    Refused,
+    Welcome,
+)
+from rockhopper.broker.replication.election.replica_set import Replica
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
+
+REFUSED_AGAIN_MS = 50
+
+
+class Following:
+    """The connection to the master, or the attempt to have one."""
+
+    def __init__(self, standing: Standing, timing: Timing, out: list[Action], now_ms: int) -> None:
+        self.standing = standing
+        self._timing = timing
+        self.out = out
+        self.master: Replica | None = None
+        self.link: int | None = None
+        self.epoch = 0
+        """Of the master whose log this one is a part of; 0 before that is known."""
+        self.heard_at_ms = now_ms
+        """When a master last spoke as one, whichever it was."""
+        self.led_at_ms: int | None = None
+        """The same, but that it is never set without having heard one; None at first."""
+        self.refusals = 0
+        """How often in a row the master's machine said that no process listens there."""
+        self.larger_epoch = 0
+        """The largest that anybody was heard to have promised."""
+        self.elected_epoch = 0
+        """The largest that the engine was seen to have: a master of a smaller one was deposed."""
+        self._opening: int | None = None
+        """Whom a connection is being made to. One that hangs accepts and says nothing for long:
+        the next master is not waited for behind it."""
+        self._open_at_ms = now_ms
+        self._link_heard_at_ms = now_ms
+        self._welcome: Welcome | None = None
+        self.is_noting_clean = False
+
+    def follow(self, master: Replica, now_ms: int) -> None:
+        """Be connected to *master*, or try to be."""
+        if master != self.master:
+            self.leave()
+            self.master, self.refusals, self._open_at_ms = master, 0, now_ms
+            self._opening = None
+        if self.link is not None and now_ms - self._link_heard_at_ms >= self._timing.connection_ms:
+            self.leave()
+        if self.link is None and self._opening is None and now_ms >= self._open_at_ms:
+            self._opening = master.id
+            self.out.append(Open(master.id))
+
+    def leave(self) -> None:
+        """Close the connection: nothing is acknowledged to this master any more."""
+        if self.link is not None:
+            self.out.append(Close(self.link))
+        self.link, self.epoch, self._welcome = None, 0, None
+        self.is_noting_clean = False
+
+    def forget_master(self) -> None:
+        """Follow nobody, also whom a connection is being made to."""
+        self.leave()
+        self.master = None
+
+    def opened(self, link: int, replica_id: int, now_ms: int) -> None:
+        """Greet."""
+        if replica_id == self._opening:
+            self._opening = None
+        if self.master is None or replica_id != self.master.id or self.link is not None:
+            self.out.append(Close(link))
+            return
+        self.link, self._link_heard_at_ms, self.refusals = link, now_ms, 0
+        self._say(self.hello())
+
+    def hello(self) -> Hello:
+        """What this replica greets a master with."""
+        mine = self.standing
+        return Hello(
+            mine.me,
+            mine.incarnation,
+            mine.promise,
+            mine.is_clean,
+            mine.confirmed_offset,
+            mine.log_end,
+            mine.epochs,
+        )
+
+    def not_opened(self, replica_id: int, now_ms: int, *, is_refused: bool) -> None:
+        """Try again, sooner if the machine is there and the process is not."""
+        if replica_id != self._opening:
+            return
+        self._opening = None
+        self.refusals = self.refusals + 1 if is_refused else 0
+        pause_ms = REFUSED_AGAIN_MS if self.refusals == 1 else self._timing.reconnect_ms
+        self._open_at_ms = now_ms + pause_ms
+
+    def closed(self, link: int, now_ms: int) -> None:
+        """Take note of a connection that broke."""
+        if link == self.link:
+            self.link, self.epoch, self._welcome = None, 0, None
+            self._open_at_ms = now_ms
+
+    def received(self, message: Message, now_ms: int) -> None:
+        """Handle what the master said on the connection."""
+        self._link_heard_at_ms = now_ms
+        if isinstance(message, Welcome):
+            self.heard_at_ms = self.led_at_ms = now_ms
+            self._welcomed(message)
+        elif isinstance(message, Beat):
+            self.heard_at_ms = self.led_at_ms = now_ms
+            self._beat(message)
+        elif isinstance(message, Refused):
+            self.larger_epoch = max(self.larger_epoch, message.promise)
+            self.leave()
+            self._open_at_ms = now_ms + self._timing.reconnect_ms
+
+    def takes(self, link: int, epoch: int) -> bool:
+        """Whether a frame of log may be appended; if not, its sender is told why."""
+        if link != self.link:
+            return False
+        if epoch == self.epoch and epoch >= self._least_epoch:
+            return True
+        self._refuse()
+        return False
+
+    def promised(self, epoch: int) -> None:
+        """Cut, now that the promise is on disk."""
+        if self._welcome and self._welcome.epoch == epoch:
+            self._cut(self._welcome)
+
+    def awaits_cut(self, epochs: tuple[Epoch, ...]) -> bool:
+        """Whether the last Welcome is of the master with that table."""
+        return self._welcome is not None and self._welcome.epochs == epochs
+
+    def log_is_cut(self) -> None:
+        """Begin to hold: the log is a part of the master's."""
+        welcome = self._welcome
+        if not welcome or self.link is None:
+            return
+        if welcome.seed:
+            self.standing.confirmed_offset = welcome.log_start
+        self.epoch = welcome.epoch
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Tell the master what this replica holds."""
+        mine = self.standing
+        if not self.epoch or self.epoch < self._least_epoch:
+            return
+        if not mine.is_clean and not self.is_noting_clean and self._has_caught_up():
+            self.is_noting_clean = True
+            self.out.append(NoteClean())
+        self._say(Ack(self.epoch, mine.held_offset, mine.is_clean))
+
+    def noted_clean(self) -> None:
+        """Tell the master at once."""
+        self.is_noting_clean = False
+        self.acknowledge()
+
+    @property
+    def _least_epoch(self) -> int:
+        return max(self.standing.promise, self.elected_epoch)
+
+    def _has_caught_up(self) -> bool:
+        return self._welcome is not None and self.standing.held_offset >= self._welcome.whole_offset
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        if welcome.epoch < self._least_epoch:
+            self._refuse()
+            return
+        if not self.standing.epochs and self.standing.log_end > self.standing.log_start:
+            # It ends where the master's begins, by chance: what is in it belongs to no epoch.
+            welcome = replace(welcome, seed=True)
+        self._welcome = welcome
+        if welcome.epoch > self.standing.promise:
+            self.standing.promise = welcome.epoch
+            self.out.append(Promise(welcome.epoch))
+        else:
+            self._cut(welcome)
+
+    def _cut(self, welcome: Welcome) -> None:
+        mine = self.standing
+        if self._has_log and welcome.common_end < min(mine.confirmed_offset, mine.log_end):
+            self._fence(welcome)
+        elif welcome.seed:
+            self.out.append(Cut(welcome.log_start, welcome.epochs, seed=True))
+        else:
+            self.out.append(Cut(min(welcome.common_end, mine.log_end), welcome.epochs))
+
+    @property
+    def _has_log(self) -> bool:
+        """Whether there is something in this log that can be compared with the master's."""
+        return bool(self.standing.epochs) and self.standing.log_end > self.standing.log_start
+
+    def _fence(self, welcome: Welcome) -> None:
+        mine = self.standing
+        mine.is_fenced = True
+        self.out.append(
+            Alarm(
+                f"this replica's log was confirmed up to {mine.confirmed_offset:,}, and that of "
+                f"the master of epoch {welcome.epoch} is another from {welcome.common_end:,} on: "
+                "nothing is cut; compare the two, then have one of them seeded from the other with "
+                f"'rockhopper ha reseed {mine.me.id}'"
+            )
+        )
+        self.leave()
+
+    def _beat(self, beat: Beat) -> None:
+        if self.link is None or not self.epoch or not self.takes(self.link, beat.epoch):
+            return
+        mine = self.standing
+        confirmed = min(beat.confirmed_offset, mine.log_end)
+        if confirmed > mine.confirmed_offset:
+            mine.confirmed_offset = confirmed
+            self.out.append(Confirm(confirmed))
+        self.acknowledge()
+
+    def _refuse(self) -> None:
+        self._say(Refused(self._least_epoch, "a larger epoch was promised"))
+        self.leave()
+
+    def _say(self, message: Message) -> None:
+        assert self.link is not None
+        self.out.append(Send(self.link, message))

@@ -1,0 +1,218 @@
+"""What a replica must not forget: `<root>/rockhopper/ha/`, small files that are replaced whole.
+
+    replica.json    {"store": <32 hex digits>, "starts": n, "boot": <the machine's boot id>}
+    promise.json    {"promise": epoch}
+    epochs.json     {"epochs": [[epoch, start offset], ...]}
+    unclean.json    {"log_end": n, "why": ...}: something that was acknowledged may be missing
+    cutting.json    {"end": n}: the log is being cut there; a start that finds it does it again
+    confirmed.json  {"confirmed": n}: as of some moment, for comparison
+    left.json       {"left": n}: it was served alone since, and its set has not what it took
+    sight.json      {"changes": n, "mark": n}: the newest state of the set that was seen
+
+Each is a line of JSON and a line with its CRC-32 (checked_line.py), and has a second copy,
+``<name>.bak``; both are synced before a write returns. A file that is damaged or gone gives
+way to its copy, and a start makes them alike before anything rests on either:
+
+    writing   the copy, then the file     after a crash in between the file counts, if there is one
+    removing  the copy, then the file     after a crash in between the file counts still
+
+When neither can be read, that is no reason to guess: who has forgotten what it promised may follow
+a master that was deposed. It is refused, with the way out: without the directory the replica is a
+new one, under another store id, and in nobody's in-sync set.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import structlog
+
+from rockhopper.broker.replication.election.epochs import Epoch
+from rockhopper.broker.replication.election.replica_set import Sight
+from rockhopper.broker.store.files import checked_line, disk
+from rockhopper.broker.store.files.errors import CorruptFileError
+
+log = structlog.get_logger("broker.ha")
+
+POWER_CUT = "the machine was started anew while this replica ran"
+RESTORED = "the engine knows of a later start: this is a copy of an older time"
+COPIED = "another process was this replica meanwhile: its disk was copied"
+SEEDING = "its log is being replaced by its master's"
+
+
+class Keeping:
+    """The directory of one replica. Everything blocks for the disk."""
+
+    def __init__(self, directory: Path) -> None:
+        """Make the directory and the replica's identity, or read what there is.
+
+        Raises:
+            CorruptFileError: a file in it is damaged.
+            OSError: it cannot be made or read.
+        """
+        disk.make_directories_durably(directory)
+        self._directory = directory
+        identity = self._read("replica.json") or {"store": secrets.token_hex(16), "starts": 0}
+        self.store = self._field("replica.json", identity, "store", str)
+        self.starts: int = self._field("replica.json", identity, "starts", int)
+        self._boot = str(identity.get("boot", ""))
+        self.place = ""
+        """Another of each copy of this directory and each start of the machine; see count_start."""
+        self.promise: int = self._value("promise.json", "promise", 0)
+        self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
+        self.cutting: int | None = self._value("cutting.json", "end", None)
+        self.left: int | None = self._value("left.json", "left", None)
+        self.epochs = tuple(Epoch(*entry) for entry in self._value("epochs.json", "epochs", []))
+        self.sight = Sight(*(self._value("sight.json", name, 0) for name in Sight._fields))
+        unclean = self._read("unclean.json") or {}
+        self.unclean_because: str = str(unclean.get("why", ""))
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing that was acknowledged may be missing."""
+        return not self.unclean_because
+
+    def count_start(self, boot: str, log_end: int, *, may_have_lost: bool) -> int:
+        """Begin a run under the machine's *boot*; return which one of this store it is.
+
+        *may_have_lost*: the last run did not end by itself, and acknowledged what was not on disk.
+        If the machine was started anew since, its memory is gone.
+        """
+        if may_have_lost and self._boot and boot != self._boot:
+            self.note_unclean(log_end, POWER_CUT)
+        self.starts, self._boot = self.starts + 1, boot
+        found = self._directory.stat()
+        self.place = f"{crc32(f'{boot} {found.st_dev} {found.st_ino}'.encode()):08x}"
+        identity = {"store": self.store, "starts": self.starts, "boot": boot}
+        self._write("replica.json", identity)
+        return self.starts
+
+    def note_promise(self, promise: int) -> None:
+        """Never follow a smaller epoch again."""
+        self._write("promise.json", {"promise": promise})
+        self.promise = promise
+
+    def note_epochs(self, epochs: tuple[Epoch, ...]) -> None:
+        """Replace the table of epochs."""
+        self._write("epochs.json", {"epochs": [list(epoch) for epoch in epochs]})
+        self.epochs = epochs
+
+    def note_unclean(self, log_end: int, why: str) -> None:
+        """Take no part in elections until a master says that all is here again."""
+        self._write("unclean.json", {"log_end": log_end, "why": why})
+        self.unclean_because = why
+
+    def note_clean(self) -> None:
+        """Take part again."""
+        self._remove("unclean.json")
+        self.unclean_because = ""
+
+    def note_left(self, offset: int) -> None:
+        """Be served alone: up to *offset* it had what its set has."""
+        self._write("left.json", {"left": offset})
+        self.left = offset
+
+    def note_joined(self) -> None:
+        """Be of a set again."""
+        if self.left is not None:
+            self._remove("left.json")
+            self.left = None
+
+    def note_cutting(self, end_offset: int) -> None:
+        """Be about to cut the log there."""
+        self._write("cutting.json", {"end": end_offset})
+        self.cutting = end_offset
+
+    def note_cut(self) -> None:
+        """Have cut it."""
+        self._remove("cutting.json")
+        self.cutting = None
+
+    def note_confirmed(self, offset: int) -> None:
+        """Remember it for comparison with a master that knows another log."""
+        self._write("confirmed.json", {"confirmed": offset})
+        self.confirmed_offset = offset
+
+    def note_sight(self, sight: Sight) -> None:
+        """Remember which state of the set was seen."""
+        self._write("sight.json", sight._asdict())
+        self.sight = sight
+
+    def _remove(self, name: str) -> None:
+        path = self._directory / name
+        for each in (disk.backup_path(path), path):
+            each.unlink(missing_ok=True)
+            disk.sync_directory(self._directory)
+
+    def _write(self, name: str, document: dict[str, Any]) -> None:
+        data = checked_line.encode(document)
+        disk.write_atomically(self._directory / name, data, data)
+
+    def _value(self, name: str, field: str, default: Any) -> Any:
+        document = self._read(name)
+        if document is None:
+            return default
+        return self._field(name, document, field, list if default == [] else int)
+
+    def _field(self, name: str, document: dict[str, Any], field: str, kind: type) -> Any:
+        value = document.get(field)
+        if type(value) is not kind:
+            raise self._damaged(name, f"its {field} is {str(value)[:50]!r}")
+        return value
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """The document of a file, or of its copy; both are alike afterwards."""
+        path = self._directory / name
+        backup = disk.backup_path(path)
+        found = [_content(each) for each in (path, backup)]
+        problems = []
+        for each, data in zip((path, backup), found, strict=True):
+            if data is None:
+                continue
+            try:
+                document = _document(data)
+            except ValueError as error:
+                problems.append(f"{each.name}: {error}")
+                continue
+            if each is backup:
+                reason = "; ".join(problems) or "it is missing"
+                log.warning("state file read from its copy", file=str(path), reason=reason)
+            if found != [data, data]:
+                disk.write_atomically(path, data, data)
+            return document
+        if problems:
+            raise self._damaged(name, "; ".join(problems))
+        return None
+
+    def _damaged(self, name: str, what: str) -> CorruptFileError:
+        return CorruptFileError(
+            self._directory / name,
+            f"damaged: {what}. What this replica promised is not known; move {self._directory} "
+            "aside: it is a new replica then, which its set seeds anew",
+        )
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    document = checked_line.decode(data)
+    if not isinstance(document, dict):
+        raise ValueError("it holds no object")
+    return document
+
+
+def boot_id() -> str:
+    """What differs after each start of the machine, or of another one; empty if nothing tells."""
+    found = []
+    for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
+        try:
+            found.append(Path(path).read_text().strip())
+        except OSError:
+            continue
+    return "/".join(found)

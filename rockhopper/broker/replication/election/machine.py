@@ -1,0 +1,703 @@
+"""The state machine of one replica: events in, actions out, no clock and no socket of its own.
+
+    JOINING -- learnt the state --> FOLLOWING -- the master is gone --> CANDIDATE -- won --> LEADING
+    CANDIDATE -- lost --> FOLLOWING        LEADING -- another master, a larger epoch --> FOLLOWING
+
+Safety rests on five rules, and on no clock:
+
+    acknowledge   what is confirmed is held by every in-sync set that may be stored (leading.py)
+    elect         only a clean member of the stored set, by one compare-and-swap (campaigning.py)
+    promise       a candidate stops acknowledging its old master, on disk, before it asks
+    fence         nobody takes anything from a master of a smaller epoch, and tells it
+    prefix        a follower acknowledges once its log is a part of the master's (following.py)
+
+Every method takes the time of a clock that never goes back, in milliseconds, and leaves what is to
+be done in ``actions``, in order.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+
+from rockhopper.broker.replication.election.actions import (
+    Action,
+    Alter,
+    Campaign,
+    Close,
+    Confirm,
+    EnterEpoch,
+    GiveUp,
+    Lead,
+    NoteClean,
+    NoteSight,
+    Promise,
+    Read,
+    Release,
+    Renew,
+    Resign,
+    Send,
+    Stream,
+)
+from rockhopper.broker.replication.election.campaigning import BY_OPERATOR, PLANNED, Campaigning
+from rockhopper.broker.replication.election.epochs import common_end, entered
+from rockhopper.broker.replication.election.following import Following
+from rockhopper.broker.replication.election.leading import Follower, MasterTerm
+from rockhopper.broker.replication.election.messages import (
+    Ack,
+    Beat,
+    Hello,
+    Message,
+    Refused,
+    TakeOver,
+    Welcome,
+)
+from rockhopper.broker.replication.election.replica_set import (
+    NOTHING_SEEN,
+    Outcome,
+    Replica,
+    SetState,
+    View,
+)
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
+
+RETRY_MS = 200
+
+
+class Role(Enum):
+    """What a replica is at the moment."""
+
+    JOINING = "joining"
+    FOLLOWING = "following"
+    CANDIDATE = "candidate"
+    LEADING = "leading"
+
+
+class Machine:
+    """One replica of a set."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        timing: Timing,
+        *,
+        min_in_sync: int,
+        now_ms: int,
+        spread: Callable[[], float],
+        replicas_after_power_cut: int = 0,
+    ) -> None:
+        """Begin as a replica that knows nothing but its own disk; see Campaigning for the last."""
+        self.standing = standing
+        self.actions: list[Action] = []
+        self.role = Role.JOINING
+        self.view: View | None = None
+        self.term: MasterTerm | None = None
+        self.lease_until_ms = 0
+        self.renewed_at_ms = now_ms
+        """When the engine was last asked that said that this replica leads."""
+        self.following = Following(standing, timing, self.actions, now_ms)
+        self._timing = timing
+        self._floor = min_in_sync
+        self._campaigning = Campaigning(
+            standing,
+            timing,
+            min_in_sync,
+            now_ms,
+            spread,
+            replicas_after_power_cut=replicas_after_power_cut,
+        )
+        self._request: Campaign | None = None
+        """Of a candidate: what it asked for, once its promise is on disk."""
+        self._is_asked = False
+        self._asked_at_ms = now_ms
+        self._epoch = 0
+        """Of a candidate: the one that it asks for."""
+        self._links: dict[int, Replica] = {}
+        self._early: dict[int, Hello] = {}
+        """Who greeted a candidate: answered when it leads, or does not."""
+        self._read_ms = now_ms - timing.seek_interval_ms
+        self._try_at_ms = now_ms
+        self._renew_at_ms = now_ms
+        self._is_renewing = False
+        self._beat_at_ms = now_ms
+        self._stuck_since_ms: int | None = None
+        """Since when this master cannot confirm anything for want of a replica that runs."""
+        self._give_up_ms = timing.give_up_ms
+        self._others_first_until_ms = now_ms
+        self._ticked_ms = self._ticked_before_ms = now_ms
+        """When it was last seen to run, and once before."""
+
+    # What the engine says.
+
+    def saw(self, view: View, now_ms: int) -> None:
+        """Take note of the set as the engine has it; an older view than the last is no news."""
+        self._read_ms = now_ms
+        if self.view and view.version < self.view.version:
+            return
+        self.view = view
+        if view.state is None:
+            return
+        self.following.elected_epoch = max(self.following.elected_epoch, view.state.epoch)
+        self._remember(view.state)
+        if self.term:
+            self._saw_as_master(self.term, view, now_ms)
+        elif self.role is Role.CANDIDATE:
+            self._saw_as_candidate(view, now_ms)
+        elif self._is_elected(view):
+            self._take_office(view)
+        else:
+            self.role = Role.FOLLOWING
+            self._follow(view, now_ms)
+
+    @property
+    def is_engine_behind(self) -> bool:
+        """Whether the engine was put back from a backup: nobody is elected or followed by that."""
+        view = self.view
+        if view and self.term:  # Its own changes are known to it before it sees them.
+            view = replace(view, state=self.term.state)
+        return view is not None and view.is_behind(self.standing.sight)
+
+    def _remember(self, state: SetState) -> None:
+        mine = self.standing
+        if state.sight != mine.sight and not state.contradicts(mine.sight):
+            mine.sight = state.sight
+            self.actions.append(NoteSight(state.sight))
+
+    def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
+        assert view.state is not None
+        if view.state.epoch == term.epoch and view.state.master == self.standing.me:
+            term.saw(view.state, view.version)
+            self._confirm(term)
+        else:
+            self._resign(f"replica {view.state.master.id} leads epoch {view.state.epoch}", now_ms)
+
+    def _saw_as_candidate(self, view: View, now_ms: int) -> None:
+        if self._is_elected(view):
+            self._take_office(view)
+        elif self._request and view.version > self._request.version:
+            self._stand_back(now_ms)
+
+    def _is_elected(self, view: View) -> bool:
+        """Whether a request of this process won, of which it may have heard nothing."""
+        state, mine = view.state, self.standing
+        holds = view.leader is not None and view.leader.incarnation == mine.incarnation
+        return (
+            state is not None and holds and state.master == mine.me and state.epoch == mine.promise
+        )
+
+    def campaigned(self, outcome: Outcome, view: View | None, now_ms: int) -> None:
+        """Take office if the request won; *view* is what it made then."""
+        self._is_asked = False
+        if self.role is not Role.CANDIDATE:
+            return
+        if outcome is Outcome.DONE and view:
+            self.view = view
+            self.renewed_at_ms = self._asked_at_ms
+            self.lease_until_ms = self._asked_at_ms + self._timing.lease_usable_ms
+            if view.state:
+                self._remember(view.state)
+            self._take_office(view)
+        elif outcome is Outcome.REFUSED:
+            self._stand_back(now_ms)
+        else:
+            self._try_at_ms = now_ms + RETRY_MS
+            self.actions.append(Read())
+
+    def altered(self, outcome: Outcome, version: int, now_ms: int) -> None:
+        """Take note of an alteration's outcome; *version* is the one that it made."""
+        if not self.term:
+            return
+        self.term.answered(outcome, version)
+        if outcome is Outcome.DONE:
+            self._remember(self.term.state)
+        else:
+            self._try_at_ms = now_ms + RETRY_MS
+            self.actions.append(Read())
+        self._confirm(self.term)
+
+    def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
+        """Trust the lease for two thirds of it, from when it was asked for."""
+        self._is_renewing = False
+        if outcome is Outcome.DONE:
+            self.renewed_at_ms = asked_at_ms
+            self.lease_until_ms = asked_at_ms + self._timing.lease_usable_ms
+        elif outcome is Outcome.REFUSED:
+            self.actions.append(Read())
+
+    # What the disk says.
+
+    def promised(self, epoch: int, now_ms: int) -> None:
+        """Ask the engine, or begin to follow, now that the promise is on disk."""
+        if self.role is not Role.CANDIDATE:
+            self.following.promised(epoch)
+        elif epoch == self._epoch and self.view:
+            if self._campaigning.may_ask(self.view, epoch):
+                self._ask(self._campaigning.request(self.view, epoch), now_ms)
+            else:
+                self._stand_back(now_ms)
+
+    def entered(self, now_ms: int) -> None:
+        """Lead, now that the epoch is on disk."""
+        mine, view = self.standing, self.view
+        if self.role is not Role.CANDIDATE or not view:
+            return
+        if not self._is_elected(view):
+            self._stand_back(now_ms)
+            return
+        assert view.state is not None
+        self.role = Role.LEADING
+        self.term = MasterTerm(
+            mine.me,
+            view.state,
+            view.version,
+            mine.log_end,
+            mine.held_offset,
+            mine.confirmed_offset,
+            now_ms,
+            self._timing,
+        )
+        self.term.floor = self._floor
+        self._renew_at_ms, self._is_renewing = now_ms, False
+        self._try_at_ms = now_ms
+        self.actions.append(Lead(view.state.epoch))
+        self._confirm(self.term)
+        self._answer_early(now_ms)
+
+    def log_is_cut(self, log_end: int, *, is_awaited: bool = True) -> None:
+        """Begin to hold what the master has, unless another Welcome came since the cut was due."""
+        self.standing.log_end = log_end
+        self.standing.held_offset = log_end
+        if is_awaited:
+            self.following.log_is_cut()
+
+    def noted_clean(self) -> None:
+        """Say so: the mark is gone from the disk. Or enter the epoch that was won without all."""
+        if self.role is Role.CANDIDATE:
+            if self.view and self._is_elected(self.view):
+                self.standing.is_clean = True
+                self._take_office(self.view)
+        elif self.following.is_noting_clean:
+            self.standing.is_clean = True
+            self.following.noted_clean()
+
+    def wrote(self, log_end: int, held_offset: int) -> None:
+        """Take note of how long the log is, and up to where it is held."""
+        self.standing.log_end, self.standing.held_offset = log_end, held_offset
+        if self.term:
+            self.term.held_offset = held_offset
+            self._confirm(self.term)
+        elif self.following.link is not None:
+            self.following.acknowledge()
+
+    # What other replicas say.
+
+    def takes(self, link: int, epoch: int) -> bool:
+        """Whether a frame of log from a master may be appended."""
+        return self.role is Role.FOLLOWING and self.following.takes(link, epoch)
+
+    def hand_over(self, replica_id: int) -> None:
+        """Ask a follower to lead, as the master; ``Resign`` tells that it does.
+
+        Raises:
+            ValueError: it cannot; the sentence says why.
+        """
+        link = self.successor(replica_id).link
+        if link is not None and self.term:
+            self._send(link, TakeOver(self.term.epoch))
+
+    def best_successor(self) -> int | None:
+        """The id of the follower in sync that holds most, if there is one."""
+        term = self.term
+        found = [
+            (follower.held_offset, -replica.id)
+            for replica, follower in (term.followers.items() if term else ())
+            if term and replica in term.state.in_sync and follower.link is not None
+        ]
+        return -max(found)[1] if found else None
+
+    def successor(self, replica_id: int) -> Follower:
+        """The follower with that id, which may take over from this master.
+
+        Raises:
+            ValueError: it cannot; the sentence says why.
+        """
+        term = self.term
+        if not term:
+            raise ValueError("this replica does not lead")
+        found = [each for each in term.state.in_sync if each.id == replica_id]
+        if not found or found[0] == self.standing.me:
+            others = sorted(each.id for each in term.state.in_sync - {self.standing.me})
+            raise ValueError(
+                f"replica {replica_id} cannot take over: in sync besides this one are "
+                f"{', '.join(map(str, others)) or 'none'}"
+            )
+        # Of one whose disk was exchanged, both stores may count.
+        followers = [term.followers.get(each) for each in found]
+        connected = [each for each in followers if each and each.link is not None]
+        if not connected:
+            raise ValueError(f"replica {replica_id} is not connected")
+        return connected[0]
+
+    def step_down(self, why: str, now_ms: int) -> None:
+        """Lead no more; whoever may is elected, be it this one again."""
+        if self.term:
+            self._resign(why, now_ms)
+
+    def yield_to_other(self, now_ms: int) -> None:
+        """Know nothing of the set any more: another process is this replica."""
+        if term := self.term:
+            self._resign("another process is announced as this replica", now_ms)
+            self.actions.append(Release(term.epoch))
+        self.following.forget_master()
+        self.role, self.view, self._request = Role.JOINING, None, None
+        self._answer_early(now_ms)
+
+    def lead_by_operator(self, now_ms: int) -> None:
+        """Ask for the mastership though acknowledged messages may be missing here.
+
+        An unclean replica stays unclean until it has won: what is refused changes nothing.
+
+        Raises:
+            ValueError: there is a master, or the set is not known.
+        """
+        view = self.view
+        if self.term or self.role is Role.CANDIDATE:
+            raise ValueError("this replica leads, or is being elected")
+        if not view or not view.state:
+            raise ValueError("the engine has told nothing of this set yet")
+        if not view.state.is_writable:
+            raise ValueError("a later release has to lead this set: it wrote what this one cannot")
+        if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
+            raise ValueError(self._why_no_operator_is_needed(view, view.state))
+        self.standing.is_fenced = False
+        self._campaigning.why = BY_OPERATOR
+        self._campaigning.may_lose = True
+        self._campaign(view)
+
+    def _why_no_operator_is_needed(self, view: View, state: SetState) -> str:
+        number = state.master.id
+        if not self.is_engine_behind:
+            return f"replica {number} leads: nothing has to be given up"
+        member = view.members.get(number)
+        theirs = f"{member.log_end:,}" if member else "an unknown offset"
+        return (
+            f"replica {number} leads by an engine that was put back to an earlier state: its log "
+            f"ends at {theirs}, this one's at {self.standing.log_end:,}. Let the longest log lead: "
+            f"stop replica {number}, give the same command again, and seed replica {number} anew "
+            "when it is started (rockhopper ha reseed)"
+        )
+
+    def reseed(self) -> None:
+        """Have the master's log instead of this one: it is not compared any more.
+
+        Raises:
+            ValueError: this log may be the last one that has it all.
+        """
+        state = self.view.state if self.view else None
+        mine = self.standing
+        if self.term or self.role is Role.CANDIDATE or not state or state.master == mine.me:
+            raise ValueError("this replica leads, or nobody does: there is nobody to be seeded by")
+        if mine.me in state.in_sync and len(state.in_sync) <= state.min_in_sync:
+            raise ValueError(
+                f"this replica is one of {len(state.in_sync)} that are in sync, and "
+                f"minInSyncReplicas={state.min_in_sync}: its log is needed until another is in sync"
+            )
+        self.following.leave()
+        self.following.is_noting_clean = False
+        mine.epochs, mine.is_fenced, mine.is_clean = (), False, False
+        mine.has_left = False
+        mine.sight = NOTHING_SEEN
+        self.actions.append(GiveUp())
+
+    def closed(self, link: int, now_ms: int) -> None:
+        """Take note of a connection that broke, from or to whomever."""
+        self._early.pop(link, None)
+        replica = self._links.pop(link, None)
+        follower = self.term.followers.get(replica) if self.term and replica else None
+        if follower and follower.link == link:
+            follower.link, follower.left_at_ms = None, now_ms
+        self.following.closed(link, now_ms)
+
+    def received(self, link: int, message: Message, now_ms: int) -> None:
+        """Handle what another replica said."""
+        if link == self.following.link:
+            if isinstance(message, TakeOver):
+                self._take_over(message, now_ms)
+            else:
+                self.following.received(message, now_ms)
+            return
+        if isinstance(message, Hello):
+            self._greeted(link, message, now_ms)
+        elif isinstance(message, Ack):
+            self._acknowledged(link, message, now_ms)
+        elif isinstance(message, Refused):
+            self._outrun(message.promise, now_ms)
+
+    def _take_over(self, message: TakeOver, now_ms: int) -> None:
+        view = self.view
+        is_of_master = message.epoch == self.following.epoch and self.role is Role.FOLLOWING
+        if not is_of_master or not view or not view.state:
+            return
+        if self._campaigning.is_electable(view.state):
+            self._campaigning.why = PLANNED
+            self._campaign(view)
+
+    def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
+        term, mine = self.term, self.standing
+        if self.role is Role.CANDIDATE:
+            self._early[link] = hello
+            return
+        if term and hello.promise > term.epoch:
+            self._outrun(hello.promise, now_ms)
+            term = None
+        if not term:
+            self._send(link, Refused(mine.promise, "this replica is not the master"))
+            self.actions.append(Close(link))
+            return
+        before = term.followers.get(hello.replica)
+        if before and before.link is not None:
+            self.actions.append(Close(before.link))
+            self._links.pop(before.link, None)
+        term.followers[hello.replica] = Follower(
+            link,
+            hello.is_clean,
+            heard_at_ms=now_ms,
+            moved_at_ms=now_ms,
+            vouched_at_ms=self._ticked_before_ms,
+        )
+        self._links[link] = hello.replica
+        common = common_end(hello.epochs, hello.log_end, mine.epochs, mine.log_end)
+        if common is None and hello.log_end == mine.log_start:
+            common = mine.log_start
+        self._send(
+            link,
+            Welcome(
+                term.epoch,
+                mine.epochs,
+                mine.log_start,
+                mine.log_end,
+                max(term.confirmed_offset, term.start_offset),
+                common or 0,
+                seed=common is None or common < mine.log_start,
+            ),
+        )
+
+    def _answer_early(self, now_ms: int) -> None:
+        early, self._early = self._early, {}
+        for link, hello in early.items():
+            self._greeted(link, hello, now_ms)
+
+    def _acknowledged(self, link: int, ack: Ack, now_ms: int) -> None:
+        term, replica = self.term, self._links.get(link)
+        if not term or not replica or ack.epoch != term.epoch:
+            return
+        follower = term.followers[replica]
+        if ack.held_offset > self.standing.log_end:
+            self.actions.append(Close(link))
+            self.closed(link, now_ms)
+            return
+        follower.heard_at_ms, follower.is_clean = now_ms, ack.is_clean
+        follower.vouched_at_ms = self._ticked_before_ms
+        if follower.held_offset < 0:
+            self.actions.append(Stream(link, ack.held_offset, term.epoch))
+        if ack.held_offset > follower.held_offset or ack.held_offset == self.standing.log_end:
+            follower.moved_at_ms = now_ms
+        follower.held_offset = max(follower.held_offset, ack.held_offset)
+        self._confirm(term)
+
+    # Time.
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due; to be called several times in each interval of ``Timing``."""
+        self._ticked_before_ms, self._ticked_ms = self._ticked_ms, now_ms
+        if now_ms - self._read_ms >= self._read_interval_ms():
+            self._read_ms = now_ms
+            self.actions.append(Read())
+        if self.term:
+            self._tick_as_master(self.term, now_ms)
+        elif self.role is Role.CANDIDATE:
+            if self._request and not self._is_asked and now_ms >= self._try_at_ms:
+                self._ask(self._request, now_ms)
+        elif not self.standing.is_fenced or self.standing.has_left:
+            self._tick_as_follower(now_ms)
+
+    def _read_interval_ms(self) -> int:
+        is_settled = self.term is not None or self.following.link is not None
+        return self._timing.read_interval_ms if is_settled else self._timing.seek_interval_ms
+
+    def takes_sends(self, now_ms: int) -> bool:
+        """Whether new messages may be stored: it leads, and what is stored can be confirmed."""
+        return self.leads_alone(now_ms) and self.term is not None and self.term.has_floor(now_ms)
+
+    def leads_alone(self, now_ms: int) -> bool:
+        """Whether it leads, and nobody can have been elected since: not after it stood still."""
+        term = self.term
+        return term is not None and (
+            now_ms < self.lease_until_ms or term.all_vouch_within(self._timing.silence_ms, now_ms)
+        )
+
+    def misses_master(self, now_ms: int) -> bool:
+        """Whether this replica follows, and has not heard of its master for a moment."""
+        following = self.following
+        is_silent = now_ms - following.heard_at_ms >= self._timing.silence_ms
+        return self.role is Role.FOLLOWING and following.master is not None and is_silent
+
+    def is_led(self, now_ms: int) -> bool:
+        """Whether this replica leads, or has heard a master within the time of a lease."""
+        led_at_ms = self.following.led_at_ms
+        is_heard = led_at_ms is not None and now_ms - led_at_ms <= self._timing.lease_ms
+        return self.term is not None or is_heard
+
+    def may_be_replaced(self, now_ms: int) -> bool:
+        """Whether a replica that this master needs and does not hear tells the engine the same.
+
+        It could lead if it were let; one that is dead tells nothing.
+        """
+        if not self.term or not self.view:
+            return False
+        silent = self.term.unheard(self._timing.silence_ms, now_ms)
+        return any(
+            each.replica in silent and each.is_clean and each.misses_master
+            for each in self.view.members.values()
+        )
+
+    def _is_to_give_up(self, now_ms: int) -> bool:
+        """Whether another had better lead: this master has not confirmed anything for long.
+
+        While its lease is renewed nobody else could be elected.
+        """
+        if not self.may_be_replaced(now_ms):
+            self._stuck_since_ms = None
+            return False
+        if self._stuck_since_ms is None:
+            self._stuck_since_ms = now_ms
+        is_over = now_ms - self._stuck_since_ms >= self._give_up_ms
+        # A renewal on its way might take the lease again.
+        return is_over and not self._is_renewing and now_ms < self.lease_until_ms
+
+    def _give_up(self, term: MasterTerm, now_ms: int) -> None:
+        self._stuck_since_ms = None
+        self._others_first_until_ms = now_ms + 2 * self._timing.silence_ms
+        self._give_up_ms = min(2 * self._give_up_ms, self._timing.give_up_ms_max)
+        self.lease_until_ms = now_ms
+        self._resign(
+            "it reaches no replica that has to confirm, and the engine knows one that runs", now_ms
+        )
+        self.actions.append(Release(term.epoch))
+
+    def _tick_as_master(self, term: MasterTerm, now_ms: int) -> None:
+        if self._is_to_give_up(now_ms):
+            self._give_up(term, now_ms)
+            return
+        if now_ms >= self._renew_at_ms and not self._is_renewing:
+            self._renew_at_ms = now_ms + self._timing.renew_interval_ms
+            self._is_renewing = True
+            self.actions.append(Renew(term.version))
+        if now_ms >= self._beat_at_ms:
+            self._beat_at_ms = now_ms + self._timing.beat_interval_ms
+            self._beat(term, now_ms)
+        if now_ms >= self._try_at_ms and not term.is_asking and (state := term.proposal(now_ms)):
+            term.ask(state)
+            self.actions.append(Alter(state, term.version))
+
+    def _beat(self, term: MasterTerm, now_ms: int) -> None:
+        beat = Beat(term.epoch, term.confirmed_offset)
+        for follower in term.followers.values():
+            if follower.link is None:
+                continue
+            if now_ms - follower.heard_at_ms >= self._timing.connection_ms:
+                self.actions.append(Close(follower.link))
+                self.closed(follower.link, now_ms)
+            else:
+                self._send(follower.link, beat)
+
+    def _tick_as_follower(self, now_ms: int) -> None:
+        view, following = self.view, self.following
+        if not view:
+            return
+        if now_ms >= self._others_first_until_ms and self._campaigning.is_due(
+            view, following.heard_at_ms, following.refusals, now_ms
+        ):
+            self._campaign(view)
+        else:
+            self._follow(view, now_ms)
+
+    def _follow(self, view: View, now_ms: int) -> None:
+        """Be connected to the master; not while it could only count on bytes that cannot come."""
+        mine, state = self.standing, view.state
+        is_needed = state is not None and mine.me in state.in_sync
+        if state is not None and state.contradicts(mine.sight):
+            self.following.forget_master()
+            return
+        if mine.is_fenced or (mine.is_away and not is_needed):
+            return
+        if state is None or state.master == mine.me:
+            return
+        if state.master.id == mine.me.id:  # Under a store that is gone.
+            self.following.forget_master()
+            return
+        self.following.follow(state.master, now_ms)
+
+    # Roles.
+
+    def _campaign(self, view: View) -> None:
+        self.following.leave()
+        known = view.state.epoch if view.state else 0
+        held = max((each.last_epoch for each in view.members.values()), default=0)
+        mine, larger = self.standing, self.following.larger_epoch
+        self._epoch = max(known, held, mine.promise, larger) + 1
+        self.role, self._request, self._is_asked = Role.CANDIDATE, None, False
+        self.standing.promise = self._epoch
+        self.actions.append(Promise(self._epoch))
+
+    def _ask(self, request: Campaign, now_ms: int) -> None:
+        self._request, self._is_asked = request, True
+        self._asked_at_ms, self.lease_until_ms = now_ms, now_ms
+        self.actions.append(request)
+
+    def _take_office(self, view: View) -> None:
+        assert view.state is not None
+        mine = self.standing
+        if mine.epochs and mine.epochs[-1].number == view.state.epoch:
+            return
+        self.following.leave()
+        self.role, self._request = Role.CANDIDATE, None
+        if not mine.is_clean:
+            self.actions.append(NoteClean())
+            return
+        # A log that is in no epoch yet is this one's from its beginning on.
+        start_offset = mine.log_end if mine.epochs else mine.log_start
+        mine.epochs = entered(mine.epochs, view.state.epoch, start_offset)
+        self.actions.append(EnterEpoch(mine.epochs))
+
+    def _stand_back(self, now_ms: int) -> None:
+        self.role = Role.FOLLOWING if self.view and self.view.state else Role.JOINING
+        self._request = None
+        self._campaigning.over()
+        self.following.heard_at_ms = now_ms
+        self.actions.append(Read())
+        self._answer_early(now_ms)
+
+    def _outrun(self, promise: int, now_ms: int) -> None:
+        self.following.larger_epoch = max(self.following.larger_epoch, promise)
+        if self.term and promise > self.term.epoch:
+            self._resign(f"a replica has promised epoch {promise}", now_ms)
+
+    def _resign(self, why: str, now_ms: int) -> None:
+        assert self.term
+        self.actions.append(Resign(self.term.epoch, why))
+        for link in self._links:
+            self.actions.append(Close(link))
+        self._links.clear()
+        self.term = None
+        self.following.led_at_ms = now_ms
+        self._stand_back(now_ms)
+
+    def _confirm(self, term: MasterTerm) -> None:
+        if term.confirm():
+            self._give_up_ms = self._timing.give_up_ms
+            self.standing.confirmed_offset = term.confirmed_offset
+            self.actions.append(Confirm(term.confirmed_offset))
+
+    def _send(self, link: int, message: Message) -> None:
+        self.actions.append(Send(link, message))

@@ -1,0 +1,21 @@
+"""What an operator may do with a replica of a set, seen from what the engine tells of it."""
+
+from rockhopper.broker.replication.election.replica_set import View
+
+
+def forget(view: View | None, replica_id: int) -> None:
+    """Make sure that nothing waits for a replica, so that it may be scrapped.
+
+    Raises:
+        ValueError: it may not; the sentence says why.
+    """
+    if not view or not view.state:
+        raise ValueError("the engine has told nothing of this set yet")
+    if any(replica.id == replica_id for replica in view.state.in_sync):
+        raise ValueError(
+            f"replica {replica_id} is counted in sync, and minInSyncReplicas="
+            f"{view.state.min_in_sync} keeps it there: what was acknowledged may be on it alone. "
+            "Start another replica; once that is in sync, this one leaves by itself"
+        )
+    if replica_id in view.members:
+        raise ValueError(f"replica {replica_id} runs: stop it first")

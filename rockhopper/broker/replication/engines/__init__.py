@@ -1,0 +1,1 @@
+"""Engines that elections ask: etcd, Kubernetes, a fixed set, and what they share."""

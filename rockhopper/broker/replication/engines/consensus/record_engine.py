@@ -1,0 +1,251 @@
+"""An engine over anything that keeps one record and replaces it by compare-and-swap.
+
+Where it is kept does not know of leases: whoever leads renews its own by counting up a beat, and
+the others look whether it still does (sightings.py). A swap that was refused because of a beat, or
+of anything else that does not matter to the request, is tried again on what there is then; one
+whose answer was lost never is.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Protocol
+
+from rockhopper.broker.replication.election.actions import Alter, Campaign
+from rockhopper.broker.replication.election.replica_set import (
+    Announcement,
+    Leader,
+    Outcome,
+    Replica,
+    View,
+)
+from rockhopper.broker.replication.engines.consensus.complaints import Complaints
+from rockhopper.broker.replication.engines.consensus.set_record import (
+    MemberRecord,
+    SetRecord,
+    Stored,
+    start_name,
+)
+from rockhopper.broker.replication.engines.consensus.sightings import Sightings
+from rockhopper.broker.replication.engines.consensus.values import StartCount
+from rockhopper.broker.replication.engines.engine import MEMBER_LEASE_MS, EngineError
+
+SWAP_TRIES_MAX = 10
+
+
+class RecordKeeper(Protocol):
+    """Where the record of a set is kept. Raises EngineError for whatever goes wrong."""
+
+    name: str
+    """For messages to operators."""
+
+    async def load(self) -> Stored:
+        """What there is now, and never what there was before an earlier answer."""
+
+    async def swap(self, record: SetRecord, tag: str | None) -> str | None:
+        """Replace the record that has *tag* and return the tag of the new one.
+
+        None: it was another one, and nothing was changed. After an error it may have been.
+        """
+
+    async def store_member(self, member: MemberRecord) -> None:
+        """Replace what is stored of a running replica; see Engine.announce."""
+
+    async def remove_member(self, member: MemberRecord) -> None:
+        """Remove what is stored of a replica, if it is of that process; see Engine.withdraw."""
+
+    def snapshots(self) -> AsyncGenerator[Stored, None]:
+        """What there is, and what there is when it may have changed, until something goes wrong."""
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+
+
+Change = Callable[[SetRecord], SetRecord | None]
+
+
+class RecordEngine:
+    """See Engine."""
+
+    def __init__(
+        self,
+        keeper: RecordKeeper,
+        *,
+        now_ms: Callable[[], float],
+        lease_ms: int = 4000,
+        retry_ms: int = 200,
+        is_by_operator: bool = False,
+    ) -> None:
+        """*now_ms* never goes back.
+
+        With *is_by_operator* nobody leads whom an operator has not designated.
+        """
+        self._keeper = keeper
+        self._sightings = Sightings(now_ms)
+        self._lease_ms = lease_ms
+        self._retry_s = retry_ms / 1000
+        self._is_by_operator = is_by_operator
+        self._complaints = Complaints()
+        self._version = 0
+        """The largest that was seen."""
+        self._beat = secrets.randbits(32)
+        self._own_name = secrets.token_hex(8)
+        self._announced: MemberRecord | None = None
+        self._is_closed = False
+
+    async def read(self) -> View:
+        """See Engine."""
+        return self._view(await self._load())
+
+    async def watch(self) -> AsyncGenerator[View, None]:
+        """See Engine."""
+        last: View | None = None
+        while not self._is_closed:
+            try:
+                async with aclosing(self._keeper.snapshots()) as snapshots:
+                    async for stored in snapshots:
+                        view = self._view(stored)
+                        if view != last:
+                            last = view
+                            yield view
+                        if self._is_closed:
+                            return
+            except EngineError as error:
+                self._tell("watch", error)
+            await asyncio.sleep(self._retry_s)
+
+    async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
+        """See Engine."""
+
+        def elect(record: SetRecord) -> SetRecord | None:
+            held = record.leader if self._is_held(record) else None
+            is_other = record.version != request.version or held not in (None, request.displaced)
+            if is_other or self._designated(record) not in (None, leader.id):
+                return None
+            return record.with_state(request.state).led_by(leader)
+
+        outcome, stored = await self._asked("campaign", elect)
+        return outcome, self._view(stored) if stored and outcome is Outcome.DONE else None
+
+    async def alter(self, request: Alter) -> tuple[Outcome, int]:
+        """See Engine."""
+
+        def altered(record: SetRecord) -> SetRecord | None:
+            return record.with_state(request.state) if record.version == request.version else None
+
+        outcome, stored = await self._asked("alter", altered)
+        return outcome, stored.record.version if stored and outcome is Outcome.DONE else 0
+
+    async def renew(self, leader: Leader, version: int) -> Outcome:
+        """See Engine."""
+
+        def renewed(record: SetRecord) -> SetRecord | None:
+            if self._is_held(record):
+                return record.led_by(leader) if record.leader == leader else None
+            return record.led_by(leader) if record.version == version else None
+
+        outcome, _ = await self._asked("renew", renewed)
+        return outcome
+
+    async def announce(self, member: Announcement) -> None:
+        """See Engine."""
+        self._beat += 1
+        self._announced = MemberRecord(member, self._beat)
+        await self._keeper.store_member(self._announced)
+
+    async def withdraw(self) -> None:
+        """See Engine."""
+        if self._announced:
+            await self._keeper.remove_member(self._announced)
+
+    async def count_start(self, replica: Replica, count: int) -> bool:
+        """See Engine."""
+        name, start = start_name(replica), StartCount(count=count, counted_by=self._own_name)
+
+        def counted(record: SetRecord) -> SetRecord | None:
+            known = record.starts.get(name)
+            if known and known.count >= count:
+                return None
+            kept = replace(start, unknown=known.unknown if known else ())
+            return record.with_start(replica, kept)
+
+        _, stored = await self._change(counted)
+        return stored.record.starts.get(name) == start
+
+    async def resign(self, leader: Leader) -> None:
+        """See Engine."""
+        await self._change(
+            lambda record: replace(record, leader=None) if record.leader == leader else None
+        )
+
+    async def close(self) -> None:
+        """See Engine."""
+        self._is_closed = True
+        await self._keeper.close()
+
+    async def _asked(self, request: str, change: Change) -> tuple[Outcome, Stored | None]:
+        try:
+            is_done, stored = await self._change(change)
+        except EngineError as error:
+            self._tell(request, error)
+            return Outcome.UNKNOWN, None
+        return Outcome.DONE if is_done else Outcome.REFUSED, stored
+
+    async def _change(self, change: Change) -> tuple[bool, Stored]:
+        """Replace the record by what *change* makes of it, if it makes anything.
+
+        Whether it was done, and what there is then.
+        """
+        for _ in range(SWAP_TRIES_MAX):
+            stored = await self._load()
+            record = change(stored.record)
+            if record is None:
+                return False, stored
+            if (tag := await self._keeper.swap(record, stored.tag)) is not None:
+                self._see(record)
+                return True, replace(stored, record=record, tag=tag)
+        raise EngineError(f"{self._keeper.name} was changed by others {SWAP_TRIES_MAX} times")
+
+    async def _load(self) -> Stored:
+        seen = self._version
+        stored = await self._keeper.load()
+        if stored.record.version < seen:
+            raise EngineError(
+                f"{self._keeper.name} is older than what was seen before: restored from a backup, "
+                "or deleted? Start this broker anew if that is meant"
+            )
+        self._see(stored.record)
+        return stored
+
+    def _see(self, record: SetRecord) -> None:
+        self._version = max(self._version, record.version)
+        self._is_held(record)
+
+    def _is_held(self, record: SetRecord) -> bool:
+        """Whether somebody has the lease, as far as this process has seen."""
+        mark = (record.leader, record.beat)
+        return record.leader is not None and self._sightings.is_alive(
+            "leader", mark, self._lease_ms
+        )
+
+    def _view(self, stored: Stored) -> View:
+        record = stored.record
+        self._see(record)
+        members = {
+            number: each.announcement
+            for number, each in stored.members.items()
+            if self._sightings.is_alive(
+                f"member {number}", (each.announcement.incarnation, each.beat), MEMBER_LEASE_MS
+            )
+        }
+        leader = record.leader if self._is_held(record) else None
+        return View(record.state, record.version, leader, members, self._designated(record))
+
+    def _designated(self, record: SetRecord) -> int | None:
+        return record.designated or 0 if self._is_by_operator else record.designated
+
+    def _tell(self, request: str, error: EngineError) -> None:
+        if not self._is_closed:
+            self._complaints.tell(request, error)

@@ -1,0 +1,288 @@
+"""What is stored of a set, whichever engine keeps it: values of JSON with a version.
+
+    name                  lease      value
+    state                 none       epoch, master, set, minInSync, history, trail
+    leader                leader's   id, incarnation, epoch
+    members/<id>          15 s       store, incarnation, address, haAddress, lastEpoch, logEnd, ...
+    starts/<id>.<store>   none       count, and who counted
+
+Fields that are not known are those of a later release: what anybody may write again (state, and
+another's leader and starts in the record of a set) keeps them as they are, also within the entries
+of a state, as long as these stay. A change whose writers
+must know it raises ``writer`` of the state; a release that knows less then reads it, and does not
+change it. A larger version is refused by readers, too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from rockhopper.broker.replication.election.replica_set import (
+    STATE_WRITER,
+    Announcement,
+    Leader,
+    Replica,
+    SetState,
+    Sight,
+    Term,
+)
+from rockhopper.broker.replication.engines.engine import EngineError
+
+VERSION = 1
+
+Unknown = tuple[tuple[str, bytes], ...]
+"""Fields of a later release, by name, as they are stored."""
+UnknownInside = tuple[tuple[str, bytes, Unknown], ...]
+"""Those of objects within a value: where, such as ``history.master``, and what is known of it."""
+
+_Value = TypeVar("_Value", bound="_Versioned")
+
+
+class UnreadableValueError(EngineError):
+    """A value that somebody else wrote, or a later version of this broker."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key} in the engine cannot be read: {reason}")
+        self.key = key
+
+
+class _Replica(msgspec.Struct):
+    id: int
+    store: str
+
+
+class _Term(msgspec.Struct):
+    epoch: int
+    master: _Replica
+    why: str
+
+
+class _Versioned(msgspec.Struct, rename="camel", kw_only=True):
+    version: int = VERSION
+
+
+class _Sight(msgspec.Struct, frozen=True):
+    changes: int = 0
+    mark: int = 0
+
+
+class _State(_Versioned, kw_only=True):
+    epoch: int
+    master: _Replica
+    set: list[_Replica]
+    min_in_sync: int
+    history: list[_Term] = []
+    trail: list[_Sight] = []
+    writer: int | UnsetType = UNSET
+
+
+class _Leader(_Versioned, kw_only=True):
+    id: int
+    incarnation: str
+    epoch: int
+
+
+class _Member(_Versioned, kw_only=True):
+    id: int
+    store: str
+    incarnation: str
+    address: str
+    ha_address: str
+    last_epoch: int
+    log_end: int
+    clean: bool
+    priority: int = 0
+    sight: _Sight = _Sight()
+    misses_master: bool = False
+    settings: dict[str, str] | UnsetType = UNSET
+    own_address: str | UnsetType = UNSET
+
+
+class _Start(_Versioned, kw_only=True):
+    count: int
+    counted_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartCount:
+    """How often a store was started; ``counted_by`` tells a request that is made again."""
+
+    count: int
+    counted_by: str
+    unknown: Unknown = field(default=(), compare=False)
+
+
+def encode_state(state: SetState) -> bytes:
+    """Encode the value of ``state``."""
+    value = _State(
+        epoch=state.epoch,
+        master=_Replica(*state.master),
+        set=[_Replica(*each) for each in sorted(state.in_sync)],
+        min_in_sync=state.min_in_sync,
+        history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
+        trail=[_Sight(*each) for each in state.trail],
+        writer=UNSET if state.writer == STATE_WRITER else state.writer,
+    )
+    return with_unknown(value, state.unknown, state.unknown_inside)
+
+
+def decode_state(key: str, value: bytes) -> SetState:
+    """Decode the value of ``state``; raises UnreadableValueError."""
+    stored = _decoded(key, value, _State)
+    return SetState(
+        stored.epoch,
+        _replica(stored.master),
+        frozenset(_replica(each) for each in stored.set),
+        stored.min_in_sync,
+        tuple(Term(each.epoch, _replica(each.master), each.why) for each in stored.history),
+        tuple(Sight(each.changes, each.mark) for each in stored.trail),
+        stored.writer or STATE_WRITER,
+        unknown_fields(value, _State),
+        unknown_inside(value, _State),
+    )
+
+
+def encode_leader(leader: Leader) -> bytes:
+    """Encode the value of ``leader``."""
+    return with_unknown(
+        _Leader(id=leader.id, incarnation=leader.incarnation, epoch=leader.epoch), leader.unknown
+    )
+
+
+def decode_leader(key: str, value: bytes) -> Leader:
+    """Decode the value of ``leader``; raises UnreadableValueError."""
+    stored = _decoded(key, value, _Leader)
+    return Leader(stored.id, stored.incarnation, stored.epoch, unknown_fields(value, _Leader))
+
+
+def encode_member(member: Announcement) -> bytes:
+    """Encode a value under ``members/``."""
+    return msgspec.json.encode(
+        _Member(
+            id=member.replica.id,
+            store=member.replica.store,
+            incarnation=member.incarnation,
+            address=member.address,
+            ha_address=member.ha_address,
+            last_epoch=member.last_epoch,
+            log_end=member.log_end,
+            clean=member.is_clean,
+            priority=member.priority,
+            sight=_Sight(*member.sight),
+            misses_master=member.misses_master,
+            settings=dict(member.settings) or UNSET,
+            own_address=member.own_address or UNSET,
+        )
+    )
+
+
+def decode_member(key: str, value: bytes) -> Announcement:
+    """Decode a value under ``members/``; raises UnreadableValueError."""
+    stored = _decoded(key, value, _Member)
+    return Announcement(
+        Replica(stored.id, stored.store),
+        stored.incarnation,
+        stored.address,
+        stored.ha_address,
+        stored.last_epoch,
+        stored.log_end,
+        stored.clean,
+        stored.priority,
+        Sight(stored.sight.changes, stored.sight.mark),
+        stored.misses_master,
+        tuple(stored.settings.items()) if stored.settings else (),
+        stored.own_address or "",
+    )
+
+
+def encode_start(start: StartCount) -> bytes:
+    """Encode a value under ``starts/``."""
+    return with_unknown(_Start(count=start.count, counted_by=start.counted_by), start.unknown)
+
+
+def decode_start(key: str, value: bytes) -> StartCount:
+    """Decode a value under ``starts/``; raises UnreadableValueError."""
+    stored = _decoded(key, value, _Start)
+    return StartCount(
+        count=stored.count, counted_by=stored.counted_by, unknown=unknown_fields(value, _Start)
+    )
+
+
+def unknown_fields(value: bytes, form: type[msgspec.Struct]) -> Unknown:
+    """Those of a JSON object that *form* does not have."""
+    found = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    known = form.__struct_encode_fields__
+    return tuple((name, bytes(raw)) for name, raw in found.items() if name not in known)
+
+
+def unknown_inside(value: bytes, form: type[msgspec.Struct], place: str = "") -> UnknownInside:
+    """The same of all objects within a JSON object that *form* has, and of lists of such."""
+    found = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    kept: list[tuple[str, bytes, Unknown]] = []
+    for known in msgspec.structs.fields(form):
+        raw = found.get(known.encode_name)
+        inner = known.type if isinstance(known.type, type) else (*get_args(known.type), None)[0]
+        if raw is None or not (isinstance(inner, type) and issubclass(inner, msgspec.Struct)):
+            continue
+        is_one = inner is known.type
+        at = f"{place}{known.encode_name}"
+        for each in [raw] if is_one else msgspec.json.decode(raw, type=list[msgspec.Raw]):
+            if unknown := unknown_fields(bytes(each), inner):
+                plain = msgspec.json.encode(msgspec.json.decode(each, type=inner))
+                kept.append((at, plain, unknown))
+            kept += unknown_inside(bytes(each), inner, f"{at}.")
+    return tuple(kept)
+
+
+def with_unknown(value: msgspec.Struct, unknown: Unknown, inside: UnknownInside = ()) -> bytes:
+    """Encode *value*, and behind its own fields, and those of its objects, what is not known."""
+    if inside:
+        kept = {(place, plain): fields for place, plain, fields in inside}
+        encoded = _encode_inside(value, kept, "")
+    else:
+        encoded = msgspec.json.encode(value)
+    return _behind(encoded, unknown)
+
+
+def _encode_inside(
+    value: msgspec.Struct, kept: Mapping[tuple[str, bytes], Unknown], place: str
+) -> bytes:
+    def encode(each: object, at: str) -> bytes:
+        if not isinstance(each, msgspec.Struct):
+            return msgspec.json.encode(each)
+        unknown = kept.get((at, msgspec.json.encode(each)), ())
+        return _behind(_encode_inside(each, kept, f"{at}."), unknown)
+
+    parts: dict[str, msgspec.Raw] = {}
+    for known in msgspec.structs.fields(value):
+        held, at = getattr(value, known.name), f"{place}{known.encode_name}"
+        if isinstance(held, list):
+            raw = b"[" + b",".join([encode(each, at) for each in held]) + b"]"
+            parts[known.encode_name] = msgspec.Raw(raw)
+        elif held is not UNSET:
+            parts[known.encode_name] = msgspec.Raw(encode(held, at))
+    return msgspec.json.encode(parts)
+
+
+def _behind(encoded: bytes, unknown: Unknown) -> bytes:
+    if not unknown:
+        return encoded
+    rest = msgspec.json.encode({name: msgspec.Raw(raw) for name, raw in unknown})
+    return encoded[:-1] + b"," + rest[1:]
+
+
+def _replica(stored: _Replica) -> Replica:
+    return Replica(stored.id, stored.store)
+
+
+def _decoded(key: str, value: bytes, form: type[_Value]) -> _Value:
+    try:
+        version = msgspec.json.decode(value, type=_Versioned).version
+        if version == VERSION:
+            return msgspec.json.decode(value, type=form)
+    except msgspec.MsgspecError as error:
+        raise UnreadableValueError(key, str(error)) from None
+    raise UnreadableValueError(key, f"its version is {version}, this broker reads {VERSION}")

@@ -1,0 +1,42 @@
+"""How far an etcd was seen to be, so that one which answers from the past is noticed.
+
+A linearizable answer is never older than what was seen before its request left. One that is comes
+from a cluster that was restored from a backup, or from another cluster.
+"""
+
+from rockhopper.broker.replication.engines.etcd.forms import Header
+
+
+class FromThePastError(Exception):
+    """An answer is older than one that was there before its request."""
+
+
+class Horizon:
+    """The largest term and revision of one cluster, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.seen = Header()
+
+    def take(self, header: Header, departed: Header) -> None:
+        """Take note of an answer to a request that left when ``seen`` was *departed*.
+
+        Raises:
+            FromThePastError: it is not to be believed.
+        """
+        if departed.cluster_id not in (0, header.cluster_id):
+            raise FromThePastError(
+                f"it belongs to cluster {header.cluster_id}, not {departed.cluster_id} as before"
+            )
+        behind = header.raft_term < departed.raft_term or header.revision < departed.revision
+        if behind:
+            raise FromThePastError(
+                f"it is at term {header.raft_term}, revision {header.revision}, behind term "
+                f"{departed.raft_term}, revision {departed.revision}, that were seen before: "
+                "restored from a backup? Start this broker anew if that is meant"
+            )
+        seen = self.seen
+        self.seen = Header(
+            cluster_id=header.cluster_id,
+            revision=max(header.revision, seen.revision),
+            raft_term=max(header.raft_term, seen.raft_term),
+        )

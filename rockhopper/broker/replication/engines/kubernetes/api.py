@@ -1,0 +1,145 @@
+"""The API server of Kubernetes, asked by a pod with its service account.
+
+The token is read for each request: the kubelet replaces it now and then. A request is made once;
+where it may have been done nobody knows, and nothing here asks again.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from rockhopper.broker.replication.engines.consensus.connection import HttpRequest, StatusError
+from rockhopper.broker.replication.engines.consensus.connections import (
+    Connections,
+    RefusedError,
+    Tls,
+    UnavailableError,
+)
+from rockhopper.broker.replication.engines.engine import EngineError
+from rockhopper.protocol.addresses import join_address
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_FILE = _SERVICE_ACCOUNT / "token"
+CA_FILE = _SERVICE_ACCOUNT / "ca.crt"
+HTTPS_PORT = 443
+TOO_MANY_REQUESTS = 429
+_HINTS = {
+    401: "is the service account's token mounted into the pod?",
+    403: "grant it by a Role as in docker/kubernetes/replica-set.yaml",
+}
+
+
+class StatusOfRefusal(msgspec.Struct):
+    """What comes with a status that is no success, and in a watch that failed."""
+
+    message: str = ""
+    code: int = 0
+
+
+class NotDoneError(RefusedError):
+    """A request was refused by its status: somebody was faster (409), or it is not there (404)."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the API server is, and where the token is."""
+
+    endpoint: str
+    token_file: Path
+    tls: Tls = None
+
+
+def endpoint_in_pod(environment: Mapping[str, str]) -> str:
+    """Where a pod reaches its API server. Raises EngineError outside of one."""
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    if not host:
+        raise EngineError(
+            "haEngine=kubernetes://… works in a pod alone, and KUBERNETES_SERVICE_HOST is not set: "
+            "run the broker in Kubernetes, or take an etcd"
+        )
+    return join_address(host, int(environment.get("KUBERNETES_SERVICE_PORT", HTTPS_PORT)))
+
+
+class KubernetesApi:
+    """One API server, asked by one event loop."""
+
+    def __init__(self, access: Access, *, timeout_ms: int = 1000, silence_ms: int = 20_000) -> None:
+        """For *timeout_ms* and *silence_ms* see Connections."""
+        self.endpoint = access.endpoint
+        self._token_file = access.token_file
+        self._connections = Connections(
+            default_port=HTTPS_PORT,
+            tls=access.tls,
+            timeout_ms=timeout_ms,
+            silence_ms=silence_ms,
+        )
+
+    async def ask(
+        self, method: str, path: str, body: object = None, *, is_patch: bool = False
+    ) -> bytes:
+        """Make a request and return the body of its answer.
+
+        Raises:
+            NotDoneError: refused with 404, 409 or 410.
+            RefusedError: refused otherwise.
+            UnavailableError: there is no usable answer; ``may_be_done`` says what is known.
+        """
+        request = self._request(method, path, body, is_patch=is_patch)
+        try:
+            return await self._connections.ask(self.endpoint, request)
+        except StatusError as error:
+            raise self._refused(error) from None
+
+    async def watch(self, path: str) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch, until it ends or is silent; raises as ``ask``."""
+        request = self._request("GET", path, None)
+        try:
+            async with aclosing(self._connections.stream(self.endpoint, request)) as lines:
+                async for line in lines:
+                    yield line
+        except StatusError as error:
+            raise self._refused(error) from None
+
+    def unreadable(self, error: Exception) -> UnavailableError:
+        """What to say of an answer that makes no sense."""
+        return self._connections.failed(self.endpoint, error)
+
+    async def close(self) -> None:
+        """Close all connections; what is under way fails."""
+        await self._connections.close()
+
+    def _request(
+        self, method: str, path: str, body: object, *, is_patch: bool = False
+    ) -> HttpRequest:
+        kind = "application/merge-patch+json" if is_patch else "application/json"
+        data = b"" if body is None else msgspec.json.encode(body)
+        return HttpRequest(method, path, data, f"Bearer {self._token()}", kind)
+
+    def _token(self) -> str:
+        try:
+            return self._token_file.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RefusedError(
+                f"the token of the service account cannot be read ({error}): is it mounted into "
+                "the pod (automountServiceAccountToken)?"
+            ) from None
+
+    def _refused(self, error: StatusError) -> EngineError:
+        try:
+            message = msgspec.json.decode(error.body, type=StatusOfRefusal).message
+        except msgspec.MsgspecError:
+            message = error.body[:200].decode(errors="replace")
+        reason = f"{self.endpoint} refuses: {message or f'HTTP {error.status}'}"
+        if error.status >= 500 or error.status == TOO_MANY_REQUESTS:
+            return UnavailableError(reason, may_be_done=error.status >= 500)
+        if error.status in (404, 409, 410):
+            return NotDoneError(reason, error.status)
+        hint = _HINTS.get(error.status)
+        return RefusedError(f"{reason}: {hint}" if hint else reason)

@@ -1,0 +1,263 @@
+"""What a person must see of a replica set: said once when it begins, and when it is over."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import structlog
+
+from rockhopper.broker.replication.election.machine import Machine
+from rockhopper.broker.replication.election.replica_set import STATE_WRITER, Replica, SetState, View
+from rockhopper.broker.replication.engines.engine import ENDED_AFTER_MS
+from rockhopper.broker.replication.shipping.engine_health import EngineHealth
+
+log = structlog.get_logger("broker.ha")
+
+PATIENCE_MS = 60_000
+RETENTION_SHARE_MAX = 0.8
+LAG_BYTES_MIN = 64 << 20
+PUT_BACK_PATIENCE_MS = 5000
+GONE_PATIENCE_MS = 5000
+CLOCKS_PATIENCE_MS = 5000
+(
+    DIVERGED,
+    SECOND,
+    STOPPED,
+    DISK,
+    PUT_BACK,
+    UNCLEAN,
+    GONE,
+    OLD,
+    BELOW,
+    FLOOR,
+    ENGINE,
+    UNWRITABLE,
+    RETENTION,
+    SETTINGS,
+    CLOCKS,
+) = REASONS = (
+    "diverged",
+    "second-process",
+    "stopped",
+    "disk-fails",
+    "engine-put-back",
+    "unclean",
+    "stores-gone",
+    "release-too-old",
+    "below-the-floor",
+    "at-the-floor",
+    "engine-away",
+    "engine-read-only",
+    "falls-out-of-retention",
+    "settings-differ",
+    "clocks-differ",
+)
+_PATIENCE_MS = {
+    FLOOR: PATIENCE_MS,
+    PUT_BACK: PUT_BACK_PATIENCE_MS,
+    SECOND: ENDED_AFTER_MS,
+    GONE: GONE_PATIENCE_MS,
+    CLOCKS: CLOCKS_PATIENCE_MS,
+}
+
+
+_TOO_OLD = (
+    "a later release changed this set's state, and asks of who changes it to know version {} of "
+    f"it; this one knows {STATE_WRITER}: this replica follows, and is not elected. Upgrade it"
+)
+
+
+class _Losing(NamedTuple):
+    """A follower far behind: whether it came no nearer in the last minute."""
+
+    since_ms: int
+    lag_bytes: int
+    is_losing: bool
+
+
+class Alarms:
+    """Of one replica; ``look`` is to be called about once a second."""
+
+    def __init__(self, now_ms: Callable[[], int], replica_count: int = 0) -> None:
+        """*replica_count* is how many there should be; 0: as many as were seen."""
+        self._now_ms = now_ms
+        self._replica_count = replica_count
+        self._since_ms: dict[str, int] = {}
+        self._far: dict[Replica, _Losing] = {}
+        self.shown: dict[str, str] = {}
+        """By reason: the sentence, with its remedy."""
+
+    def look(self, machine: Machine, own: Mapping[str, str], health: EngineHealth) -> None:
+        """Take note of how things are; *own* says by reason what this replica found of itself."""
+        found = {**own, **dict(self._found(machine, health))}
+        now_ms = self._now_ms()
+        for reason in REASONS:
+            text = found.get(reason)
+            if text is None:
+                self._since_ms.pop(reason, None)
+                if self.shown.pop(reason, None):
+                    log.info("alarm cleared", alarm=reason)
+                continue
+            since_ms = self._since_ms.setdefault(reason, now_ms)
+            is_due = now_ms - since_ms >= _PATIENCE_MS.get(reason, 0)
+            if is_due and reason not in self.shown:
+                log.critical("the replica set needs an operator", alarm=reason, reason=text)
+            if is_due:
+                self.shown[reason] = text
+
+    def _found(self, machine: Machine, health: EngineHealth) -> Iterator[tuple[str, str]]:
+        view = machine.view
+        state = view.state if view else None
+        if health.silent_ms >= PATIENCE_MS:
+            yield (
+                ENGINE,
+                f"the engine has not answered for {health.silent_ms // 1000} s: nobody could be "
+                "elected now; see haEngine and the engine's own log",
+            )
+        if why := health.why_unwritable:
+            yield (
+                UNWRITABLE,
+                f"the engine answers reads and takes no writes ({why}): nobody could be elected "
+                "now, and the set in sync cannot change",
+            )
+        if view is None or state is None:
+            return
+        if machine.is_engine_behind:
+            yield (
+                PUT_BACK,
+                f"the state of the set in the engine, of epoch {state.epoch}, is older than one "
+                "that was seen before: the engine was put back from a backup. By that state "
+                "nobody may lead who was not in sync since; stop whoever leads, and let the one "
+                "with the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect "
+                "--unclean. If one leads that has all of it, and others say nothing of this, "
+                "the engine was exchanged to and fro: have this replica seeded by it, rockhopper "
+                "ha reseed",
+            )
+        texts = {
+            SETTINGS: _differing(machine, view),
+            UNCLEAN: _unclean(machine, view, state),
+            GONE: _gone(machine, view, state),
+            OLD: "" if state.is_writable else _TOO_OLD.format(state.writer),
+        }
+        yield from ((reason, text) for reason, text in texts.items() if text)
+        if machine.term is not None:
+            has_floor = machine.term.has_floor(self._now_ms())
+            if not has_floor and machine.term.is_young(self._now_ms()):
+                return
+            if text := self._at_floor(machine, view, state, has_floor=has_floor):
+                yield FLOOR if has_floor else BELOW, text
+            if text := self._outrun(machine):
+                yield RETENTION, text
+
+    def _at_floor(self, machine: Machine, view: View, state: SetState, *, has_floor: bool) -> str:
+        seen = {replica.id for replica in state.in_sync} | set(view.members)
+        if machine.term is not None:
+            seen |= {replica.id for replica in machine.term.followers}
+        count, in_sync = max(self._replica_count, len(seen)), len(state.in_sync)
+        if has_floor and (in_sync > state.min_in_sync or in_sync >= count):
+            return ""
+        meanwhile = (
+            "nothing is stored"
+            if not has_floor
+            else "if one more is lost, nothing is stored"
+            if in_sync > 1
+            else "what is stored now is lost with this replica"
+        )
+        but = ", but not all there," if not has_floor and in_sync >= state.min_in_sync else ""
+        return (
+            f"{in_sync} of {count} replicas are in sync{but} "
+            f"and minInSyncReplicas={state.min_in_sync}: {meanwhile}; see why the others are away"
+        )
+
+    def _outrun(self, machine: Machine) -> str:
+        mine, now_ms, texts = machine.standing, self._now_ms(), []
+        kept_bytes = mine.log_end - mine.log_start
+        followers = machine.term.followers if machine.term else {}
+        lags = {
+            replica: mine.log_end - max(follower.held_offset, 0)
+            for replica, follower in followers.items()
+        }
+        limit_bytes = max(kept_bytes * RETENTION_SHARE_MAX, LAG_BYTES_MIN)
+        far, self._far = self._far, {}
+        for replica, lag_bytes in sorted(lags.items()):
+            if lag_bytes <= limit_bytes:
+                continue
+            found = far.get(replica, _Losing(now_ms, lag_bytes, is_losing=False))
+            if now_ms - found.since_ms >= PATIENCE_MS:
+                found = _Losing(now_ms, lag_bytes, lag_bytes >= found.lag_bytes)
+            self._far[replica] = found
+            if found.is_losing:
+                texts.append(
+                    f"replica {replica.id} is {lag_bytes} bytes behind, of {kept_bytes} that are "
+                    "kept: soon it has to be seeded anew; keep more, or see what slows it"
+                )
+        return "; ".join(texts)
+
+
+def _unclean(machine: Machine, view: View, state: SetState) -> str:
+    """What is wrong if nobody may lead, for all that could have lost what was acknowledged."""
+    mine = machine.standing
+    if mine.is_clean or mine.me not in state.in_sync or view.leader or machine.term:
+        return ""
+    others = sorted(replica.id for replica in state.in_sync - {mine.me})
+    if any(number in view.members and view.members[number].is_clean for number in others):
+        return ""
+    away = [number for number in others if number not in view.members]
+    if away:
+        return (
+            f"replica {mine.me.id}'s machine lost its memory, and replicas {_listed(away)}, which "
+            "are in sync, are away: start them, for they may hold all that was acknowledged. If "
+            "that cannot be, let this one lead: rockhopper ha elect --unclean"
+        )
+    if others:
+        return (
+            f"the machines of replicas {_listed(sorted([mine.me.id, *others]))}, which are all "
+            "that are in sync, lost their memory: let the one with the largest LOG END in "
+            "'rockhopper ha status' lead: rockhopper ha elect --unclean"
+        )
+    return (
+        f"replica {mine.me.id} alone is counted in sync, and its machine lost its memory: what "
+        "was acknowledged may be missing. If no other copy can be had, let it lead: rockhopper "
+        "ha elect --unclean"
+    )
+
+
+def _gone(machine: Machine, view: View, state: SetState) -> str:
+    """What is wrong if no store that was in sync is there, and one of them never will be."""
+    there = {member.replica for member in view.members.values()}
+    numbers = sorted(replica.id for replica in state.in_sync)
+    gone = [number for number in numbers if number in view.members]
+    if machine.term is not None or view.leader or there & state.in_sync or not gone:
+        return ""
+    if away := [number for number in numbers if number not in view.members]:
+        begin = (
+            f"the stores of replicas {_listed(gone)} are gone, and replicas {_listed(away)}, which "
+            "are in sync, are away: start them with the stores that they had"
+        )
+    else:
+        begin = (
+            f"the stores of replicas {_listed(gone)}, which alone were in sync, are gone: nobody "
+            "may lead. Put one of them back"
+        )
+    return (
+        f"{begin}. If that cannot be, what was acknowledged may be missing: let the replica with "
+        "the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect --unclean"
+    )
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _differing(machine: Machine, view: View) -> str:
+    """Which settings of other replicas that run are not as this one's."""
+    mine = view.members.get(machine.standing.me.id)
+    if mine is None:
+        return ""
+    own = dict(mine.settings)
+    texts = [
+        f"{key} is {own[key]} at replica {mine.replica.id} and {value} at replica {number}"
+        for number, member in sorted(view.members.items())
+        for key, value in member.settings
+        if own.get(key, value) != value
+    ]
+    return f"{'; '.join(texts)}: set them alike" if texts else ""

@@ -1,0 +1,108 @@
+"""Joining: a broker's settings, as replication has them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.replication.election.leaving import serve_alone
+from rockhopper.broker.replication.engines.engine import EngineError
+from rockhopper.broker.replication.engines.engines import engine_for
+from rockhopper.broker.replication.roles.set_member import Doors, OpenAs, SetMember
+from rockhopper.broker.replication.shipping.links import SetFacts
+from rockhopper.broker.replication.shipping.replica import Membership, now_ms
+from rockhopper.broker.server.listening.listener import OPEN, Gate
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.listening.renewed_files import RenewedFiles
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.config_file import properties_of
+from rockhopper.broker.settings.replica_config import read_secret
+from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol.addresses import join_address
+
+_SHARED = (
+    "minInSyncReplicas",
+    "haReplicas",
+    "haMode",
+    "flushDiskType",
+    "messageDelayLevel",
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "maxMessageSize",
+)
+
+
+class JoinError(Exception):
+    """As it is set up a broker cannot be a replica; the sentence says why."""
+
+
+def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
+    """The member that a broker is by its settings; nothing is opened yet.
+
+    Raises:
+        JoinError: a file that a setting names cannot be used, or there is no such engine here.
+    """
+    try:
+        engine = engine_for(parts.config, now_ms)
+    except (SettingError, EngineError) as error:
+        raise JoinError(str(error)) from error
+    return SetMember(parts, doors, engine, open_as)
+
+
+def see_alone(config: BrokerConfig) -> None:
+    """See that a broker without haEngine may serve its store; raises as ``serve_alone``."""
+    own = StoreLayout.of(config.store).own
+    serve_alone(own / "ha", may_leave=config.replication.leave_set)
+
+
+def membership_of(
+    config: BrokerConfig, port: int, address: str, host: str, gate: Gate = OPEN
+) -> Membership:
+    """Which replica a broker is, that clients reach at *address*; *host* is this machine's.
+
+    Raises:
+        JoinError: haSecretFile cannot be used.
+    """
+    replication = config.replication
+    ha_host = replication.address or config.broker_ip1 or host
+    try:
+        secret = _secret_of(replication.secret_file)
+    except SettingError as error:
+        raise JoinError(str(error)) from error
+    facts = SetFacts(
+        config.cluster_name,
+        config.broker_name,
+        config.store.commit_log_file_size_bytes,
+        secret,
+    )
+    return Membership(
+        replication.replica_id,
+        facts,
+        replication.floor,
+        address,
+        host=config.bind_address,
+        ha_port=replication.ha_port(port),
+        ha_host=ha_host,
+        priority=replication.priority,
+        replicas_after_power_cut=(
+            replication.replicas if replication.unclean_after_power_cut else 0
+        ),
+        own_address=join_address(ha_host, port),
+        settings=tuple(shared_settings(config).items()),
+        gate=gate,
+        outgoing=Outgoing(config.tls),
+    )
+
+
+def shared_settings(config: BrokerConfig) -> dict[str, str]:
+    """What all replicas of a set should have set alike: how it replicates, and what its log is."""
+    properties = properties_of(config) | {"minInSyncReplicas": str(config.replication.floor)}
+    return {key: properties[key] for key in _SHARED}
+
+
+def _secret_of(path: Path | None) -> bytes | Callable[[], bytes]:
+    if path is None:
+        return b""
+    secret = RenewedFiles([path], lambda: read_secret("haSecretFile", path))
+    secret.current()
+    return secret.current

@@ -1,0 +1,109 @@
+"""ReplicaStore: the message store as replication sees it, through every closing and reopening."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from rockhopper.broker.replication.roles.setting_aside import set_aside
+from rockhopper.broker.replication.shipping.replica_log import AwayError
+from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.log import log_start
+from rockhopper.broker.store.message_store import MessageStore
+
+log = structlog.get_logger("broker.ha")
+
+Between = Callable[[], object]
+
+
+class ReplicaStore:
+    """See ReplicaLog. Belongs to the event loop."""
+
+    def __init__(
+        self, config: StoreConfig, reopen: Callable[[int | None, Between | None], Awaitable[None]]
+    ) -> None:
+        """*reopen* closes the store, does something in a thread, and opens it, cut at an offset."""
+        self._layout = StoreLayout.of(config)
+        self._file_size_bytes = config.commit_log_file_size_bytes
+        self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
+        self._reopen = reopen
+        self._store: MessageStore | None = None
+        self._ends = 0, 0, 0, 0
+        self.is_following = False
+        """Whether a master's bytes may be appended."""
+
+    def opened(self, store: MessageStore) -> None:
+        """Take the store that is open now, as a follower's."""
+        self._store, self.is_following = store, True
+
+    def closing(self) -> None:
+        """Remember where the log ends, for the store is closed soon."""
+        self._ends = self.start_offset, self.end_offset, self.next_offset, self.held_offset
+        self._store, self.is_following = None, False
+
+    @property
+    def start_offset(self) -> int:
+        """See ReplicaLog."""
+        return self._ends[0] if self._store is None else self._store.min_commit_log_offset
+
+    @property
+    def end_offset(self) -> int:
+        """See ReplicaLog."""
+        return self._ends[1] if self._store is None else self._store.max_commit_log_offset
+
+    @property
+    def next_offset(self) -> int:
+        """See ReplicaLog."""
+        return self._ends[2] if self._store is None else self._store.received_offset
+
+    @property
+    def held_offset(self) -> int:
+        """See ReplicaLog."""
+        if self._store is None:
+            return self._ends[3]
+        return self._store.flushed_offset if self._is_sync else self.end_offset
+
+    @property
+    def is_away(self) -> bool:
+        """See ReplicaLog."""
+        return self._store is None or not self.is_following
+
+    def read(self, offset: int, size_bytes_max: int) -> bytes:
+        """See ReplicaLog."""
+        if self._store is None:
+            return b""
+        file_end = offset - offset % self._file_size_bytes + self._file_size_bytes
+        return self._store.log_bytes(offset, min(offset + size_bytes_max, file_end))
+
+    def append(self, offset: int, data: bytes) -> None:
+        """See ReplicaLog."""
+        if self._store is None or self.is_away:
+            raise AwayError("this replica's log is not open for a master's bytes now")
+        self._store.append_raw(offset, data)
+        if self._is_sync:
+            self._store.flush_service.request()
+
+    def drop_torn(self) -> None:
+        """See ReplicaLog."""
+        if self._store is None or self.is_away:
+            return
+        try:
+            self._store.drop_torn()
+        except StoreError as error:
+            log.error("an incomplete record stays at the end of the log", reason=str(error))
+
+    async def cut(self, end_offset: int) -> None:
+        """See ReplicaLog: what is cut goes to the quarantine."""
+        await self._reopen(end_offset, None)
+
+    async def begin_at(self, offset: int) -> None:
+        """See ReplicaLog: what was there is set aside, whole."""
+        await self._reopen(None, lambda: self._replace(offset))
+
+    def _replace(self, offset: int) -> None:
+        layout = self._layout
+        if log_start.has_log(layout.commit_log):
+            kept = set_aside(layout)
+            log.warning("replacing this replica's store with the master's", kept_as=str(kept))
+        log_start.begin_at(layout.commit_log, self._file_size_bytes, offset)

@@ -1,0 +1,718 @@
+"""SetMember: a broker's place in its replica set, from its start to its stop.
+
+    following   the store takes a master's log; messages are in their queues, and the state that is
+                not in the log is applied, up to the confirmed offset; clients are refused
+    promotion   1  all of the log is confirmed: nobody is shown less than the last master showed
+                2  dispatched, and the state applied: the files are as of a broker that was killed
+                3  the store writes, and the parts are opened over it
+                4  a snapshot of the state is written, and each change from now on
+                5  clients are let in
+    serving     an answer waits until the log is confirmed
+    demotion    at once nothing more is written, and what waits is told so; then the store is closed
+                as by a kill, and opened as a follower's
+
+One task goes from role to role, so that no step of one meets a step of another. Belongs to the
+event loop.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from rockhopper.broker.assembly.families import Family
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.nameserver.broker_standing import BrokerStanding
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.replication.election.keeping import Keeping, boot_id
+from rockhopper.broker.replication.election.operating import forget
+from rockhopper.broker.replication.election.timing import Timing
+from rockhopper.broker.replication.engines.engine import Engine
+from rockhopper.broker.replication.roles import set_status
+from rockhopper.broker.replication.roles.alarms import (
+    CLOCKS,
+    DISK,
+    DIVERGED,
+    GONE,
+    SECOND,
+    STOPPED,
+    UNWRITABLE,
+)
+from rockhopper.broker.replication.roles.replica_store import Between, ReplicaStore
+from rockhopper.broker.replication.roles.set_watch import SetWatch
+from rockhopper.broker.replication.shipping.replica import (
+    Listeners,
+    Membership,
+    RunningReplica,
+    now_ms,
+)
+from rockhopper.broker.replication.state.state_applier import StateApplier
+from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
+from rockhopper.broker.replication.state.state_writer import StateWriter
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.replica_config import HaMode
+from rockhopper.broker.settings.store_config import FlushDiskType
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files import abort_file
+from rockhopper.broker.store.files.errors import (
+    DeposedError,
+    NotReplicatedError,
+    StoreError,
+)
+from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.protocol.names import STATE_TOPIC
+from rockhopper.tasks import end_task, run_in_background
+
+log = structlog.get_logger("broker.ha")
+
+LOOK_INTERVAL_S = 0.05
+SWITCH_TIMEOUT_S = 2.0
+ASK_AGAIN_S = 0.25
+BEHIND_BYTES_MAX = 1 << 20
+
+
+class OpenAs(NamedTuple):
+    """What a store is opened with, besides its settings."""
+
+    store_host: bytes
+    levels: DelayLevels
+    mapped_files_max: int
+
+
+class Guests(Protocol):
+    """Clients on their way to another master."""
+
+    def leave(self) -> None:
+        """Take their connections from the server, which closes."""
+
+
+class SwitchError(Exception):
+    """The mastership was not handed over; the sentence says why, and what became of it."""
+
+
+class Doors(Protocol):
+    """What the broker around it opens for clients."""
+
+    def load_names(self) -> KeyValueTable | None:
+        """Make the name service of this process, over the tables that were just read."""
+
+    async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
+        """Answer routes, and register, until *undo*."""
+
+    async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
+        """Tell clients on the broker's port that it is not the master, until *undo*."""
+
+    async def build_parts(self) -> None:
+        """Refuse clients no more, and build the parts."""
+
+    async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
+        """Open the parts, *begin*, and only then act and let clients in, until *undo*."""
+
+    def hold_clients(self) -> Guests:
+        """Let no request of clients in, until they are passed on."""
+
+    async def pass_on(self, guests: Any, address_of: Callable[[], str]) -> None:
+        """Pass them on to the master as soon as it serves, and whoever comes, to who leads then.
+
+        *address_of* gives where that is; blank if it is this replica, or nobody is known.
+        """
+
+    def standing_changed(self) -> None:
+        """Have name services told."""
+
+    def cannot_go_on(self) -> None:
+        """Stop the process: a supervisor starts it anew."""
+
+
+class SetMember:
+    """One replica, with the parts that it serves with while it leads."""
+
+    def __init__(
+        self,
+        parts: ServingParts,
+        doors: Doors,
+        engine: Engine,
+        open_as: OpenAs,
+    ) -> None:
+        self.parts = parts
+        self._fence = ""
+        """Why this replica takes part no more, until a person has looked; blank if it does."""
+        self._floor_told = 0
+        self._stopped = ""
+        """Why a part of replication works no more; blank if all does."""
+        self._watch = SetWatch(now_ms, parts.config.replication.replicas)
+        self._doors = doors
+        self._engine = engine
+        self._open_as = open_as
+        self._config = parts.config.replication
+        self._layout = StoreLayout.of(parts.config.store)
+        self._is_sync_mode = self._config.mode is HaMode.SYNC
+        self._replica_store = ReplicaStore(parts.config.store, self._reopen)
+        self._replica: RunningReplica | None = None
+        self._period = contextlib.AsyncExitStack()
+        self._applier: StateApplier | None = None
+        self._writer: StateWriter | None = None
+        self._is_serving = False
+        self._has_followed = False
+        self._confirmed_offset = 0
+        self._confirmed = asyncio.Event()
+        self._elected_in = 0
+        self._leads_in = 0
+        self._changed = asyncio.Event()
+        self._roles: asyncio.Task[None] | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._is_telling = False
+        self._is_deposed = False
+        self._is_closing = False
+        self._deposed = asyncio.Event()
+        self._guests: Guests | None = None
+        self._changing = asyncio.Lock()
+        self.gate = LeaseGate(self._may_promise, self._config.slave_timeout_ms)
+        """What answers leave through that promise state."""
+
+    def _may_promise(self) -> bool:
+        """Whether a master that comes after this one knows what is promised now.
+
+        No other replica leads. And either the followers hold the latest changes, or the engine
+        has confirmed since then that this replica leads, and no running replica has reported to
+        the engine that it is cut off from this one.
+        """
+        replica, writer = self._replica, self._writer
+        if replica is None or writer is None or not replica.leads_alone:
+            return False
+        overdue_since_ms = writer.overdue_since_ms()
+        if overdue_since_ms is None:
+            return True
+        vouched_at_ms = replica.vouched_at_ms
+        return vouched_at_ms is not None and vouched_at_ms >= overdue_since_ms
+
+    @property
+    def replica(self) -> RunningReplica:
+        """What decides.
+
+        Raises:
+            SwitchError: it is not there yet: this replica is starting.
+        """
+        if self._replica is None or not self._replica.has_started:
+            raise SwitchError("this replica is starting: ask again in a moment")
+        return self._replica
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Up to where all in sync hold the log, as far as is known here."""
+        return self._confirmed_offset
+
+    @property
+    def has_started(self) -> bool:
+        """Whether ``replica`` is there, and with it everything that may be asked of it."""
+        return self._replica is not None and self._replica.has_started
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients are served as a master's."""
+        return self._leads_in > 0 and self._is_serving
+
+    async def open(self, membership: Membership) -> None:
+        """Open the store as a follower's, and take part in the set.
+
+        Raises:
+            StoreError: the store, or what this replica must remember, cannot be read.
+            OSError: a file or a port cannot be opened.
+            StartError: as from the doors.
+        """
+        config = self.parts.config
+        is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
+        may_have_lost = is_lossy and abort_file.was_left_behind(self._layout.abort)
+        await self._open_period(None)
+        keeping = Keeping(self._layout.own / "ha")
+        store = self.parts.store
+        keeping.count_start(boot_id(), store.max_commit_log_offset, may_have_lost=may_have_lost)
+        self._replica = RunningReplica(
+            membership,
+            self._replica_store,
+            keeping,
+            self._engine,
+            Listeners(self._lead, self._resign, self._confirm, self._alarm, self._stop),
+            Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),
+        )
+        await self._replica.start()
+        self._confirm(self._replica.machine.standing.confirmed_offset)
+        self._roles = run_in_background(
+            self._run_roles(),
+            "the roles of this replica",
+            on_failure=lambda _: self._doors.cannot_go_on(),
+        )
+        self._look()
+
+    async def close(self) -> None:
+        """Leave, and close the store. Raises OSError if a table could not be saved."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._end_roles()
+        if self._replica is not None and self._writer is not None:
+            # What changes from now on would be told to nobody.
+            self._doors.hold_clients()
+            self.parts.parts.stop()
+            if self._replica.takes_sends:
+                await self._end_the_lead()
+        self._leads_in = 0
+        self.gate.close()
+        is_store_closed = False
+        try:
+            await self._close_period()
+            is_store_closed = True
+        finally:
+            if self._replica is not None:
+                await self._replica.close(is_store_closed=is_store_closed)
+
+    async def _end_roles(self) -> None:
+        """Let what is being opened or closed come to its end, and begin nothing more."""
+        self._is_closing = True
+        self._confirmed.set()
+        async with self._changing:
+            if self._roles is not None:
+                end_task(self._roles)
+        if self._roles is not None:
+            await asyncio.gather(self._roles, return_exceptions=True)
+
+    async def _end_the_lead(self) -> None:
+        """Have what waits for the others answered, if that is quick."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(SWITCH_TIMEOUT_S):
+                await self._all_is_confirmed()
+
+    async def _all_is_confirmed(self) -> None:
+        if self._writer is not None:
+            await self._writer.stop()
+        await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+
+    def standing(self) -> BrokerStanding:
+        """What name services are to show."""
+        view = self.replica.machine.view if self.has_started else None
+        state = view.state if view else None
+        return BrokerStanding(
+            replica_id=self._config.replica_id,
+            leads_in=self._leads_in,
+            elected_in=state.epoch if state else 0,
+            elected_id=state.master.id if state else 0,
+            addresses={
+                number: member.address for number, member in (view.members if view else {}).items()
+            },
+            shows_followers=self._config.register_slaves,
+        )
+
+    def why_not_ready(self) -> str | None:
+        """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
+        if why := self._why_out:
+            return why
+        if self._leads_in:
+            refusal = self.parts.store.refusal
+            if refusal is None and not self.is_serving:
+                return "this replica was elected, and is about to serve"
+            return str(refusal) if refusal else None
+        if not self.has_started:
+            return "this replica is starting"
+        if not self._replica_store.is_following:
+            return "this replica is taking another role"
+        machine = self.replica.machine
+        state = machine.view.state if machine.view else None
+        if state is None:
+            return self._watch.alarms.shown.get(UNWRITABLE, "no master is known yet")
+        if problem := self.replica.disk_problem:
+            return f"what this replica must remember cannot be written: {problem}"
+        if machine.standing.me not in state.in_sync:
+            return f"replica {machine.standing.me.id} is not in sync"
+        if not machine.is_led(now_ms()):
+            return "no master has been heard for longer than a lease (haLeaseTtl)"
+        return None
+
+    def status(self) -> JsonObject:
+        """All of it, for operators; JSON values."""
+        machine, shown = self.replica.machine, self._watch.alarms.shown
+        return set_status.status(
+            machine,
+            self.replica.view,
+            confirmed_offset=self._confirmed_offset,
+            alarms=shown,
+            notes=[text for text in self.replica.notes if text not in shown.values()],
+            replica_count=self._config.replicas,
+            holds_id=not self.replica.second_because,
+        )
+
+    def metrics(self) -> Iterator[Family]:
+        """What /metrics shows of the set: nothing while this replica is starting."""
+        replica = self._replica
+        if replica is None or not replica.has_started:
+            return iter(())
+        return self._watch.families(
+            replica.machine, replica.engine_health, self._confirmed_offset, replica.clock.ahead_ms
+        )
+
+    def ha_runtime_info(self) -> JsonObject:
+        """As RocketMQ's HARuntimeInfo."""
+        machine = self.replica.machine
+        return set_status.ha_runtime_info(machine, machine.view)
+
+    def epoch_cache(self) -> JsonObject:
+        """As RocketMQ's EpochEntryCache."""
+        config = self.parts.config
+        broker_id = self.standing().broker_id
+        machine = self.replica.machine
+        return set_status.epoch_cache(machine, config.cluster_name, config.broker_name, broker_id)
+
+    async def switch(self, target_id: int | None) -> int:
+        """Hand the mastership over; return to whom. Clients wait meanwhile, and are passed on.
+
+        *target_id* None: whoever holds most.
+
+        Raises:
+            SwitchError: nobody took over. This replica leads on, or whoever is elected then.
+        """
+        machine = self.replica.machine
+        target_id = target_id or machine.best_successor()
+        if not self._leads_in:
+            raise SwitchError("this replica does not lead: ask the master")
+        if target_id is None:
+            raise SwitchError("no other replica is in sync: nobody could take over")
+        try:
+            behind_bytes = machine.standing.log_end - machine.successor(target_id).held_offset
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+        if behind_bytes > BEHIND_BYTES_MAX:
+            raise SwitchError(
+                f"replica {target_id} is {behind_bytes} bytes behind: wait until it has them"
+            )
+        self._deposed.clear()
+        self._guests = self._doors.hold_clients()
+        try:
+            async with asyncio.timeout(SWITCH_TIMEOUT_S):
+                await self._hand_over(target_id)
+        except (TimeoutError, StoreError, ValueError) as error:
+            why = str(error) or "it did not take over in time"
+            self.replica.step_down(f"handing over to replica {target_id} failed: {why}")
+            raise SwitchError(f"replica {target_id} did not take over: {why}") from None
+        return target_id
+
+    async def _hand_over(self, target_id: int) -> None:
+        self.parts.parts.stop()
+        await self._all_is_confirmed()
+        # Asked again: it may just be connecting anew.
+        while not self._is_deposed:
+            with contextlib.suppress(ValueError):
+                self.replica.hand_over(target_id)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ASK_AGAIN_S):
+                    await self._deposed.wait()
+
+    async def elect_unclean(self) -> None:
+        """Lead though messages may be lost by it. Raises SwitchError."""
+        try:
+            self.replica.lead_by_operator()
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+        self._has_followed = False
+
+    @property
+    def continues_history(self) -> bool:
+        """Whether the log holds all that an earlier master of the set has shown."""
+        return self._is_sync_mode and self._has_followed
+
+    async def reseed(self) -> None:
+        """Have this replica's store replaced by its master's. Raises SwitchError."""
+        try:
+            self.replica.reseed()
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+        self._fence = ""
+
+    def forget(self, replica_id: int) -> str:
+        """What an operator is told who wants a replica forgotten. Raises SwitchError."""
+        try:
+            forget(self.replica.machine.view, replica_id)
+        except ValueError as error:
+            raise SwitchError(str(error)) from None
+        return f"replica {replica_id} is in no set any more: nothing waits for it"
+
+    # What the machine says.
+
+    def _lead(self, epoch: int) -> None:
+        self._elected_in = epoch
+        self._watch.elected(self.replica.machine)
+        self._changed.set()
+
+    def _resign(self, why: str) -> None:
+        self._elected_in, self._is_deposed = 0, True
+        self._watch.resigned()
+        self._deposed.set()
+        self._replica_store.is_following = False
+        self.gate.refuse(NotReplicatedError(f"this broker leads its set no more: {why}"))
+        self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
+        self._changed.set()
+        self._confirmed.set()
+        self._doors.standing_changed()
+
+    def _confirm(self, offset: int) -> None:
+        self._confirmed_offset = max(self._confirmed_offset, offset)
+        self._confirmed.set()
+        if self._replica_store.is_following:
+            # Who is elected after that was in sync, or by an operator.
+            self._has_followed = True
+            self._follow()
+        elif self._leads_in and self._is_sync_mode:
+            self.parts.store.safe_point.confirm(offset)
+            self.gate.look()
+
+    def _follow(self) -> None:
+        self.parts.store.follow_to(self._confirmed_offset)
+        if self._applier is not None:
+            self._applier.apply_to(self._confirmed_offset)
+
+    def _alarm(self, text: str) -> None:
+        self._fence = text
+
+    @property
+    def _diverged(self) -> str:
+        machine = self.replica.machine if self.has_started else None
+        if machine is None or not machine.standing.has_left or machine.view is None:
+            return self._fence
+        if machine.view.state is None:
+            return ""
+        return (
+            "this replica's store was served alone (--leave-set) since it was in the set, which "
+            "has not what it took: nothing is cut. Have it seeded by the set (rockhopper ha "
+            "reseed), or, to keep this log, let it lead (rockhopper ha elect --unclean) and seed "
+            "the others"
+        )
+
+    @property
+    def _why_out(self) -> str:
+        second = self._replica.second_because if self._replica else ""
+        gone = self._watch.alarms.shown.get(GONE, "")
+        return self._diverged or self._stopped or second or gone
+
+    def _stop(self, text: str) -> None:
+        self._stopped = text
+
+    def _own_alarms(self) -> dict[str, str]:
+        problem = self.replica.disk_problem
+        disk = (
+            f"what this replica must remember cannot be written ({problem}): it is tried again, "
+            "and goes on by itself when the disk has room, and works"
+        )
+        found = {
+            DIVERGED: self._diverged,
+            SECOND: self.replica.second_because,
+            STOPPED: self._stopped,
+            DISK: disk if problem else "",
+            CLOCKS: self.replica.clock.problem,
+        }
+        return {reason: text for reason, text in found.items() if text}
+
+    # From role to role.
+
+    async def _run_roles(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            async with self._changing:
+                try:
+                    await self._take_role()
+                except (StoreError, OSError, RuntimeError) as error:
+                    if not self._is_deposed:
+                        log.critical("this replica cannot take its new role", reason=str(error))
+                        self._doors.cannot_go_on()
+                        return
+                    self._changed.set()
+
+    async def _take_role(self) -> None:
+        if self._is_closing:
+            return
+        if self._is_deposed:
+            await self._demote()
+        if self._elected_in and self._elected_in != self._leads_in:
+            await self._promote(self._elected_in)
+
+    async def _promote(self, epoch: int) -> None:
+        store, applier = self.parts.store, self._applier
+        assert applier is not None
+        end = store.max_commit_log_offset
+        while self._is_sync_mode and self._confirmed_offset < end and self._goes_on(epoch):
+            self._confirmed.clear()
+            await self._confirmed.wait()
+        if not self._goes_on(epoch):
+            return
+        store.follow_to(end)
+        while store.catch_up():  # noqa: ASYNC110 - it works; it does not wait
+            await asyncio.sleep(0)
+        self._applier = None
+        await applier.finish()
+        if self._elected_in != epoch:
+            return
+        self._replica_store.is_following = False
+        store.lead()
+        store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
+        self._leads_in = epoch
+        self.gate.begin()
+        self._look_once()
+        await self._doors.build_parts()
+        self.parts.locks.may_grant = lambda: self.replica.leads_alone
+        if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
+            self.parts.locks.lead(applier.locks)
+        await self._doors.serve(self._period, self._begin_telling)
+        self._is_serving = True
+        self._doors.standing_changed()
+        log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
+
+    def _goes_on(self, epoch: int) -> bool:
+        """Whether a promotion still leads to something."""
+        return self._elected_in == epoch and not self._is_closing
+
+    def _begin_telling(self) -> None:
+        self._writer = StateWriter(
+            self.parts, self._values, interval_ms=self._config.state_interval_ms, now_ms=now_ms
+        )
+        self._writer.begin()
+
+    def _known_safe(self) -> int:
+        return self._confirmed_offset if self._is_sync_mode else sys.maxsize
+
+    async def _demote(self) -> None:
+        self._leads_in = 0
+        guests, self._guests = self._guests, None
+        if guests is not None:
+            guests.leave()
+            await self._doors.pass_on(guests, self._master_address)
+        else:
+            self._doors.hold_clients()
+        await self._close_period()
+        await self._open_period(None)
+
+    def _master_address(self) -> str:
+        view = self.replica.machine.view
+        state = view.state if view else None
+        if view is None or state is None or state.master.id == self._config.replica_id:
+            return ""
+        master = view.members.get(state.master.id)
+        return master.address if master else ""
+
+    # The store.
+
+    async def _open_period(self, cut_at: int | None) -> None:
+        parts, undo = self.parts, contextlib.AsyncExitStack()
+        self._period = undo
+        parts.load_tables()
+        self._values = self._doors.load_names()
+        # In a thread: what is passed on to another master goes on meanwhile.
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
+        undo.push_async_callback(self._close_store)
+        await parts.store.start()
+        undo.push_async_callback(parts.tables.close)
+        applier = StateApplier(
+            parts.store,
+            parts.tables,
+            parts.config,
+            self._values,
+            now_ms=parts.now_ms,
+            steady_ms=parts.steady_ms,
+            passed_ms=parts.passed_ms,
+        )
+        applier.open()
+        # Behind what may refuse: a start that does saves nothing.
+        self._applier = applier
+        parts.tables.start()
+        await self._doors.open_names(undo)
+        await self._doors.refuse(undo)
+        parts.store.on_flushed = self._flushed
+        self._is_deposed = False
+        self._replica_store.opened(parts.store)
+        self._follow()
+        self._flushed()
+
+    async def _close_store(self) -> None:
+        """Also where a stop came before the demotion: what is not confirmed stays so."""
+        await self.parts.store.close(opens_again=not self._is_closing)
+
+    async def _close_period(self) -> None:
+        self._is_serving = False
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.drop()
+        applier, self._applier = self._applier, None
+        if applier is not None:
+            await applier.close()
+        self._replica_store.closing()
+        period, self._period = self._period, contextlib.AsyncExitStack()
+        await period.aclose()
+
+    async def _reopen(self, cut_at: int | None, between: Between | None) -> None:
+        """See ReplicaStore."""
+        async with self._changing:
+            if not self._is_closing:
+                await self._reopen_now(cut_at, between)
+                return
+        # Who asked ends with this replica; the next start is told to ask again.
+        await asyncio.get_running_loop().create_future()
+
+    async def _reopen_now(self, cut_at: int | None, between: Between | None) -> None:
+        self._replica_store.is_following = False
+        self._leads_in = 0
+        self.parts.store.depose(DeposedError("the log of this replica is being cut"))
+        await self._close_period()
+        if cut_at is not None:
+            self._watch.cut(self._replica_store.end_offset - cut_at)
+            self._confirmed_offset = min(self._confirmed_offset, cut_at)
+        if between is not None:
+            self._watch.seeded()
+            self._confirmed_offset = 0
+            await asyncio.get_running_loop().run_in_executor(None, between)
+        await self._open_period(cut_at)
+
+    def _flushed(self) -> None:
+        if self.has_started:
+            self._wrote()
+
+    def _wrote(self) -> None:
+        """Tell the replica soon: once for all that is written in a turn of the loop."""
+        if not self._is_telling:
+            self._is_telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        self.replica.wrote()
+        if self._leads_in and not self._is_sync_mode:
+            self.parts.store.safe_point.moved()
+
+    @property
+    def _floor_in_force(self) -> int:
+        machine = self.replica.machine
+        state = machine.term.state if machine.term else machine.view and machine.view.state
+        return state.min_in_sync if state else 0
+
+    def _look_at_floor(self) -> None:
+        floor = self._floor_in_force
+        if floor and floor != self._floor_told:
+            self._floor_told = floor
+            log.info("effective minInSyncReplicas", floor=floor, setting=self._config.floor)
+
+    def _look(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
+        self._look_once()
+        self._look_at_floor()
+        self.gate.look()
+        self._watch.look(self.replica.machine, self._own_alarms(), self.replica.engine_health)
+
+    def _look_once(self) -> None:
+        if not self._leads_in:
+            return
+        self.parts.store.refusal = None
+        if not self.replica.takes_sends:
+            self.parts.store.refusal = NotReplicatedError(
+                "in-sync replicas not enough: nothing is stored until minInSyncReplicas="
+                f"{self._floor_in_force} of this set's replicas are there"
+            )

@@ -1,0 +1,106 @@
+"""The numbers of a replica for /metrics, whoever leads."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rockhopper.broker.assembly.families import Family
+from rockhopper.broker.replication.election.campaigning import CAUSES
+from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.roles.alarms import REASONS
+from rockhopper.broker.replication.shipping.engine_health import EngineHealth
+
+_PAST = {
+    "resignations": "Times that this replica stopped leading",
+    "cuts": "Times that the end of this replica's log was cut",
+    "cut_bytes": "Bytes cut from the log: none were acknowledged",
+    "seeds": "Times that this replica's log was replaced by its master's",
+}
+
+
+def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
+    """Who leads and who is in sync, as this replica knows."""
+    state = machine.view.state if machine.view else None
+    standing = machine.standing
+    role = _gauge("role", "1 for the current role of this replica", "role")
+    for each in Role:
+        role.add(each is machine.role, each.value)
+    yield role
+    yield _gauge("epoch", "Epoch of the master that this replica knows").add(
+        state.epoch if state else 0
+    )
+    yield _gauge("in_sync", "Replicas in sync: they have every acknowledged message").add(
+        len(state.in_sync) if state else 0
+    )
+    yield _gauge("in_sync_floor", "minInSyncReplicas").add(state.min_in_sync if state else 0)
+    yield _gauge("is_in_sync", "1 when this replica is in sync").add(
+        bool(state and standing.me in state.in_sync)
+    )
+    yield _gauge("log_start_bytes", "Start of the log; older messages were deleted").add(
+        standing.log_start
+    )
+    yield _gauge("log_end_bytes", "End of the log").add(standing.log_end)
+    yield _gauge(
+        "confirmed_bytes", "High watermark: all in-sync replicas have the log up to here"
+    ).add(confirmed_offset)
+
+
+def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
+    """How far each is behind that is connected; *seconds* of where its log ends."""
+    term, end = machine.term, machine.standing.log_end
+    lag_bytes = _gauge(
+        "lag_bytes", "How many bytes a follower is behind, as its master sees it", "replica"
+    )
+    lag_seconds = _gauge("lag_seconds", "How long a follower is behind, to a second", "replica")
+    for replica, follower in sorted(term.followers.items()) if term else ():
+        if follower.link is not None:
+            held = max(follower.held_offset, 0)
+            lag_bytes.add(max(end - held, 0), str(replica.id))
+            lag_seconds.add(seconds(held) if held < end else 0, str(replica.id))
+    yield lag_bytes
+    yield lag_seconds
+
+
+def of_engine(health: EngineHealth) -> Iterator[Family]:
+    """How the engine answers."""
+    yield _gauge("engine_silent_seconds", "Time since the last answer of the engine").add(
+        health.silent_ms / 1000
+    )
+    yield _gauge("engine_renewal_seconds", "Duration of the last lease renewal").add(
+        health.renewal_ms / 1000
+    )
+    yield _counter("engine_unknown", "Changes whose outcome the engine did not report").add(
+        health.unknown_count
+    )
+
+
+def of_clock(ahead_ms: int | None) -> Family:
+    """How far this machine's clock is from that of the master that it follows; None: of none."""
+    ahead = _gauge("clock_ahead_seconds", "How far a follower's clock is ahead of its master's")
+    if ahead_ms is not None:
+        ahead.add(ahead_ms / 1000)
+    return ahead
+
+
+def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator[Family]:
+    """Totals since the start; *elections* by cause."""
+    won = _counter("elections", "Elections that this replica won", "cause")
+    for cause in (*CAUSES.values(), "other"):
+        won.add(elections.get(cause, 0), cause)
+    yield won
+    for name, help_text in _PAST.items():
+        yield _counter(name, help_text).add(counts.get(name, 0))
+
+
+def of_alarms(shown: Mapping[str, str]) -> Family:
+    """Each alarm there can be."""
+    alarm = _gauge("alarm", "1 for a condition that an operator must handle", "reason")
+    for reason in REASONS:
+        alarm.add(reason in shown, reason)
+    return alarm
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Family:
+    return Family("gauge", f"rockhopper_ha_{name}", help_text, *labels)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Family:
+    return Family("counter", f"rockhopper_ha_{name}_total", help_text, *labels)

@@ -1,0 +1,156 @@
+"""How a replica set is, as one of its replicas sees it: for operators, and in RocketMQ's terms."""
+
+from collections.abc import Mapping, Sequence
+
+from rockhopper.broker.replication.election.machine import Machine
+from rockhopper.broker.replication.election.replica_set import Announcement, View
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.tables.json_table import JsonObject
+
+
+def status(
+    machine: Machine,
+    view: View | None,
+    *,
+    confirmed_offset: int,
+    alarms: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+    replica_count: int = 0,
+    holds_id: bool = True,
+) -> JsonObject:
+    """The set, and each replica that is known, or is to be there by haReplicas; JSON values.
+
+    *alarms* are sentences by their names. Without *holds_id* another process is announced under
+    this one's id: what is known of that member is what it announces.
+    """
+    alarms = alarms or {}
+    standing, term = machine.standing, machine.term
+    state = view.state if view else None
+    followers = term.followers if term else {}
+    replicas = []
+    members = dict(view.members) if view else {}
+    stored = state.in_sync if state else frozenset()
+    in_sync = {replica.id for replica in stored}
+    leader_id = _leader_id(machine, view, holds_id=holds_id)
+    for number in sorted({*members, *in_sync, *range(1, replica_count + 1)}):
+        member = members.get(number)
+        # Of one whose disk was exchanged, the store that counted is gone.
+        is_known = member is None or member.replica in stored
+        link = next((f for replica, f in followers.items() if replica.id == number), None)
+        # Connected, and its log is not compared yet: below 0.
+        held = (
+            link.held_offset if link and link.link is not None and link.held_offset >= 0 else None
+        )
+        replicas.append(
+            {
+                "id": number,
+                "address": member.address if member else "",
+                "haAddress": member.ha_address if member else "",
+                "ownAddress": member.own_address if member else "",
+                "isRunning": member is not None,
+                "isMaster": number == leader_id and is_known,
+                "isInSync": number in in_sync and is_known,
+                "isClean": member.is_clean if member else None,
+                "logEnd": _log_end(member, standing, held) if member else None,
+                "heldOffset": held,
+            }
+        )
+    return {
+        "id": standing.me.id,
+        "store": standing.me.store,
+        "holdsId": holds_id,
+        "role": machine.role.value,
+        "epoch": state.epoch if state else 0,
+        "promise": standing.promise,
+        "masterId": state.master.id if state else 0,
+        "leaderId": leader_id,
+        "minInSyncReplicas": state.min_in_sync if state else 0,
+        "logStart": standing.log_start,
+        "logEnd": standing.log_end,
+        "confirmedOffset": confirmed_offset,
+        "isClean": standing.is_clean,
+        "alarms": list(alarms.values()),
+        "alarmNames": list(alarms),
+        "notes": list(notes),
+        "replicas": replicas,
+        "history": [
+            {"epoch": term.epoch, "masterId": term.master.id, "why": term.why}
+            for term in (state.history if state else ())
+        ],
+    }
+
+
+def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
+    """Who leads, and not only was elected last; 0: nobody, as far as is known here.
+
+    The lease of a process that has ended lasts longer than it, also where its successor runs.
+    """
+    own_id = machine.standing.me.id
+    if machine.term:
+        return own_id
+    leader = view.leader if view else None
+    if view is None or leader is None or (leader.id == own_id and holds_id):
+        return 0
+    member = view.members.get(leader.id)
+    return leader.id if member is None or member.incarnation == leader.incarnation else 0
+
+
+def _log_end(member: Announcement, standing: Standing, held_offset: int | None) -> int:
+    """As far as it is known: what a replica announces of it is old."""
+    if member.incarnation == standing.incarnation:
+        return standing.log_end
+    return max(member.log_end, held_offset or 0)
+
+
+def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
+    """RocketMQ's HARuntimeInfo."""
+    standing, term = machine.standing, machine.term
+    members = view.members if view else {}
+    state = view.state if view else None
+    in_sync = state.in_sync if state else frozenset()
+    master = members.get(state.master.id) if state else None
+    connections = [
+        {
+            "addr": members[replica.id].ha_address if replica.id in members else "",
+            "slaveAckOffset": max(follower.held_offset, 0),
+            "diff": standing.log_end - max(follower.held_offset, 0),
+            "inSync": replica in in_sync,
+            "transferredByteInSecond": 0,
+            "transferFromWhere": max(follower.held_offset, 0),
+        }
+        for replica, follower in (term.followers.items() if term else ())
+        if follower.link is not None
+    ]
+    return {
+        "master": term is not None,
+        "masterCommitLogMaxOffset": standing.log_end if term else (master.log_end if master else 0),
+        "inSyncSlaveNums": max(len(in_sync) - 1, 0),
+        "haConnectionInfo": connections,
+        "haClientRuntimeInfo": {
+            "masterAddr": "" if term or not master else master.ha_address,
+            "maxOffset": standing.log_end,
+            "lastReadTimestamp": 0,
+            "lastWriteTimestamp": 0,
+            "masterFlushOffset": 0,
+            "transferredByteInSecond": 0,
+            "isActivated": machine.following.link is not None,
+        },
+    }
+
+
+def epoch_cache(machine: Machine, cluster: str, broker: str, broker_id: int) -> JsonObject:
+    """RocketMQ's EpochEntryCache."""
+    standing = machine.standing
+    ends = [epoch.start_offset for epoch in standing.epochs[1:]] + [standing.log_end]
+    return {
+        "clusterName": cluster,
+        "brokerName": broker,
+        "brokerId": broker_id,
+        "epochList": [
+            {"epoch": epoch.number, "startOffset": epoch.start_offset, "endOffset": end}
+            for epoch, end in zip(standing.epochs, ends, strict=True)
+        ]
+        if standing.epochs
+        else [],
+        "maxOffset": standing.log_end,
+    }

@@ -1,0 +1,192 @@
+"""One connection between replicas: read into frames, written without waiting."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from rockhopper.broker.replication.election import wire
+from rockhopper.broker.replication.election.wire import WireError
+from rockhopper.broker.server.listening.unfinished import Unfinished
+
+# Some frames of log may be on their way before the stream waits for its follower.
+UNSENT_BYTES_MAX = 1 << 20
+
+
+class Link(asyncio.Protocol):
+    """One connection; its frames come in the turn of the loop that has read them.
+
+    While it is greeted ``next_frame`` takes them one by one, and the peer is to wait for an answer
+    to each; from ``frames`` on all are handed on.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        on_made: "Callable[[Link], None] | None" = None,
+        greeting: "Greeting | None" = None,
+    ) -> None:
+        """*on_made* is called once the connection is there; *greeting* are those that it is of."""
+        self._greeting = greeting
+        self.number = number
+        self.peer = self.host = ""
+        self._on_made = on_made
+        self._transport: asyncio.Transport | None = None
+        self._decoder = wire.Decoder(is_greeting=greeting is not None)
+        self._each: Callable[[wire.Frame], None] | None = None
+        self._frames: deque[wire.Frame] = deque()
+        self._error: Exception | None = None
+        self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        # uvloop's transports are those of asyncio in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        name = transport.get_extra_info("peername")
+        self.peer, self.host = str(name), str(name[0]) if isinstance(name, tuple) else str(name)
+        if self._on_made is not None:
+            self._on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self._ended.is_set():
+            return
+        try:
+            for frame in self._decoder.feed(data):
+                self._take(frame)
+        except Exception as error:
+            self._end(error)
+        if self._greeting is not None and self.held_bytes:
+            self._greeting.count(self, len(data))
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not complete, while it is greeted."""
+        return self._decoder.held_bytes if self._decoder.is_greeting else 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved the secret."""
+        return not self._decoder.is_greeting
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of that, and close at once."""
+        self._decoder.forget()
+        self._end(WireError(reason))
+        self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol; why it was lost makes no difference to anybody."""
+        self._writable.set()
+        self._end(None)
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._writable.set()
+
+    def _take(self, frame: wire.Frame) -> None:
+        if self._each is not None:
+            self._each(frame)
+        elif self._frames:
+            raise WireError("more than one frame at once while greeting")
+        else:
+            self._frames.append(frame)
+            self._news.set()
+
+    def _end(self, error: Exception | None) -> None:
+        if self._greeting is not None:
+            self._greeting.discard(self)
+        if not self._ended.is_set():
+            self._error = error
+            self._ended.set()
+            self._news.set()
+
+    # What a replica calls.
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the peer takes less than it was sent."""
+        return not self._writable.is_set()
+
+    def send(self, *parts: bytes) -> None:
+        """Send behind what was sent before; nothing after ``close``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(parts)
+
+    async def drain(self) -> None:
+        """Wait until most of what was sent is on its way, or the connection is gone."""
+        await self._writable.wait()
+
+    def close(self) -> None:
+        """Close; what was sent still leaves."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def frames(self, each: Callable[[wire.Frame], None]) -> None:
+        """Call *each* with every frame until the connection ends.
+
+        Raises:
+            WireError: what came is no frame.
+            Exception: what *each* has raised; nothing is handed on after that.
+        """
+        self._each = each
+        self._decoder.is_greeting = False
+        if self._greeting is not None:
+            self._greeting.discard(self)
+        while self._frames:
+            each(self._frames.popleft())
+        await self._ended.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def next_frame(self) -> wire.Frame:
+        """The one frame that the peer sends before it waits for an answer.
+
+        Raises:
+            WireError: it is not one, or the connection ended.
+        """
+        while not self._frames and not self._ended.is_set():
+            self._news.clear()
+            await self._news.wait()
+        if self._error is not None:
+            raise self._error
+        if not self._frames:
+            raise WireError("the connection ended while greeting")
+        return self._frames.popleft()
+
+
+class Greeting:
+    """The connections of a port that are still greeted, and what they hold."""
+
+    def __init__(self) -> None:
+        self._links: set[Link] = set()
+        self._unfinished = Unfinished(has_users=True)
+
+    def count(self, link: Link, size_bytes: int) -> None:
+        """Note that *link* holds so much more; close who holds too much, if need be."""
+        self._links.add(link)
+        self._unfinished.count(size_bytes, list(self._links))
+
+    def discard(self, link: Link) -> None:
+        """It is greeted, or has ended."""
+        self._links.discard(link)

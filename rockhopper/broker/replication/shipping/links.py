@@ -1,0 +1,180 @@
+"""Connections between replicas are made and taken here, and greeted.
+
+A link is handed on only when both sides have proven the secret, if there is one. Whoever greets
+with another cluster, another broker or another size of log files is told so, and closed.
+"""
+
+import asyncio
+import hmac
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+import structlog
+
+from rockhopper.broker.replication.election import wire
+from rockhopper.broker.replication.election.messages import Hello, Refused
+from rockhopper.broker.replication.election.wire import WireError
+from rockhopper.broker.replication.shipping.link import Greeting, Link
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.server.listening.renewed_files import current
+from rockhopper.protocol.addresses import split_address
+from rockhopper.sockets import connect
+
+log = structlog.get_logger("broker.ha")
+
+GREETING_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 2.0
+_TEXT = frozenset(b"\r\n\t" + bytes(range(0x20, 0x7F)))
+
+
+@dataclass(frozen=True, slots=True)
+class SetFacts:
+    """What all replicas of a set must have in common."""
+
+    cluster: str
+    broker: str
+    log_file_size_bytes: int
+    secret: bytes | Callable[[], bytes] = b""
+    """What its file holds, asked for each connection. Empty: nobody has to prove anything.
+
+    Of several lines the first is what this replica proves, and each is taken from the others.
+    """
+
+    @property
+    def secrets(self) -> list[bytes]:
+        """The lines, if it is text; else it is one secret."""
+        content = current(self.secret)
+        is_text = all(byte in _TEXT for byte in content)
+        lines = content.split(b"\n") if is_text else [content]
+        return [line.strip() for line in lines if line.strip()]
+
+
+class Links:
+    """Makes and takes the connections of one replica."""
+
+    def __init__(self, facts: SetFacts, gate: Gate = OPEN, outgoing: Outgoing = PLAIN) -> None:
+        self._facts = facts
+        self._gate = gate
+        self._outgoing = outgoing
+        self._numbers = count(1)
+
+    async def listen(self, host: str, port: int, on_made: Callable[[Link], None]) -> Listener:
+        """Open a port; *on_made* is called with each connection, and has it ``greeted``.
+
+        Raises:
+            OSError: the port cannot be opened.
+        """
+        greeting = Greeting()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = Listener(
+            socket.create_server((host, port), family=family),
+            lambda _caller: Link(next(self._numbers), on_made, greeting),
+            name="replicas",
+            gate=self._gate,
+        )
+        await listener.start()
+        return listener
+
+    async def greet(self, address: str, hello: Callable[[], Hello]) -> Link:
+        """Connect to a master and greet it.
+
+        Raises:
+            ConnectionRefusedError: its machine is there, and nobody listens.
+            OSError, TimeoutError: it cannot be reached.
+            WireError: it is no replica of this set, or does not know the secret.
+        """
+        host, port = split_address(address)
+        if port is None:
+            raise ConnectionError(f"{address!r} has no port")
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            options = self._outgoing.options(host)
+            _, link = await loop.create_connection(
+                lambda: Link(next(self._numbers)),
+                sock=await connect(host, port, CONNECT_TIMEOUT_S),
+                **options,
+            )
+        facts = self._facts
+        greeting = wire.greeting(
+            hello(),
+            cluster=facts.cluster,
+            broker=facts.broker,
+            log_file_size_bytes=facts.log_file_size_bytes,
+            nonce=secrets.token_bytes(wire.NONCE_SIZE_BYTES),
+        )
+        link.send(greeting)
+        if known := facts.secrets:
+            try:
+                async with asyncio.timeout(GREETING_TIMEOUT_S):
+                    await self._answer_challenge(link, greeting, known)
+            except BaseException:
+                link.close()
+                raise
+        return link
+
+    async def _answer_challenge(self, link: Link, greeting: bytes, known: list[bytes]) -> None:
+        frame = await link.next_frame()
+        if isinstance(frame, Refused):
+            raise WireError(f"refused: {frame.why}")
+        if not isinstance(frame, wire.Challenge):
+            raise WireError("it asks for no proof of the secret (haSecretFile) that this one has")
+        secret = _proven(known, b"master", greeting, frame.nonce, frame.proof)
+        if secret is None:
+            raise WireError("it has another secret (haSecretFile)")
+        link.send(wire.proof(secret, greeting, frame.nonce))
+
+    async def greeted(self, link: Link) -> Hello:
+        """Take the greeting on a connection that somebody made.
+
+        Raises:
+            WireError: it is no replica of this set; it was told so, and is closed.
+            TimeoutError: it did not greet in time, and is closed.
+        """
+        try:
+            async with asyncio.timeout(GREETING_TIMEOUT_S):
+                frame = await link.next_frame()
+                if not isinstance(frame, wire.Greeting):
+                    raise WireError("it did not greet")
+                self._check(frame)
+                if known := self._facts.secrets:
+                    await self._challenge(link, frame, known)
+        except WireError as error:
+            link.send(wire.encode(Refused(0, str(error))))
+            link.close()
+            raise
+        except BaseException:
+            link.close()
+            raise
+        return frame.hello
+
+    async def _challenge(self, link: Link, greeting: wire.Greeting, known: list[bytes]) -> None:
+        nonce = secrets.token_bytes(wire.NONCE_SIZE_BYTES)
+        link.send(wire.challenge(known[0], greeting.signed, nonce))
+        frame = await link.next_frame()
+        proof = frame.proof if isinstance(frame, wire.Proof) else b""
+        if _proven(known, b"follower", greeting.signed, nonce, proof) is None:
+            raise WireError("it does not know the secret of this set (haSecretFile)")
+
+    def _check(self, greeting: wire.Greeting) -> None:
+        facts = self._facts
+        for name, theirs, ours in (
+            ("brokerClusterName", greeting.cluster, facts.cluster),
+            ("brokerName", greeting.broker, facts.broker),
+            ("mappedFileSizeCommitLog", greeting.log_file_size_bytes, facts.log_file_size_bytes),
+        ):
+            if theirs != ours:
+                raise WireError(
+                    f"{name} is {theirs!r} there and {ours!r} here: it must be the same in a set"
+                )
+
+
+def _proven(
+    known: list[bytes], side: bytes, greeting: bytes, nonce: bytes, proof: bytes
+) -> bytes | None:
+    """The secret that was proven, if it is a known one."""
+    proofs = ((secret, wire.prove(secret, side, greeting, nonce)) for secret in known)
+    return next((each for each, right in proofs if hmac.compare_digest(proof, right)), None)

@@ -1,0 +1,867 @@
+"""A replica that runs: it feeds its machine with what happens, and does what the machine asks.
+
+Everything that the machine is told comes in the event loop's thread. What must be on disk before it
+goes on is written in a thread of its own, one after the other; requests to the engine are tasks.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from random import uniform
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.replication.election import actions, wire
+from rockhopper.broker.replication.election.epochs import Epoch, cut
+from rockhopper.broker.replication.election.keeping import COPIED, RESTORED, SEEDING, Keeping
+from rockhopper.broker.replication.election.machine import Machine
+from rockhopper.broker.replication.election.messages import Beat, Hello, Refused, Welcome
+from rockhopper.broker.replication.election.replica_set import (
+    NOTHING_SEEN,
+    Announcement,
+    Leader,
+    Outcome,
+    Replica,
+    View,
+)
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
+from rockhopper.broker.replication.election.wire import WireError
+from rockhopper.broker.replication.engines.consensus.complaints import Complaints
+from rockhopper.broker.replication.engines.engine import (
+    ENDED_AFTER_MS,
+    MEMBER_LEASE_MS,
+    Engine,
+    EngineError,
+)
+from rockhopper.broker.replication.shipping.clock_difference import ClockDifference
+from rockhopper.broker.replication.shipping.engine_health import EngineHealth
+from rockhopper.broker.replication.shipping.incarnation import Incarnation
+from rockhopper.broker.replication.shipping.link import Link
+from rockhopper.broker.replication.shipping.links import Links, SetFacts
+from rockhopper.broker.replication.shipping.refusals import Refusals
+from rockhopper.broker.replication.shipping.replica_log import AwayError, ReplicaLog
+from rockhopper.broker.replication.shipping.role_log import RoleLog
+from rockhopper.broker.replication.shipping.streams import Streams
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.protocol.addresses import join_address
+from rockhopper.tasks import start_task
+
+log = structlog.get_logger("broker.ha")
+
+TICK_S = 0.05
+ANNOUNCE_LOOK_S = 1.0
+ANNOUNCE_INTERVAL_S = 7.0
+ANNOUNCE_AGAIN_S = 2.0
+ENGINE_PAUSE_S = 0.5
+DISK_PAUSE_S = 0.5
+FAREWELL_TIMEOUT_S = 0.2
+ENGINE_FAREWELL_TIMEOUT_S = 1.0
+
+
+Kept = (
+    actions.Promise
+    | actions.NoteSight
+    | actions.EnterEpoch
+    | actions.Cut
+    | actions.NoteClean
+    | actions.GiveUp
+)
+"""What the disk has to take before the machine goes on."""
+
+
+def now_ms() -> int:
+    """Of a clock that never goes back, and goes on while the machine sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock) // 1_000_000
+
+
+def wall_ms() -> int:
+    """What this machine takes for the time of day."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who is told, in the event loop's thread."""
+
+    lead: Callable[[int], None]
+    """Begin a master's work, in this epoch."""
+    resign: Callable[[str], None]
+    """End it, for this reason."""
+    confirmed: Callable[[int], None]
+    """What is in front of this offset may be shown and acknowledged."""
+    alarm: Callable[[str], None]
+    """This replica's log contradicts its master's: a person must see it."""
+    stopped: Callable[[str], None]
+    """A part of replication has ended by a mistake in the code: only a restart brings it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which replica of which set this is."""
+
+    id: int
+    facts: SetFacts
+    min_in_sync: int
+    address: str
+    """Where clients reach it."""
+    host: str = "0.0.0.0"
+    ha_port: int = 0
+    ha_host: str = "127.0.0.1"
+    """Where the other replicas reach it."""
+    priority: int = 0
+    replicas_after_power_cut: int = 0
+    """See Campaigning."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """See Announcement."""
+    own_address: str = ""
+    """The same."""
+    gate: Gate = OPEN
+    outgoing: Outgoing = PLAIN
+
+
+def _is_replaced(hello: Hello, view: View) -> bool:
+    """Whether another process is announced under the id of the one that greeted."""
+    member = view.members.get(hello.replica.id)
+    return member is not None and member.incarnation != hello.incarnation
+
+
+class RunningReplica:
+    """One replica of a set, from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        replica_log: ReplicaLog,
+        keeping: Keeping,
+        engine: Engine,
+        listeners: Listeners,
+        timing: Timing | None = None,
+        now: Callable[[], int] = now_ms,
+        wall: Callable[[], int] = wall_ms,
+    ) -> None:
+        """*keeping* has counted this start already."""
+        self.ha_address = ""
+        self._membership = membership
+        self._log = replica_log
+        self._keeping = keeping
+        self._engine = engine
+        self._listeners = listeners
+        self._timing = timing or Timing()
+        self._now_ms = now
+        self._links = Links(membership.facts, membership.gate, membership.outgoing)
+        self._open: dict[int, Link] = {}
+        self._streams = Streams(replica_log, self._beat)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._taken: dict[asyncio.Task[Any], Link] = {}
+        self._disk = ThreadPoolExecutor(1, "replica-disk")
+        self._keeping_turn = asyncio.Lock()
+        self._failing_count = 0
+        self._disk_error = ""
+        self._me = Replica(membership.id, keeping.store)
+        self._identity = Incarnation(
+            membership.id, keeping.store[:8], keeping.starts, keeping.place, secrets.token_hex(4)
+        )
+        self._incarnation = str(self._identity)
+        self._greeted_as: dict[int, Hello] = {}
+        """Of each open connection that a follower made, how it greeted."""
+        self._seen_view: View | None = None
+        """The last one that this replica read before it took part."""
+        self.second_because = ""
+        """Why this replica stays out: another process is of the same id. Blank if it does not."""
+        self._server: Listener | None = None
+        self.engine_health = EngineHealth(now)
+        self.clock = ClockDifference(now, wall)
+        self._complaints = Complaints()
+        self._refusals = Refusals(now)
+        self._is_closing = False
+        self._machine: Machine | None = None
+        self._replaced = asyncio.Event()
+
+    @property
+    def machine(self) -> Machine:
+        """What decides; there from ``start`` on."""
+        assert self._machine is not None
+        return self._machine
+
+    @property
+    def has_started(self) -> bool:
+        """Whether ``machine`` is there."""
+        return self._machine is not None
+
+    @property
+    def disk_problem(self) -> str:
+        """Why what this replica must remember cannot be written now, and is tried again."""
+        return self._disk_error if self._failing_count else ""
+
+    @property
+    def view(self) -> View | None:
+        """The set as it was seen last, also by a replica that takes no part in it yet."""
+        return self.machine.view or self._seen_view
+
+    @property
+    def notes(self) -> list[str]:
+        """What an operator is to know of this replica, besides alarms: each may pass by itself."""
+        second = [self.second_because] if self.second_because else []
+        return second + self._refusals.sentences
+
+    @property
+    def takes_sends(self) -> bool:
+        """Whether new messages may be stored."""
+        return self._machine is not None and self._machine.takes_sends(self._now_ms())
+
+    @property
+    def leads_alone(self) -> bool:
+        """Whether it leads, and nobody can have been elected since."""
+        return self._machine is not None and self._machine.leads_alone(self._now_ms())
+
+    @property
+    def vouched_at_ms(self) -> int | None:
+        """When the engine last vouched for this master, though its followers are silent.
+
+        None: one of them may be let lead. A renewal says nothing of the time before it, in which
+        one that is cut off had not told the engine yet.
+        """
+        machine = self.machine
+        if machine.may_be_replaced(self._now_ms()):
+            return None
+        return machine.renewed_at_ms - self._timing.missed_ms
+
+    async def start(self) -> None:
+        """Listen, finish a cut that a crash has stopped, and begin to take part.
+
+        Raises:
+            OSError: the port cannot be opened.
+        """
+        membership, keeping = self._membership, self._keeping
+        if keeping.cutting is not None:
+            await self._cut_to(keeping.cutting, keeping.epochs)
+        self._server = await self._links.listen(membership.host, membership.ha_port, self._made)
+        port = self._server.port
+        self.ha_address = join_address(membership.ha_host, port)
+        self._machine = Machine(
+            Standing(
+                self._me,
+                self._incarnation,
+                priority=membership.priority,
+                promise=keeping.promise,
+                epochs=keeping.epochs,
+                sight=keeping.sight,
+                is_clean=keeping.is_clean,
+                is_fenced=keeping.left is not None,
+                has_left=keeping.left is not None,
+                log_start=self._log.start_offset,
+                log_end=self._log.end_offset,
+                held_offset=self._log.held_offset,
+                confirmed_offset=min(keeping.confirmed_offset, self._log.end_offset),
+            ),
+            self._timing,
+            min_in_sync=membership.min_in_sync,
+            now_ms=self._now_ms(),
+            spread=lambda: uniform(-1, 1),
+            replicas_after_power_cut=membership.replicas_after_power_cut,
+        )
+        self._role_log = RoleLog(self._machine)
+        self._spawn(self._take_part())
+
+    async def close(self, *, is_store_closed: bool = False) -> None:
+        """Give back the lease, close every connection, and end.
+
+        With *is_store_closed*, this process withdraws its announcement, so that one on another
+        machine need not wait for it. An engine that does not answer delays this by a second.
+        """
+        self._is_closing = True
+        if self._server:
+            self._server.close()
+        for link in self._open.values():
+            link.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_taken()
+        answers = True
+        if self._machine and (term := self._machine.term):
+            leader = Leader(self._me.id, self._incarnation, term.epoch)
+            answers = await self._bid_farewell(self._engine.resign(leader))
+        self._keep_confirmed()
+        self._disk.shutdown(wait=True)
+        if is_store_closed and answers:
+            await self._bid_farewell(self._engine.withdraw())
+        await self._engine.close()
+
+    async def _bid_farewell(self, request: Awaitable[None]) -> bool:
+        """Whether the engine has done it; what it does not do ends by itself."""
+        try:
+            async with asyncio.timeout(ENGINE_FAREWELL_TIMEOUT_S):
+                await request
+        except (EngineError, TimeoutError) as error:
+            log.warning(
+                "the engine could not be notified of the shutdown", reason=str(error) or "no answer"
+            )
+            return False
+        return True
+
+    async def _end_taken(self) -> None:
+        """Have the connections end that others made; break off those that nobody reads from."""
+        taken = dict(self._taken)
+        if taken:
+            await asyncio.wait(taken, timeout=FAREWELL_TIMEOUT_S)
+        for link in taken.values():
+            link.abort()
+        await asyncio.gather(*taken, return_exceptions=True)
+
+    def wrote(self) -> None:
+        """Tell the machine how far the log is; a master's followers get what is new."""
+        self.machine.wrote(self._log.end_offset, self._log.held_offset)
+        self._perform()
+        self._streams.wrote()
+
+    def hand_over(self, replica_id: int) -> None:
+        """See Machine."""
+        self.machine.hand_over(replica_id)
+        self._perform()
+
+    def step_down(self, why: str) -> None:
+        """See Machine."""
+        self.machine.step_down(why, self._now_ms())
+        self._perform()
+
+    def lead_by_operator(self) -> None:
+        """See Machine."""
+        self.machine.lead_by_operator(self._now_ms())
+        self._perform()
+
+    def reseed(self) -> None:
+        """See Machine."""
+        self.machine.reseed()
+        self._perform()
+
+    # Taking part.
+
+    async def _take_part(self) -> None:
+        while True:
+            is_copy = await self._wait_for_own_id()
+            await self._tell_of_start(is_copy=is_copy)
+            self._replaced.clear()
+            work = (self._watch(), self._announce(), self._tick())
+            tasks = [self._spawn(each) for each in work]
+            await self._replaced.wait()
+            for task in tasks:
+                task.cancel()
+            self._leave_to_other()
+
+    async def _wait_for_own_id(self) -> bool:
+        """Stay out while another process is announced under this replica's id, or leads by it.
+
+        A copy of a disk is the same member to everybody: what either acknowledges would count as
+        what the other has. Return whether this disk is a copy: the other process has written what
+        is not here, or has been announced for longer than one that had ended before.
+        """
+        began_ms, other_end = self._now_ms(), 0
+        while True:
+            try:
+                self._seen_view = view = await self._engine.read()
+                other = self._other_in(view)
+                self.engine_health.answered()
+            except EngineError as error:
+                self.engine_health.announced(error)
+                self._complaints.tell("read", error)
+            else:
+                if not other:
+                    has_waited, self.second_because = bool(self.second_because), ""
+                    is_late = self._now_ms() - began_ms > ENDED_AFTER_MS
+                    return has_waited and (is_late or other_end > self._log.end_offset)
+                self._stay_out(other)
+                if self._me.id in view.members:
+                    other_end = max(other_end, view.members[self._me.id].log_end)
+            await asyncio.sleep(ENGINE_PAUSE_S)
+
+    def _other_in(self, view: View) -> str:
+        """Which process has this replica's id now, besides this one and those it follows."""
+        member, leader = view.members.get(self._me.id), view.leader
+        held = [member.incarnation] if member else []
+        if leader and leader.id == self._me.id:
+            held.append(leader.incarnation)
+        return next((each for each in held if not self._identity.comes_after(each)), "")
+
+    def _stay_out(self, other: str) -> None:
+        if not self.second_because:
+            log.warning(
+                "another process is announced as this replica: waiting until it is gone",
+                id=self._me.id,
+                incarnation=self._incarnation,
+                other=other,
+            )
+        self.second_because = (
+            f"another process is announced as replica {self._me.id} ({other}): an earlier one that "
+            "was killed with its machine, or one over a copy of its disk. This one takes no part "
+            f"until that one has been gone for {MEMBER_LEASE_MS // 1000} s; if it still runs, stop "
+            "one of the two"
+        )
+
+    def _leave_to_other(self) -> None:
+        """Take nothing, and acknowledge nothing, under an id that another process has."""
+        self.machine.yield_to_other(self._now_ms())
+        self._perform()
+        for link in list(self._open.values()):
+            link.close()
+
+    async def _tell_of_start(self, *, is_copy: bool) -> None:
+        keeping = self._keeping
+        while True:
+            try:
+                is_latest = await self._engine.count_start(self._me, keeping.starts)
+                break
+            except EngineError as error:
+                self.engine_health.announced(error)
+                self._complaints.tell("count_start", error)
+                await self._see_whether_it_answers()
+                await asyncio.sleep(ENGINE_PAUSE_S)
+        self.engine_health.announced(None)
+        if (is_copy or not is_latest) and keeping.is_clean:
+            why = COPIED if is_copy else RESTORED
+            await self._in_thread(keeping.note_unclean, self._log.end_offset, why)
+            self.machine.standing.is_clean = False
+
+    async def _see_whether_it_answers(self) -> None:
+        """Tell an engine that takes no writes from one that is away."""
+        with contextlib.suppress(EngineError):
+            await self._engine.read()
+            self.engine_health.answered()
+
+    async def _watch(self) -> None:
+        async for view in self._engine.watch():
+            self.engine_health.answered()
+            if (member := view.members.get(self._me.id)) and not self._identity.comes_after(
+                member.incarnation
+            ):
+                self._stay_out(member.incarnation)
+                self._replaced.set()
+                return
+            self._close_replaced(view)
+            self._look_at_log()
+            self.machine.saw(view, self._now_ms())
+            self._perform()
+
+    def _close_replaced(self, view: View) -> None:
+        for number, hello in list(self._greeted_as.items()):
+            if _is_replaced(hello, view) and (link := self._open.get(number)):
+                log.warning("another process took over a follower's id", id=hello.replica.id)
+                link.close()
+
+    async def _tick(self) -> None:
+        while True:
+            self._look_at_log()
+            self.machine.tick(self._now_ms())
+            self._perform()
+            await asyncio.sleep(TICK_S)
+
+    async def _announce(self) -> None:
+        """Tell of this replica now and then, and soon after anything but its log has changed."""
+        loop = asyncio.get_running_loop()
+        told, due_s = None, 0.0
+        while True:
+            self._keep_confirmed()
+            member = self._announcement()
+            if loop.time() >= due_s or replace(member, log_end=0) != told:
+                try:
+                    await self._engine.announce(member)
+                    self.engine_health.announced(None)
+                    told = replace(member, log_end=0)
+                    due_s = loop.time() + ANNOUNCE_INTERVAL_S
+                except EngineError as error:
+                    self.engine_health.announced(error)
+                    self._complaints.tell("announce", error)
+                    await self._see_whether_it_answers()
+                    due_s = loop.time() + ANNOUNCE_AGAIN_S
+            await asyncio.sleep(ANNOUNCE_LOOK_S)
+
+    def _announcement(self) -> Announcement:
+        standing = self.machine.standing
+        epochs = cut(standing.epochs, standing.log_end)
+        return Announcement(
+            self._me,
+            self._incarnation,
+            address=self._membership.address,
+            ha_address=self.ha_address,
+            last_epoch=epochs[-1].number if epochs else 0,
+            log_end=standing.log_end,
+            is_clean=standing.is_clean,
+            priority=self._membership.priority,
+            sight=standing.sight,
+            misses_master=self.machine.misses_master(self._now_ms()),
+            settings=self._membership.settings,
+            own_address=self._membership.own_address,
+        )
+
+    def _keep_confirmed(self) -> None:
+        if self._machine is None:
+            return
+        confirmed = self._machine.standing.confirmed_offset
+        if confirmed != self._keeping.confirmed_offset:
+            self._disk.submit(self._keeping.note_confirmed, confirmed)
+
+    # Connections.
+
+    def _made(self, link: Link) -> None:
+        if self._is_closing:
+            link.abort()
+            return
+        task = start_task(self._accepted(link))
+        self._taken[task] = link
+        task.add_done_callback(self._taken.pop)
+        task.add_done_callback(self._ended)
+
+    async def _accepted(self, link: Link) -> None:
+        try:
+            hello = await self._links.greeted(link)
+        except (WireError, TimeoutError) as error:
+            self._refused(link, str(error) or "it did not greet in time")
+            return
+        if why := self._why_not(hello):
+            link.send(wire.encode(Refused(0, why)))
+            link.close()
+            self._refused(link, why)
+            return
+        self._refusals.end(link.host)
+        self._open[link.number] = link
+        self._greeted_as[link.number] = hello
+        self._look_at_log()
+        self.machine.received(link.number, hello, self._now_ms())
+        self._perform()
+        await self._serve(link)
+
+    def _refused(self, link: Link, why: str) -> None:
+        self._refusals.note("a peer was refused", link.host, why)
+
+    def _look_at_log(self) -> None:
+        """Retention moves its start, and tells nobody; what is older cannot be sent to anybody."""
+        standing = self.machine.standing
+        standing.log_start, standing.is_away = self._log.start_offset, self._log.is_away
+
+    def _why_not(self, hello: Hello) -> str:
+        """Why a replica that has greeted rightly is not taken; empty if it is."""
+        if hello.replica.id == self._me.id:
+            return f"two replicas have the id {self._me.id} (haReplicaId)"
+        view = self.machine.view
+        if view and _is_replaced(hello, view):
+            return f"another process is replica {hello.replica.id}: was its disk copied?"
+        if self._membership.facts.secret:
+            return ""
+        announced = {member.incarnation for member in view.members.values()} if view else set()
+        if hello.incarnation in announced:
+            return ""
+        return "without a secret (haSecretFile) only who has announced itself is taken"
+
+    async def _connect(self, replica_id: int) -> None:
+        view = self.machine.view
+        member = view.members.get(replica_id) if view else None
+        following = self.machine.following
+        try:
+            if member is None:
+                raise WireError("it has not announced itself")
+            if member.replica != following.master:
+                raise WireError("it has another store than the one that was elected")
+            link = await self._links.greet(member.ha_address, self._hello)
+        except ConnectionRefusedError:
+            following.not_opened(replica_id, self._now_ms(), is_refused=True)
+            self._perform()
+            return
+        except (WireError, OSError, TimeoutError) as error:
+            self._refusals.note(
+                "the master is not reached", f"replica {replica_id}", str(error) or "no answer"
+            )
+            following.not_opened(replica_id, self._now_ms(), is_refused=False)
+            self._perform()
+            return
+        self._open[link.number] = link
+        following.opened(link.number, replica_id, self._now_ms())
+        self._perform()
+        await self._serve(link)
+
+    def _hello(self) -> Hello:
+        return self.machine.following.hello()
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            await link.frames(lambda frame: self._received(link, frame))
+        except WireError as error:
+            log.warning("a replica sent an invalid frame", peer=link.peer, reason=str(error))
+        finally:
+            link.close()
+            self._streams.closed(link.number)
+            self._greeted_as.pop(link.number, None)
+            if self._open.pop(link.number, None) and not self._is_closing:
+                self.machine.closed(link.number, self._now_ms())
+                self._forget_torn()
+                self._perform()
+
+    def _forget_torn(self) -> None:
+        """Without a master the rest of a record does not come."""
+        if self.machine.following.link is None:
+            self._log.drop_torn()
+
+    def _received(self, link: Link, frame: wire.Frame) -> None:
+        if link.number not in self._open:
+            return
+        match frame:
+            case wire.Data():
+                self._take(link, frame)
+            case wire.Greeting() | wire.Challenge() | wire.Proof():
+                raise WireError("a greeting in the middle of a conversation")
+            case _:
+                self._look_at_answer(link, frame)
+                self.machine.received(link.number, frame, self._now_ms())
+        self._perform()
+
+    def _look_at_answer(self, link: Link, frame: wire.Frame) -> None:
+        """Take note of why a master does not take this replica, or that it does, and its clock."""
+        following = self.machine.following
+        if following.master is None or link.number != following.link:
+            return
+        master = f"replica {following.master.id}"
+        if isinstance(frame, Beat):
+            if frame.sent_at_ms:
+                self.clock.beat(frame.sent_at_ms)
+        elif isinstance(frame, Welcome):
+            self._refusals.end(master)
+        elif isinstance(frame, Refused) and not frame.promise:
+            self._refusals.note("the master refuses this replica", master, frame.why)
+
+    def _take(self, link: Link, data: wire.Data) -> None:
+        if not self.machine.takes(link.number, data.beat.epoch):
+            return
+        if data.log_offset != self._log.next_offset:
+            raise WireError(
+                f"log bytes for {data.log_offset:,}, and the log ends at {self._log.next_offset:,}"
+            )
+        try:
+            self._log.append(data.log_offset, data.log_bytes)
+        except AwayError:
+            link.close()
+            return
+        except (StoreError, OSError) as error:
+            log.error("the master's log cannot be appended", reason=str(error))
+            link.close()
+            return
+        # One acknowledgement, for the log and the beat that came with it.
+        standing = self.machine.standing
+        standing.log_end, standing.held_offset = self._log.end_offset, self._log.held_offset
+        self.machine.received(link.number, data.beat, self._now_ms())
+
+    # Actions.
+
+    def _perform(self) -> None:
+        todo = self.machine.actions
+        while todo:
+            taken, todo[:] = list(todo), []
+            for action in taken:
+                self._do(action)
+        if self.machine.term is None:
+            self._role_log.look()
+
+    def _do(self, action: actions.Action) -> None:
+        match action:
+            case actions.Send():
+                self._send(action)
+            case actions.Close():
+                if link := self._open.pop(action.link, None):
+                    link.close()
+                    self._forget_torn()
+            case actions.Confirm():
+                self._listeners.confirmed(action.offset)
+            case actions.Lead() | actions.Resign() | actions.Release() | actions.Alarm():
+                self._change_role(action)
+            case actions.Open():
+                self._spawn(self._connect(action.replica_id))
+            case actions.Stream():
+                self._spawn(self._stream(action))
+            case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
+                self._spawn(self._ask(action))
+            case _:
+                self._spawn(self._keep(action))
+
+    def _send(self, action: actions.Send) -> None:
+        link, message = self._open.get(action.link), action.message
+        if link is None or isinstance(message, Hello):
+            return
+        if isinstance(message, Beat):
+            message = replace(message, sent_at_ms=self.clock.wall_ms())
+        link.send(wire.encode(message))
+
+    def _change_role(
+        self, action: actions.Lead | actions.Resign | actions.Release | actions.Alarm
+    ) -> None:
+        match action:
+            case actions.Release():
+                self._spawn(self._release(action.epoch))
+            case actions.Lead():
+                self._role_log.elected(action.epoch)
+                self._listeners.lead(action.epoch)
+            case actions.Resign():
+                self._role_log.resigned(action.epoch, action.why)
+                self._listeners.resign(action.why)
+            case actions.Alarm():
+                log.critical("this replica needs an operator", reason=action.text)
+                self._listeners.alarm(action.text)
+
+    async def _ask(
+        self, action: actions.Campaign | actions.Alter | actions.Renew | actions.Read
+    ) -> None:
+        machine, engine, asked_at_ms = self.machine, self._engine, self._now_ms()
+        match action:
+            case actions.Campaign():
+                me = Leader(self._me.id, self._incarnation, action.state.epoch)
+                outcome, view = await engine.campaign(action, me)
+                self.engine_health.told(outcome)
+                machine.campaigned(outcome, view, self._now_ms())
+            case actions.Alter():
+                outcome, version = await engine.alter(action)
+                self.engine_health.told(outcome)
+                machine.altered(outcome, version, self._now_ms())
+            case actions.Renew():
+                epoch = machine.term.epoch if machine.term else 0
+                me = Leader(self._me.id, self._incarnation, epoch)
+                outcome = await engine.renew(me, action.version) if epoch else Outcome.REFUSED
+                if epoch:
+                    self.engine_health.renewed(outcome, asked_at_ms)
+                machine.renewed(outcome, asked_at_ms)
+            case actions.Read():
+                try:
+                    view = await engine.read()
+                    self.engine_health.answered()
+                    if not self.second_because:
+                        machine.saw(view, self._now_ms())
+                except EngineError as error:
+                    log.warning("the engine does not answer", reason=str(error))
+        self._perform()
+
+    async def _release(self, epoch: int) -> None:
+        try:
+            await self._engine.resign(Leader(self._me.id, self._incarnation, epoch))
+        except EngineError as error:
+            log.warning("the lease could not be released: it will expire", reason=str(error))
+
+    async def _keep(self, action: Kept) -> None:
+        # In their order, though each is tried until the disk takes it.
+        async with self._keeping_turn:
+            await self._keep_now(action)
+        self._perform()
+
+    async def _keep_now(self, action: Kept) -> None:
+        machine, keeping = self.machine, self._keeping
+        match action:
+            case actions.Promise():
+                await self._in_thread(keeping.note_promise, action.epoch)
+                machine.promised(action.epoch, self._now_ms())
+            case actions.NoteSight():
+                await self._in_thread(keeping.note_sight, action.sight)
+            case actions.EnterEpoch():
+                await self._in_thread(keeping.note_epochs, action.epochs)
+                await self._in_thread(keeping.note_joined)
+                machine.standing.is_fenced = machine.standing.has_left = False
+                machine.entered(self._now_ms())
+            case actions.Cut(seed=True):
+                await self._begin_at(action.end_offset, action.epochs)
+                machine.standing.is_clean = False
+                self._is_cut(action.epochs)
+            case actions.Cut():
+                if action.end_offset < self._log.end_offset:
+                    await self._cut_to(action.end_offset, action.epochs)
+                else:
+                    await self._in_thread(keeping.note_epochs, action.epochs)
+                self._is_cut(action.epochs)
+            case actions.GiveUp():
+                await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
+                await self._in_thread(keeping.note_epochs, ())
+                await self._in_thread(keeping.note_sight, NOTHING_SEEN)
+                await self._in_thread(keeping.note_joined)
+            case actions.NoteClean():
+                await self._in_thread(keeping.note_clean)
+                machine.noted_clean()
+
+    def _is_cut(self, epochs: tuple[Epoch, ...]) -> None:
+        standing = self.machine.standing
+        is_awaited = self.machine.following.awaits_cut(epochs)
+        standing.epochs, standing.log_start = epochs, self._log.start_offset
+        self.machine.log_is_cut(self._log.end_offset, is_awaited=is_awaited)
+
+    async def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
+        keeping = self._keeping
+        await self._in_thread(keeping.note_cutting, end_offset)
+        await self._until_it_is_done(lambda: self._log.cut(end_offset))
+        await self._in_thread(keeping.note_epochs, epochs)
+        await self._in_thread(keeping.note_cut)
+
+    async def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
+        keeping = self._keeping
+        await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
+        await self._until_it_is_done(lambda: self._log.begin_at(offset))
+        await self._in_thread(keeping.note_epochs, epochs)
+
+    async def _stream(self, action: actions.Stream) -> None:
+        if link := self._open.get(action.link):
+            try:
+                await self._streams.serve(link, action.start_offset, action.epoch)
+            except (StoreError, OSError) as error:
+                log.error("the log cannot be read for a follower", reason=str(error))
+                link.close()
+
+    def _beat(self) -> Beat | None:
+        term = self.machine.term
+        return Beat(term.epoch, term.confirmed_offset) if term else None
+
+    # Tasks.
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = start_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            if self._machine:
+                self._machine.standing.is_failing = True
+            self._listeners.stopped(f"replication has stopped: {error!r}; start this broker anew")
+            log.critical("replication has stopped", exc_info=error)
+
+    async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:
+        loop = asyncio.get_running_loop()
+        await self._until_it_is_done(lambda: loop.run_in_executor(self._disk, function, *arguments))
+
+    async def _until_it_is_done(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do what needs the disk, until it takes it: what comes next rests on it.
+
+        Meanwhile this replica is not elected.
+        """
+        is_failing = False
+        try:
+            while True:
+                try:
+                    await work()
+                    return
+                except (StoreError, OSError) as error:
+                    self._disk_error = str(error)
+                    self._complaints.tell("a file of this replica", str(error))
+                if not is_failing:
+                    is_failing = True
+                    self._count_failing(1)
+                await asyncio.sleep(DISK_PAUSE_S)
+        finally:
+            if is_failing:
+                self._count_failing(-1)
+
+    def _count_failing(self, change: int) -> None:
+        self._failing_count += change
+        if self._machine:
+            self._machine.standing.is_failing = self._failing_count > 0

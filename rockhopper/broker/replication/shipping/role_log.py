@@ -1,0 +1,60 @@
+"""One line of log for each change of a replica's role, with its reason and all offsets."""
+
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.replication.election.machine import Machine
+from rockhopper.broker.replication.election.replica_set import Replica
+
+log = structlog.get_logger("broker.ha")
+
+
+class RoleLog:
+    """Of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._told: tuple[int, Replica | None] = 0, None
+
+    def elected(self, epoch: int) -> None:
+        """It leads from now on, and serves once all of its log is confirmed."""
+        self._told = 0, None
+        view = self._machine.view
+        history = view.state.history if view and view.state else ()
+        before = history[-2].master.id if len(history) > 1 else None
+        why = history[-1].why if history else ""
+        log.info("this replica leads", why=why, epoch=epoch, before=before, **self._place())
+
+    def resigned(self, epoch: int, why: str) -> None:
+        """It leads no more."""
+        log.warning("this replica stopped leading", why=why, epoch=epoch, **self._place())
+
+    def look(self) -> None:
+        """Tell whom it follows, once its log is known to be a part of that master's.
+
+        A connection to the same master that is there again is no change.
+        """
+        following = self._machine.following
+        told = following.epoch, following.master
+        if not following.epoch or following.link is None or told == self._told:
+            return
+        why = "another master was elected" if self._told[0] else "it has found the set's master"
+        self._told = told
+        master = following.master.id if following.master else None
+        log.info("following", why=why, epoch=following.epoch, master=master, **self._place())
+
+    def _place(self) -> dict[str, Any]:
+        mine = self._machine.standing
+        view = self._machine.view
+        in_sync = view.state.in_sync if view and view.state else ()
+        return {
+            "id": mine.me.id,
+            "in_sync": sorted(replica.id for replica in in_sync),
+            "log_start": mine.log_start,
+            "log_end": mine.log_end,
+            "held_offset": mine.held_offset,
+            "confirmed_offset": mine.confirmed_offset,
+            "promise": mine.promise,
+            "is_clean": mine.is_clean,
+        }

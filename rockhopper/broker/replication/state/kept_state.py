@@ -1,0 +1,242 @@
+"""KeptState: what a follower has of its master's state, in the files that a broker opens.
+
+Each entry is applied at once to what is in memory, and a journal gets its notes; tables are written
+by ``save``. To apply the same entries again, in their order, changes nothing.
+"""
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.later.delay_journal import DelayJournal, Pass
+from rockhopper.broker.later.timers.entries import ENTRY, Entry
+from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.members.queue_locks import FREE, LEASE_MS, QueueKey
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.pop.compaction import Compaction
+from rockhopper.broker.pop.lanes import Lanes
+from rockhopper.broker.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.replication.state.kept_tables import KeptTables
+from rockhopper.broker.replication.state.sink_copies import SinkCopies
+from rockhopper.broker.replication.state.state_records import (
+    Kind,
+    StateRecordError,
+    decode_document,
+    decode_numbers,
+    decode_slots,
+    decode_table_entry,
+)
+from rockhopper.broker.store.files.record_journal import RecordJournal
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.offset_journal import decode_changes
+from rockhopper.broker.transactions.check_counts import CheckCounts
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.store.note_records import decode_records, encode_record
+
+log = structlog.get_logger("broker.ha")
+
+_NO_SENSE = ValueError, KeyError, TypeError, AttributeError, struct.error
+
+
+class KeptState:
+    """Belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        tables: Tables,
+        values: KeyValueTable | None,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        passed_ms: Callable[[], int],
+    ) -> None:
+        layout = store.layout
+        self._store = store
+        self._tables = tables
+        self._own = (
+            MessageRequestModeTable(layout.config / "messageRequestMode.json", now_ms=now_ms),
+            CheckCounts(layout.own / "transactions.json", now_ms=now_ms),
+        )
+        self.tables = KeptTables(tables, *self._own, values)
+        self._by_name = self.tables.every
+        self.timers = timers
+        self.passes: dict[int, Pass] = {}
+        """The last pass of each delay level, of which the log tells how far it came."""
+        self._journal = RecordJournal(
+            layout.own / "pop", layout.quarantine, what="popped messages", strict=True
+        )
+        self.lanes = Lanes(self._journal)
+        self._compaction = Compaction(self._journal, self.lanes)
+        self._sinks = SinkCopies(layout.own / "sinks")
+        self._passed_ms = passed_ms
+        self.locks: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
+        """Who holds which queue, and when that was told."""
+        self._takers: dict[int, Callable[[bytes, int], None]] = {
+            Kind.ENTRY: self._take_entry,
+            Kind.DOCUMENT: self._take_document,
+            Kind.OFFSETS: self._take_offsets,
+            Kind.DELAYED: self._take_pass,
+            Kind.TIMERS: self._take_timers,
+            Kind.TIMERS_UNDONE: self._take_undone,
+            Kind.TIMERS_ALL: self._take_all_timers,
+            Kind.TIMERS_MORE: self._take_more_timers,
+            Kind.POPPED: self._take_popped,
+            Kind.POPPED_ALL: self._take_all_popped,
+            Kind.DELETED: self._take_deleted,
+            Kind.PURGED: self._take_purged,
+            Kind.ENDS: self._take_ends,
+            Kind.PUBLISHED: lambda payload, _: self._sinks.take_published(payload),
+            Kind.PART: lambda payload, _: self._sinks.take_part(payload),
+            Kind.INTENT: lambda payload, _: self._sinks.take_intent(payload),
+            Kind.LOCKS: self._take_locks,
+        }
+
+    def open(self) -> None:
+        """Read the files, once the store is open; blocks.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            CorruptFileError: a table is damaged.
+        """
+        modes, counts = self._own
+        modes.load()
+        counts.load_if_readable()
+        self.lanes.load(self._store.max_commit_log_offset)
+        self.timers.open()
+        for table in self._own:
+            table.start_saving()
+
+    def take(self, kind: int, payload: bytes, log_offset: int) -> None:
+        """Apply one entry of the record at *log_offset*.
+
+        Raises:
+            StateRecordError: it makes no sense, and is not applied.
+            OSError: a file cannot be written.
+        """
+        taker = self._takers.get(kind)
+        if taker is None:
+            raise StateRecordError(
+                f"this release does not know its kind {kind}: upgrade this replica"
+            )
+        try:
+            taker(payload, log_offset)
+        except (*_NO_SENSE, ProtocolError) as error:
+            raise StateRecordError(f"its entry of kind {kind} makes no sense: {error!r}") from error
+
+    def follow(self) -> bool:
+        """Take a piece of the timers' queue; whether there may be more. Raises OSError."""
+        return self.timers.follow()
+
+    def _take_entry(self, payload: bytes, log_offset: int) -> None:
+        table, name, value = decode_table_entry(payload)
+        # One without a name service has no use for what is set there.
+        if table in self._by_name:
+            self._by_name[table].take_entry(name, value)
+
+    def _take_document(self, payload: bytes, log_offset: int) -> None:
+        table, document = decode_document(payload)
+        if table in self._by_name:
+            self._by_name[table].take_copy(document)
+        if table == self._tables.delay_offsets.path.name:
+            self.passes.clear()
+
+    def _take_offsets(self, payload: bytes, log_offset: int) -> None:
+        self._tables.offsets.take_changes(decode_changes(payload))
+
+    def _take_pass(self, payload: bytes, log_offset: int) -> None:
+        level, first_offset, end_offset = decode_numbers(payload, 3)
+        # What was in front of it is delivered; how far it came itself is for a promotion to see.
+        self._tables.delay_offsets.put(level, first_offset)
+        self.passes[level] = Pass(level, first_offset, end_offset, log_offset)
+
+    def _take_timers(self, payload: bytes, log_offset: int) -> None:
+        self.timers.delivered_elsewhere(decode_slots(payload), log_offset)
+
+    def _take_undone(self, payload: bytes, log_offset: int) -> None:
+        self.timers.index.undone_elsewhere(decode_slots(payload))
+
+    def _take_all_timers(self, payload: bytes, log_offset: int) -> None:
+        (queue_offset,) = decode_numbers(payload, 1)
+        self.timers.take_all(queue_offset, log_offset)
+
+    def _take_more_timers(self, payload: bytes, log_offset: int) -> None:
+        self.timers.index.add(Entry(*fields) for fields in ENTRY.iter_unpack(payload))
+
+    def _take_popped(self, payload: bytes, log_offset: int) -> None:
+        for kind, note in decode_records(payload).records:
+            self._journal.append(encode_record(kind, note))
+            try:
+                self.lanes.apply(kind, note)
+            except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
+                log.warning("a replicated pop entry is invalid", kind=kind, reason=repr(error))
+        self.lanes.settle(log_offset)
+        self._compaction.consider()
+
+    def _take_all_popped(self, payload: bytes, log_offset: int) -> None:
+        self._journal.rotate()
+        self.lanes.forget_all()
+        self._journal.forget_older()
+
+    def _take_deleted(self, payload: bytes, log_offset: int) -> None:
+        deleted = self._store.visibility.delete_in_front_of(fastjson.loads(payload), log_offset)
+        if deleted is not None:
+            deleted.remove()
+
+    def _take_purged(self, payload: bytes, log_offset: int) -> None:
+        topics, end = fastjson.loads(payload)
+        self._store.visibility.purge_in_front_of(topics, end)
+
+    def _take_ends(self, payload: bytes, log_offset: int) -> None:
+        deleted, purged = fastjson.loads(payload)
+        visibility = self._store.visibility
+        for topic, end in deleted.items():
+            if topic in self._tables.topics:
+                # Made anew since: its queues may hold what came later.
+                visibility.purge_in_front_of([topic], end)
+            elif (queues := visibility.delete_in_front_of([topic], end)) is not None:
+                queues.remove()
+        for topic, end in purged.items():
+            visibility.purge_in_front_of([topic], end)
+
+    def _take_locks(self, payload: bytes, log_offset: int) -> None:
+        now_ms = self._passed_ms()
+        for group, topic, broker, queue_id, client_id in fastjson.loads(payload):
+            self.locks.pop((group, (topic, broker, queue_id)), None)
+            if client_id != FREE:
+                # Those that were told of last stand last.
+                self.locks[group, (topic, broker, queue_id)] = client_id, now_ms
+        while self.locks and next(iter(self.locks.values()))[1] < now_ms - LEASE_MS:
+            del self.locks[next(iter(self.locks))]
+
+    async def save(self) -> None:
+        """Have on disk what is applied by now. Raises OSError."""
+        for table in self._by_name.values():
+            await table.saved()
+        await self.timers.save()
+
+    async def close(self) -> None:
+        """Have everything on disk, for a broker to open; take nothing more. Raises OSError."""
+        while self.timers.follow():
+            pass
+        self._note_passes()
+        await self._compaction.close()
+        self._journal.close()
+        self._tables.subscriptions.begin_anew()
+        for table in self._by_name.values():
+            await table.saved()
+        for table in self._own:
+            table.stop_saving()
+        self.timers.leave()
+
+    def _note_passes(self) -> None:
+        layout = self._store.layout
+        journal = DelayJournal(layout.own / "delay", layout.quarantine)
+        journal.open()
+        for about in self.passes.values():
+            journal.note(about)
+        journal.close()

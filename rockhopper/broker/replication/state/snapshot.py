@@ -1,0 +1,93 @@
+"""All that a master tells its followers, in one row of entries; and the pieces it travels in.
+
+It holds what is so when it is made, with nothing happening in between: to be followed by records of
+what changes later.
+"""
+
+import zlib
+from collections.abc import Iterator
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.pop.lanes import lane_record
+from rockhopper.broker.replication.state.kept_tables import KeptTables
+from rockhopper.broker.replication.state.state_records import (
+    PIECE_SIZE_BYTES,
+    Entry,
+    Kind,
+    StateRecordError,
+    decode_entries,
+    decode_piece,
+    encode_document,
+    encode_entries,
+    encode_numbers,
+    encode_piece,
+    joined,
+)
+from rockhopper.protocol import fastjson
+
+_COMPRESSION = 1
+
+
+def pieces_of(parts: ServingParts, kept: KeptTables) -> list[Entry]:
+    """A snapshot of an open broker, an entry for each record of the topic."""
+    data = zlib.compress(encode_entries(_entries_of(parts, kept)), _COMPRESSION)
+    size_bytes = min(PIECE_SIZE_BYTES, parts.config.store.commit_log_file_size_bytes // 4)
+    starts = range(0, len(data), size_bytes)
+    return [
+        (Kind.SNAPSHOT, encode_piece(at, len(starts), data[start : start + size_bytes]))
+        for at, start in enumerate(starts)
+    ]
+
+
+def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
+    delay_offsets = kept.tables.delay_offsets
+    for name, table in kept.every.items():
+        document = table.to_json()
+        if table is delay_offsets:
+            # Its own are those that are known to be on disk.
+            levels = range(1, parts.delayed.levels.level_max + 1)
+            document["offsetTable"] = {level: parts.delayed.offset(level) for level in levels}
+        yield Kind.DOCUMENT, encode_document(name, fastjson.dumps(document).encode())
+    yield Kind.ENDS, fastjson.dumps(parts.store.visibility.ends()).encode()
+    yield Kind.TIMERS_ALL, encode_numbers(parts.timers.queue.offset)
+    yield from joined(Kind.TIMERS_MORE, list(parts.timers.index.packed()))
+    yield Kind.POPPED_ALL, b""
+    yield from joined(Kind.POPPED, [once(lane_record(lane)) for lane in parts.pop.lanes])
+    yield Kind.PUBLISHED, fastjson.dumps(parts.sinks.published).encode()
+
+
+def once(record: bytes) -> bytes:
+    """A record of a journal without its second copy: the log has a checksum of its own."""
+    return record[: len(record) // 2]
+
+
+class Pieces:
+    """The pieces of snapshots, as they come one after the other."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def add(self, payload: bytes) -> list[Entry] | None:
+        """Take the next piece; all entries when it is the last one.
+
+        Raises:
+            StateRecordError: what the pieces hold makes no sense.
+        """
+        number, count, data = decode_piece(payload)
+        if number == 0:
+            self._data.clear()
+        elif number != len(self._data):
+            return None
+        self._data.append(data)
+        if len(self._data) < count:
+            return None
+        try:
+            whole = zlib.decompress(b"".join(self._data))
+        except zlib.error as error:
+            raise StateRecordError(f"its snapshot cannot be unpacked: {error}") from None
+        finally:
+            self._data.clear()
+        return list(decode_entries(whole))

@@ -1,0 +1,356 @@
+"""StateApplier: a follower's end of rmq_sys_rockhopper_state.
+
+Records are applied in their order, once they are in their queue, which ends at the confirmed
+offset; in slices of a few milliseconds, but for those that stand alone: these are applied before
+anything behind them is dispatched.
+
+Who knows how far it had come in this very log goes on there. All others (a log that was copied, an
+ex-master) wait for the newest whole snapshot, and pass over what is in front of it.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import structlog
+
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.later.delay_journal import Pass
+from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.members.queue_locks import HeldLocks
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pulling.long_polling import LongPolling
+from rockhopper.broker.replication.state import applied
+from rockhopper.broker.replication.state.applied import Applied
+from rockhopper.broker.replication.state.kept_state import KeptState
+from rockhopper.broker.replication.state.snapshot import Pieces
+from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
+from rockhopper.broker.replication.state.state_records import (
+    Kind,
+    StateRecord,
+    StateRecordError,
+    decode_state,
+)
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import STATE_TOPIC
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
+from rockhopper.tasks import run_in_background
+
+log = structlog.get_logger("broker.ha")
+
+SLICE_S = 0.004
+SAVE_INTERVAL_S = 1.0
+RETRY_S = 1.0
+READ_COUNT = 32
+NONE = -1
+_TIMERS = Kind.TIMERS_ALL, Kind.TIMERS_MORE
+
+
+class _Todo(NamedTuple):
+    kind: int
+    payload: bytes
+    log_offset: int
+
+
+class StateApplier:
+    """Belongs to the event loop; the store is open, and the tables are saved."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        tables: Tables,
+        config: BrokerConfig,
+        values: KeyValueTable | None = None,
+        *,
+        now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+        passed_ms: Callable[[], int],
+    ) -> None:
+        """*values* are those of the name service in this process, if there is one."""
+        self._store = store
+        timers = Timers(
+            config,
+            store,
+            tables.topics,
+            LongPolling(),
+            BrokerStats(now_ms=steady_ms),
+            now_ms=now_ms,
+            steady_ms=steady_ms,
+        )
+        self.kept = KeptState(store, tables, values, timers, steady_ms, passed_ms)
+        self._todo: deque[_Todo] = deque()
+        self._pieces = Pieces()
+        self._next = 0
+        self._last = 0, 0
+        self._confirmed_offset = 0
+        # Whose snapshot is applied, or was before the last start.
+        self._whole_of: int | None = None
+        self.problem: str | None = None
+        """Why nothing is applied now; None if it is."""
+        self._handle: asyncio.Handle | None = None
+        self._save_timer: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._is_open = False
+
+    def open(self) -> None:
+        """Read what is here, and find where to go on; blocks.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            CorruptFileError: a table is damaged.
+        """
+        self.kept.open()
+        noted = applied.load(self._store.layout)
+        if noted is not None and self._is_here(noted):
+            self._next, self._last = noted.queue_offset, (noted.log_offset, noted.writer)
+            self.kept.passes = {level: Pass(level, *rest) for level, *rest in noted.passes}
+            self._whole_of = noted.writer
+        else:
+            self._next = self._newest_snapshot()
+        self._is_open = True
+        self._store.watch((STATE_TOPIC,), self._arrived)
+
+    def _is_here(self, noted: Applied) -> bool:
+        """Whether this log holds the record that was applied last."""
+        message = self._message(noted.queue_offset - 1)
+        return (
+            message is not None
+            and message.commit_log_offset == noted.log_offset
+            and decode_state(message.body).writer == noted.writer
+        )
+
+    def _newest_snapshot(self) -> int:
+        """Where the newest whole snapshot begins, as far as the queue tells; else its beginning."""
+        low, high = self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)
+        newest = self._message(high - 1)
+        begin = low if newest is None else decode_state(newest.body).snapshot
+        return max(low, begin)
+
+    def _message(self, queue_offset: int) -> StoredMessage | None:
+        found = self._read(queue_offset, 1) if queue_offset >= 0 else []
+        return found[0] if found and found[0].queue_offset == queue_offset else None
+
+    def _read(self, queue_offset: int, count: int) -> list[StoredMessage]:
+        result = self._store.get_message(STATE_TOPIC, STATE_QUEUE_ID, queue_offset, count)
+        return decode_messages(result.body) if result.status is GetStatus.FOUND else []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what is here is a master's, as of some moment; else no snapshot has come yet."""
+        return self._whole_of is not None
+
+    @property
+    def next_queue_offset(self) -> int:
+        """Of the first record of the topic that is not applied, or is being applied."""
+        return self._next
+
+    @property
+    def locks(self) -> HeldLocks:
+        """The queue locks that the master has granted: for ``QueueLocks.lead``."""
+        return self.kept.locks
+
+    def apply_to(self, confirmed_offset: int) -> None:
+        """Apply what is in front of *confirmed_offset* and dispatched, now or in later turns."""
+        self._confirmed_offset = max(self._confirmed_offset, confirmed_offset)
+        if self._is_open and self._handle is None:
+            self._run()
+
+    def _arrived(self, topic: str, queue_id: int) -> None:
+        """Dispatch has put a record into the queue: apply it here and now if it stands alone."""
+        newest = self._message(self._store.queue_range(topic, queue_id)[1] - 1)
+        if newest is not None and _is_alone(newest):
+            self._confirmed_offset = max(self._confirmed_offset, newest.commit_log_offset + 1)
+            self._run(newest.queue_offset)
+
+    def _run(self, through: int = NONE) -> None:
+        """Go on for a slice, and in any case to the end of the record *through*."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        stop_s = time.perf_counter() + SLICE_S
+        loop = asyncio.get_running_loop()
+        try:
+            while more := self._step():
+                is_through = self._next > through and not (self._todo and through != NONE)
+                if is_through and time.perf_counter() >= stop_s:
+                    break
+        except (OSError, StoreError) as error:
+            if self.problem is None:
+                log.error("the master's state cannot be saved here", reason=str(error))
+            self.problem = str(error)
+            self._handle = loop.call_later(RETRY_S, self._run)
+            return
+        self.problem = None
+        if more:
+            self._handle = loop.call_soon(self._run)
+        self._save_later()
+
+    def _step(self) -> bool:
+        """Do one thing; whether there may be more to do."""
+        if self._todo:
+            self._take(self._todo[0])
+            self._todo.popleft()
+            return True
+        messages = self._read(self._next, READ_COUNT)
+        if not messages:
+            low = self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[0]
+            if self._next < low:
+                self._lose(low)
+                return True
+        wanted = [m for m in messages if m.commit_log_offset < self._confirmed_offset]
+        for message in wanted:
+            self._open_up(message)
+        return bool(wanted) or self.kept.follow()
+
+    def _lose(self, queue_offset: int) -> None:
+        log.warning("a part of the master's state has expired here; waiting for a snapshot")
+        self._next, self._whole_of = queue_offset, None
+
+    def _open_up(self, message: StoredMessage) -> None:
+        """Have a record's entries applied next, as far as they are wanted."""
+        log_offset = message.commit_log_offset
+        self._next = message.queue_offset + 1
+        record = self._decoded(message)
+        if record is None:
+            return
+        self._last = log_offset, record.writer
+        for kind, payload in record.entries:
+            if kind == Kind.SNAPSHOT:
+                self._take_piece(payload, log_offset, record.writer)
+            elif self.is_whole or _is_alone(message):
+                self._todo.append(_Todo(kind, payload, log_offset))
+
+    def _decoded(self, message: StoredMessage) -> StateRecord | None:
+        try:
+            return decode_state(message.body)
+        except StateRecordError as error:
+            self._tell(message.commit_log_offset, error)
+            return None
+
+    def _take_piece(self, payload: bytes, log_offset: int, writer: int) -> None:
+        try:
+            entries = self._pieces.add(payload)
+        except StateRecordError as error:
+            self._tell(log_offset, error)
+            return
+        for kind, content in entries or ():
+            # Who has followed this master from its beginning knows the timers: they are many.
+            if kind not in _TIMERS or self._whole_of != writer:
+                self._todo.append(_Todo(kind, content, log_offset))
+        if entries is not None:
+            self._whole_of = writer
+
+    def _take(self, todo: _Todo) -> None:
+        try:
+            self.kept.take(*todo)
+        except StateRecordError as error:
+            self._tell(todo.log_offset, error)
+
+    def _tell(self, log_offset: int, error: StateRecordError) -> None:
+        log.error(
+            "skipping an invalid record of the master's state",
+            log_offset=log_offset,
+            reason=str(error),
+        )
+
+    def _save_later(self) -> None:
+        if self._save_timer is None and self._is_open:
+            loop = asyncio.get_running_loop()
+            self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
+
+    def _begin_to_save(self) -> None:
+        self._save_timer = None
+        if self._saving is not None or self._todo or self._pieces:
+            # Nothing may come any more that would have it tried again.
+            self._save_later()
+        elif self.is_whole and self._is_open:
+            self._saving = run_in_background(self._save(), "saving the state")
+
+    async def saved(self) -> None:
+        """Return when all that is applied, and how far that is, is on disk."""
+        if self._saving is None:
+            self._begin_to_save()
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
+    async def _save(self) -> None:
+        passes = [(p.level, p.first_offset, p.end_offset, p.log_end) for p in self._passes()]
+        place = Applied(self._next, *self._last, passes)
+        try:
+            await self.kept.save()
+            await asyncio.to_thread(applied.save, self._store.layout, place)
+        except OSError as error:
+            log.warning(
+                "the replication position of this replica cannot be saved", reason=str(error)
+            )
+            self._save_later()
+        finally:
+            self._saving = None
+
+    def _passes(self) -> list[Pass]:
+        return list(self.kept.passes.values())
+
+    async def finish(self) -> None:
+        """Apply all that the log holds, and have it in the files that a broker opens.
+
+        To be called before the parts are open. Nothing is applied afterwards.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        await self._end()
+        self._confirmed_offset = self._store.max_commit_log_offset
+        while self._step():
+            pass
+        for message in self._behind_dispatch():
+            self._open_up(message)
+            while self._todo:
+                self._take(self._todo.popleft())
+        if not self.is_whole and self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
+            log.error(
+                "this replica starts to lead without a complete copy of the master's state: "
+                "check its topics"
+            )
+        applied.remove(self._store.layout)
+        await self.kept.close()
+
+    def _behind_dispatch(self) -> Iterator[StoredMessage]:
+        for record in self._store.records_from(self._store.dispatched_offset):
+            message = decode_message(record)
+            if message.topic == STATE_TOPIC and message.queue_offset == self._next:
+                yield message
+
+    async def close(self) -> None:
+        """Stop following, and note how far this is. Raises OSError."""
+        await self._end()
+        while self._todo:
+            self._take(self._todo.popleft())
+        if self.is_whole and not self._pieces:
+            await self._save()
+        await self.kept.close()
+
+    async def _end(self) -> None:
+        self._is_open = False
+        self._store.watch((), _ignore)
+        for handle in (self._handle, self._save_timer):
+            if handle is not None:
+                handle.cancel()
+        self._handle = self._save_timer = None
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+
+
+def _is_alone(message: StoredMessage) -> bool:
+    return bool(message.sys_flag & SYS_FLAG_BORN_HOST_V6)
+
+
+def _ignore(topic: str, queue_id: int) -> None:
+    """Nobody watches."""

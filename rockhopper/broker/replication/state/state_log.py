@@ -1,0 +1,179 @@
+"""StateLog: a master's end of rmq_sys_rockhopper_state.
+
+A record is staged at once, wherever that happens, and is written with the pass that is open or in
+the next turn of the loop. The order in which things happened is that of the log: a topic stands in
+front of the first message that was sent to it.
+
+What a pass that failed has taken along is staged again, until the store takes it. A record that
+stands *alone* is dispatched by a follower by itself, in front of what comes behind it: its master's
+address, of IPv6, makes it so (store/log/walking.py).
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import structlog
+
+from rockhopper.broker.replication.state.state_records import NO_SNAPSHOT, Entry, encode_state
+from rockhopper.broker.store.files.errors import (
+    NotReplicatedError,
+    RecordTooLargeError,
+    StoreError,
+)
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.names import STATE_TOPIC
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
+
+log = structlog.get_logger("broker.ha")
+
+STATE_QUEUE_ID = 0
+RETRY_S = 1.0
+_HOST = bytes(8)
+_HOST_ALONE = bytes(20)
+
+
+class _Told(NamedTuple):
+    queue_offset: int
+    entries: Sequence[Entry]
+    is_alone: bool
+
+
+class StateLog:
+    """Belongs to the event loop."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._writer = secrets.randbits(64)
+        self.snapshot = NO_SNAPSHOT
+        """The queue offset of the newest whole snapshot's first record, for all that follow."""
+        # Not known to be written, and known not to be.
+        self._staged: deque[_Told] = deque()
+        self._lost: deque[_Told] = deque()
+        self._timer: asyncio.Handle | None = None
+        self._is_failing = False
+        self._is_closed = False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the store has not taken all that was noted."""
+        return bool(self._lost)
+
+    def stage(self, entries: Sequence[Entry], *, alone: bool = False) -> int:
+        """Add a record to the pass that is open; its queue offset.
+
+        Whoever commits the pass learns whether it is written.
+
+        Raises:
+            StoreError: it is not in the pass.
+        """
+        self._find_lost()
+        tail = self._store.tail(STATE_TOPIC, STATE_QUEUE_ID)
+        queue_offset = tail.next_offset
+        self._store.stage(
+            tail,
+            encode_state(self._writer, self.snapshot, entries),
+            {},
+            0,
+            SYS_FLAG_BORN_HOST_V6 if alone else 0,
+            self._store.store_time_ms,
+            _HOST_ALONE if alone else _HOST,
+        )
+        return queue_offset
+
+    def note(self, entries: Sequence[Entry], *, alone: bool = False) -> None:
+        """Have a record written soon, whatever it takes; after ``close`` it is lost."""
+        self._lost.append(_Told(-1, entries, alone))
+        if self._is_closed:
+            return
+        self._stage_lost()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_soon(self.flush)
+
+    def _stage_lost(self) -> None:
+        self._find_lost()
+        lost = self._lost
+        while lost:
+            told = lost[0]
+            try:
+                queue_offset = self.stage(told.entries, alone=told.is_alone)
+            except RecordTooLargeError as error:
+                log.error("a change is too large to replicate", reason=str(error))
+                lost.popleft()
+                continue
+            except StoreError as error:
+                self._is_late(error)
+                return
+            lost.popleft()
+            self._staged.append(told._replace(queue_offset=queue_offset))
+
+    def _find_lost(self) -> None:
+        """See what a pass that failed has taken along."""
+        if not self._staged:
+            return
+        next_offset = self._store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+        while self._staged and self._staged[-1].queue_offset >= next_offset:
+            self._lost.appendleft(self._staged.pop())
+
+    def flush(self) -> None:
+        """Write what is noted; not in the midst of a pass."""
+        if self._is_closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._stage_lost()
+        try:
+            if self._staged:
+                self._store.commit()
+        except StoreError as error:
+            self._is_late(error)
+        self._find_lost()
+        self._staged.clear()
+        if self._lost:
+            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.flush)
+        else:
+            self._is_failing = False
+
+    def _is_late(self, error: StoreError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            log.error("changes of state cannot be replicated", reason=str(error))
+
+    async def confirmed(self) -> None:
+        """Return when all that is noted is safe, also what was noted before ``close``.
+
+        Raises:
+            NotReplicatedError: it was not in time. It stands here all the same.
+            StoreError: the store has failed.
+        """
+        # Whoever asks may do so in the midst of a pass.
+        await asyncio.sleep(0)
+        self.flush()
+        if not self._lost:
+            try:
+                await self._store.safe(self._store.max_commit_log_offset)
+            except NotReplicatedError:
+                pass
+            else:
+                return
+        raise NotReplicatedError(
+            "the change stands on this broker, and the other replicas of the set did not confirm "
+            "it in time: a failover now may undo it. See whether they are connected (rockhopper "
+            "ha status), and make the change again"
+        )
+
+    def close(self) -> None:
+        """Write nothing more. What is staged is written, or lost if that fails."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._staged:
+            with contextlib.suppress(StoreError):
+                self._store.commit()
+            self._find_lost()
+            self._staged.clear()

@@ -1,0 +1,333 @@
+"""StateWriter: what a master tells its followers of what is not a message, while it leads.
+
+First a snapshot, then each change:
+
+    at once, the answer waits   topics, groups, static topics, ids, request modes, sinks, values
+                                of the name service; deletions and purges
+    in the pass of the copies   what delay levels and timers deliver
+    25 ms later at most         what is popped, acknowledged, revived
+    100 ms later at most        committed offsets, counts of checks, subscriptions, queue locks
+
+Another snapshot comes when retention comes near to the last one, so that a log that is whole always
+holds one.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.later.delay_journal import Pass
+from rockhopper.broker.later.timers.due import DueMessage
+from rockhopper.broker.later.timers.entries import SLOT_MS
+from rockhopper.broker.members.queue_locks import QueueKey
+from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.replication.state import applied
+from rockhopper.broker.replication.state.kept_tables import KeptTables
+from rockhopper.broker.replication.state.sink_copies import pieces_of_parts
+from rockhopper.broker.replication.state.snapshot import once, pieces_of
+from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID, StateLog
+from rockhopper.broker.replication.state.state_records import (
+    PIECE_SIZE_BYTES,
+    Entry,
+    Kind,
+    encode_numbers,
+    encode_slots,
+    encode_table_entry,
+    joined,
+)
+from rockhopper.broker.sinks.journal import Intent
+from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
+from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.tables.offset_journal import Change, encode_changes
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.names import STATE_TOPIC
+
+log = structlog.get_logger("broker.ha")
+
+STATE_INTERVAL_MS = 100
+POP_INTERVAL_MS = 25
+_DROPPED = -1
+
+
+class StateWriter:
+    """Belongs to the event loop; begins once the parts are open."""
+
+    def __init__(
+        self,
+        parts: ServingParts,
+        values: KeyValueTable | None = None,
+        *,
+        interval_ms: int = STATE_INTERVAL_MS,
+        pop_interval_ms: int = POP_INTERVAL_MS,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """*values* are those of the name service in this process, if there is one.
+
+        *now_ms* is a clock that never goes back, and goes on while this process stands still.
+        """
+        self._now_ms = now_ms
+        self._due_ms: int | None = None
+        """When the others are to have what is gathered."""
+        self._told: deque[tuple[int, int]] = deque()
+        """What they have not confirmed yet: where it ends in the log, and when it is due."""
+        self._parts = parts
+        self._store = parts.store
+        self._kept = KeptTables(
+            parts.tables, parts.pop.request_modes, parts.transactions.counts, values
+        )
+        self._interval_ms = interval_ms
+        self._pop_interval_ms = pop_interval_ms
+        self._log = StateLog(parts.store)
+        self._timer: asyncio.TimerHandle | None = None
+        self._changes: dict[tuple[str, int], int] = {}
+        self._popped: list[bytes] = []
+        self._touched: dict[tuple[str, str], None] = {}
+        self._locks: dict[tuple[str, QueueKey], str] = {}
+        self._snapshot_at = 0
+        self._min_offset = 0
+        self._is_writing = False
+
+    def begin(self) -> None:
+        """Write a snapshot, and from now on every change.
+
+        Raises:
+            StoreError: the store takes nothing now.
+            OSError: it cannot be noted that what this replica followed is over.
+        """
+        applied.remove(self._store.layout)
+        self._is_writing = True
+        self._parts.topics.put(
+            TopicConfig(STATE_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=0)
+        )
+        self.write_snapshot()
+        self._hook()
+
+    def write_snapshot(self) -> None:
+        """Tell all of it; blocks the loop. Raises StoreError: none of it counts."""
+        store = self._store
+        self._tell()
+        store.begin()
+        self._min_offset, self._snapshot_at = (
+            store.min_commit_log_offset,
+            store.max_commit_log_offset,
+        )
+        first = store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+        for piece in pieces_of(self._parts, self._kept):
+            self._log.stage([piece])
+        store.commit()
+        self._log.snapshot = first
+
+    def _hook(self) -> None:
+        parts, log = self._parts, self._log
+        for name, table in self._kept.confirmed.items():
+            table.on_entry = self._teller(name, table)
+            table.confirmed = log.confirmed
+        for name, table in self._kept.gathered.items():
+            table.on_entry = self._gatherer(name)
+        if (journal := parts.offsets.journal) is not None:
+            journal.on_noted = self._committed
+        parts.delayed.on_pass = self._delivers_level
+        delivery = parts.timers.delivery
+        delivery.on_pass, delivery.on_undone = self._delivers_timers, self._undone
+        parts.pop.lanes.on_noted = self._pop_noted
+        parts.locks.on_changed = self._locked
+        parts.sinks.on_intent, parts.sinks.on_published = self._intended, self._published
+        parts.sinks.on_prepared = self._tell_parts
+        parts.sinks.confirmed = log.confirmed
+        visibility = self._store.visibility
+        visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
+
+    def _unhook(self) -> None:
+        # What is answered once the others have it goes on asking: nothing is confirmed any more.
+        parts = self._parts
+        for table in self._kept.gathered.values():
+            table.on_entry = _ignore
+        if (journal := parts.offsets.journal) is not None:
+            journal.on_noted = None
+        delivery = parts.timers.delivery
+        parts.delayed.on_pass = parts.pop.lanes.on_noted = parts.locks.on_changed = None
+        delivery.on_pass = delivery.on_undone = None
+
+    async def stop(self) -> None:
+        """Tell what is gathered, and nothing more; return when it is safe.
+
+        Raises:
+            StoreError: it was not in time.
+        """
+        if self._is_writing:
+            self._tell()
+            self.drop()
+            await self._log.confirmed()
+
+    def drop(self) -> None:
+        """Tell nothing more, not even what is gathered."""
+        if self._is_writing:
+            self._is_writing = False
+            self._unhook()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._log.close()
+
+    def _teller(self, table_name: str, table: JsonTable) -> Callable[[str], None]:
+        # What a topic's queues are is known before its messages come into them.
+        is_alone = table is self._kept.tables.topics
+
+        def tell(name: str) -> None:
+            payload = encode_table_entry(table_name, name, table.entry(name))
+            self._log.note([(Kind.ENTRY, payload)], alone=is_alone)
+
+        return tell
+
+    def _gatherer(self, table_name: str) -> Callable[[str], None]:
+        def gather(name: str) -> None:
+            self._touched[table_name, name] = None
+            self._soon(self._interval_ms)
+
+        return gather
+
+    def _committed(self, change: Change) -> None:
+        changes = self._changes
+        place = change.key, change.queue_id
+        if change.queue_id == _DROPPED:
+            for other in [other for other in changes if other[0] == change.key]:
+                del changes[other]
+        changes.pop(place, None)
+        changes[place] = change.offset
+        self._soon(self._interval_ms)
+
+    def _locked(self, group: str, queue: QueueKey, client_id: str) -> None:
+        self._locks[group, queue] = client_id
+        self._soon(self._interval_ms)
+
+    def _pop_noted(self, record: bytes) -> None:
+        self._popped.append(once(record))
+        self._soon(self._pop_interval_ms)
+
+    def _soon(self, interval_ms: int) -> None:
+        """Tell in half of the time in which the others are to have it."""
+        due_ms = self._now_ms() + interval_ms
+        if self._due_ms is None or due_ms < self._due_ms:
+            self._due_ms = due_ms
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + interval_ms / 2000
+        if self._timer is not None:
+            if self._timer.when() <= due_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due_s, self._tell_gathered)
+
+    def _tell_gathered(self) -> None:
+        self._timer = None
+        self._tell()
+        if self._is_snapshot_old():
+            try:
+                self.write_snapshot()
+            except StoreError as error:
+                log.warning("a snapshot for the replicas waits for the store", reason=str(error))
+
+    def _tell(self) -> None:
+        self._gathered()
+        self._log.flush()
+        if self._due_ms is not None and not self._log.is_late:
+            self._told.append((self._store.max_commit_log_offset, self._due_ms))
+            self._due_ms = None
+
+    def overdue_since_ms(self) -> int | None:
+        """Since when the others should have what changed, and have not; None: nothing is late.
+
+        What a master promised before that survives it.
+        """
+        told, safe_offset = self._told, self._store.safe_offset
+        while told and told[0][0] <= safe_offset:
+            told.popleft()
+        due = [due_ms for _, due_ms in told]
+        if self._due_ms is not None:
+            due.append(self._due_ms)
+        if not due:
+            return None
+        due_ms = min(due)
+        return due_ms if due_ms < self._now_ms() else None
+
+    def _gathered(self) -> None:
+        """Note what is gathered, in records of a bounded size."""
+        every = self._kept.gathered
+        entries: list[Entry] = [
+            (Kind.ENTRY, encode_table_entry(table, name, every[table].entry(name)))
+            for table, name in self._touched
+        ]
+        self._touched.clear()
+        changes = [
+            Change(key, queue_id, offset) for (key, queue_id), offset in self._changes.items()
+        ]
+        self._changes.clear()
+        entries += joined(Kind.OFFSETS, [encode_changes([change]) for change in changes])
+        if self._locks:
+            locks = [(group, *queue, client) for (group, queue), client in self._locks.items()]
+            entries.append((Kind.LOCKS, fastjson.dumps(locks).encode()))
+            self._locks.clear()
+        entries += joined(Kind.POPPED, self._popped)
+        self._popped.clear()
+        size_bytes, told = 0, list[Entry]()
+        for entry in entries:
+            if told and size_bytes + len(entry[1]) > PIECE_SIZE_BYTES:
+                self._log.note(told)
+                size_bytes, told = 0, []
+            told.append(entry)
+            size_bytes += len(entry[1])
+        if told:
+            self._log.note(told)
+
+    def _is_snapshot_old(self) -> bool:
+        """Whether retention deletes, and would soon delete the newest snapshot."""
+        min_offset = self._store.min_commit_log_offset
+        file_size = self._parts.config.store.commit_log_file_size_bytes
+        return min_offset > self._min_offset and self._snapshot_at < min_offset + file_size
+
+    def _delivers_level(self, about: Pass) -> None:
+        payload = encode_numbers(about.level, about.first_offset, about.end_offset)
+        self._log.stage([(Kind.DELAYED, payload)])
+
+    def _delivers_timers(self, due: Collection[DueMessage]) -> None:
+        self._log.stage([(Kind.TIMERS, _slots_of(due))])
+
+    def _undone(self, due: Collection[DueMessage]) -> None:
+        self._log.note([(Kind.TIMERS_UNDONE, _slots_of(due))])
+
+    def _deleted(self, topics: Collection[str]) -> None:
+        self._log.note([(Kind.DELETED, fastjson.dumps(list(topics)).encode())], alone=True)
+
+    def _purged(self, topics: Collection[str], end: int) -> None:
+        self._log.note([(Kind.PURGED, fastjson.dumps([list(topics), end]).encode())], alone=True)
+
+    async def _intended(self, intent: Intent, paths: list[Path]) -> None:
+        await self._tell_parts(paths)
+        self._log.note([(Kind.INTENT, fastjson.dumps(msgspec.to_builtins(intent)).encode())])
+        # Sure to be published, here or elsewhere: what follows waits for the replicas anyway.
+        with contextlib.suppress(NotReplicatedError):
+            await self._log.confirmed()
+
+    async def _tell_parts(self, paths: list[Path]) -> None:
+        for piece in pieces_of_parts(paths):
+            self._log.note([piece])
+            self._log.flush()
+            await asyncio.sleep(0)
+
+    def _published(self, sink_id: str, batch_id: int, message_count: int) -> None:
+        last = {sink_id: (batch_id, message_count)}
+        self._log.note([(Kind.PUBLISHED, fastjson.dumps(last).encode())])
+
+
+def _slots_of(due: Collection[DueMessage]) -> bytes:
+    return encode_slots((message.due_ms // SLOT_MS, message.queue_offset) for message in due)
+
+
+def _ignore(name: str) -> None:
+    """Nobody is told."""

@@ -1,0 +1,209 @@
+"""A follower greets, promises, cuts, and only then acknowledges."""
+
+from rockhopper.broker.replication.election.actions import (
+    Action,
+    Alarm,
+    Close,
+    Confirm,
+    Cut,
+    NoteClean,
+    Open,
+    Promise,
+    Send,
+)
+from rockhopper.broker.replication.election.epochs import Epoch
+from rockhopper.broker.replication.election.following import Following
+from rockhopper.broker.replication.election.messages import Ack, Beat, Hello, Refused, Welcome
+from rockhopper.broker.replication.election.replica_set import Replica
+from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.timing import Timing
+
+MASTER, ME = Replica(1, "s1"), Replica(2, "s2")
+EPOCHS = (Epoch(1, 0), Epoch(3, 90))
+
+
+class Rig:
+    """A follower whose log ends at 100, connected on link 9."""
+
+    def __init__(self, **standing: object) -> None:
+        fields: dict[str, object] = {
+            "promise": 1,
+            "log_end": 100,
+            "held_offset": 100,
+            "confirmed_offset": 80,
+        }
+        fields["epochs"] = EPOCHS[:1]
+        self.standing = Standing(ME, "i", **{**fields, **standing})  # type: ignore[arg-type]
+        self.out: list[Action] = []
+        self.following = Following(self.standing, Timing(), self.out, 0)
+        self.following.follow(MASTER, 0)
+        self.following.opened(9, MASTER.id, 0)
+
+    def taken(self) -> list[Action]:
+        actions, self.out[:] = list(self.out), []
+        return actions
+
+    def welcome(self, epoch: int = 3, common_end: int = 95, *, seed: bool = False) -> list[Action]:
+        self.taken()
+        message = Welcome(epoch, EPOCHS, 10, 200, 120, common_end, seed)
+        self.following.received(message, 0)
+        return self.taken()
+
+    def joined(self) -> list[Action]:
+        self.welcome()
+        self.following.promised(3)
+        self.standing.log_end = self.standing.held_offset = 95
+        self.following.log_is_cut()
+        return self.taken()
+
+
+def test_it_greets_with_what_it_has() -> None:
+    opened, greeting = Rig().taken()
+    assert opened == Open(1)
+    assert greeting == Send(9, Hello(ME, "i", 1, True, 80, 100, EPOCHS[:1]))
+
+
+def test_it_promises_before_it_cuts_and_cuts_before_it_acknowledges() -> None:
+    rig = Rig()
+    assert rig.welcome() == [Promise(3)]
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(95, EPOCHS)]
+    rig.standing.held_offset = 95
+    rig.following.log_is_cut()
+    assert Send(9, Ack(3, 95, True)) in rig.taken()
+
+
+def test_a_master_of_a_smaller_epoch_is_told() -> None:
+    rig = Rig(promise=5)
+    assert rig.welcome() == [Send(9, Refused(5, "a larger epoch was promised")), Close(9)]
+
+
+def test_a_master_that_the_engine_deposed_is_told() -> None:
+    rig = Rig()
+    rig.following.elected_epoch = 4
+    assert rig.welcome()[0] == Send(9, Refused(4, "a larger epoch was promised"))
+
+
+def test_nothing_is_taken_after_a_larger_promise() -> None:
+    rig = Rig()
+    rig.joined()
+    assert rig.following.takes(9, 3)
+    rig.standing.promise = 4
+    assert not rig.following.takes(9, 3)
+    assert rig.taken()[-1] == Close(9)
+
+
+def test_what_was_confirmed_is_never_cut() -> None:
+    rig = Rig()
+    rig.welcome(common_end=79)
+    rig.following.promised(3)
+    alarm, closed = rig.taken()
+    assert isinstance(alarm, Alarm)
+    assert "reseed 2" in alarm.text
+    assert closed == Close(9)
+    assert rig.standing.is_fenced
+
+
+def test_a_replica_that_lost_its_tail_is_not_fenced_for_it() -> None:
+    rig = Rig(log_end=60, held_offset=60)
+    rig.welcome(common_end=60)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(60, EPOCHS)]
+
+
+def test_what_was_confirmed_is_not_replaced_either_when_the_master_deleted_the_rest() -> None:
+    rig = Rig()
+    rig.welcome(common_end=5, seed=True)
+    rig.following.promised(3)
+    assert isinstance(rig.taken()[0], Alarm)
+
+
+def test_a_log_that_was_outrun_begins_anew() -> None:
+    rig = Rig()
+    rig.welcome(common_end=100, seed=True)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_log_that_had_begun_anew_and_is_empty_yet_does_so_again() -> None:
+    rig = Rig(log_start=100)
+    rig.welcome(common_end=0, seed=True)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_log_that_was_given_up_begins_anew() -> None:
+    rig = Rig(epochs=())
+    rig.welcome(common_end=0, seed=True)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_log_that_was_given_up_begins_anew_though_it_ends_where_the_masters_begins() -> None:
+    rig = Rig(epochs=(), log_end=10, held_offset=10)
+    rig.welcome(common_end=10)
+    rig.following.promised(3)
+    assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
+
+
+def test_a_beat_confirms_what_the_log_has() -> None:
+    rig = Rig()
+    rig.joined()
+    rig.following.received(Beat(3, 300), 0)
+    confirm, ack = rig.taken()
+    assert confirm == Confirm(95)
+    assert isinstance(ack, Send)
+
+
+def test_a_replica_is_clean_again_when_it_holds_what_was_confirmed() -> None:
+    rig = Rig(is_clean=False)
+    assert Send(9, Ack(3, 95, False)) in rig.joined()
+    rig.standing.log_end = rig.standing.held_offset = 120
+    rig.following.acknowledge()
+    assert NoteClean() in rig.taken()
+    rig.standing.is_clean = True
+    rig.following.noted_clean()
+    assert rig.taken() == [Send(9, Ack(3, 120, True))]
+
+
+def test_being_refused_is_no_word_of_a_master() -> None:
+    rig = Rig()
+    rig.following.received(Refused(7, "not the master"), 500)
+    assert rig.following.heard_at_ms == 0
+    assert rig.following.larger_epoch == 7
+
+
+def test_refused_connections_are_counted_in_a_row() -> None:
+    following = Following(Standing(ME, "i"), Timing(), [], 0)
+    following.follow(MASTER, 0)
+    following.not_opened(MASTER.id, 0, is_refused=True)
+    following.follow(MASTER, 50)
+    following.not_opened(MASTER.id, 50, is_refused=True)
+    assert following.refusals == 2
+    following.follow(MASTER, 1000)
+    following.not_opened(MASTER.id, 1000, is_refused=False)
+    assert following.refusals == 0
+
+
+def test_a_silent_connection_is_given_up() -> None:
+    rig = Rig()
+    rig.taken()
+    rig.following.follow(MASTER, Timing().connection_ms)
+    assert rig.taken() == [Close(9), Open(1)]
+
+
+def test_a_master_that_hangs_keeps_nobody_from_the_next_one() -> None:
+    out: list[Action] = []
+    following = Following(Standing(ME, "i"), Timing(), out, 0)
+    following.follow(MASTER, 0)
+    next_master = Replica(3, "s3")
+    following.follow(next_master, 10)
+    assert out == [Open(MASTER.id), Open(3)]
+    following.not_opened(MASTER.id, 20, is_refused=True)
+    assert following.refusals == 0
+    following.opened(5, MASTER.id, 30)
+    assert out[-1] == Close(5)
+    following.follow(next_master, 40)
+    assert out.count(Open(3)) == 1
+    following.opened(6, 3, 50)
+    assert following.link == 6

@@ -1,0 +1,103 @@
+"""The store as replication sees it: while it is open, while it is away, and cut."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rockhopper.broker.replication.roles.replica_store import ReplicaStore
+from rockhopper.broker.replication.shipping.replica_log import AwayError
+from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
+from rockhopper.broker.store.message_store import MessageStore
+from tests.support.open_stores import FILE_SIZE_BYTES, SIZES, Stores, fill, store_config
+
+
+async def nowhere(cut_at: int | None, between: Callable[[], object] | None) -> None:
+    raise AssertionError
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    opened = Stores(tmp_path)
+    yield opened
+    opened.close_all()
+
+
+@pytest.fixture
+def master(stores: Stores) -> MessageStore:
+    store = stores.open(stores.root.parent / "master")
+    fill(store, 40, 150)
+    return store
+
+
+def config_of(**fields: Any) -> StoreConfig:
+    return store_config(Path("unused"), **{**SIZES, **fields})
+
+
+def copied(store: MessageStore, **fields: Any) -> ReplicaStore:
+    found = ReplicaStore(config_of(**fields), nowhere)
+    found.opened(store)
+    return found
+
+
+def test_a_log_goes_over_file_by_file(stores: Stores, master: MessageStore) -> None:
+    theirs, ours = copied(master), copied(stores.open())
+    while data := theirs.read(ours.next_offset, 1000):
+        assert len(data) <= FILE_SIZE_BYTES
+        ours.append(ours.next_offset, data)
+    assert ours.end_offset == ours.held_offset == theirs.end_offset
+
+
+def test_half_a_record_is_not_held_and_can_be_dropped(stores: Stores, master: MessageStore) -> None:
+    theirs, ours = copied(master), copied(stores.open())
+    ours.append(0, theirs.read(0, 50))
+    assert (ours.end_offset, ours.next_offset) == (0, 50)
+    ours.drop_torn()
+    assert ours.next_offset == 0
+
+
+def test_under_sync_flush_only_what_is_on_disk_is_held(
+    stores: Stores, master: MessageStore
+) -> None:
+    sync: dict[str, Any] = {"flush_disk_type": FlushDiskType.SYNC}
+    theirs, store = copied(master), stores.open(**sync)
+    ours = copied(store, **sync)
+    ours.append(0, theirs.read(0, 1000))
+    assert ours.held_offset < ours.end_offset
+    store.flush_now()
+    assert ours.held_offset == ours.end_offset
+
+
+def test_while_it_is_away_the_ends_are_known_and_nothing_is_taken(
+    stores: Stores, master: MessageStore
+) -> None:
+    ours = copied(master)
+    end = ours.end_offset
+    ours.closing()
+    assert (ours.start_offset, ours.end_offset, ours.next_offset) == (0, end, end)
+    assert ours.is_away
+    assert ours.read(0, 100) == b""
+    with pytest.raises(AwayError):
+        ours.append(end, b"more")
+
+
+def test_a_master_takes_no_bytes_of_another(master: MessageStore) -> None:
+    ours = copied(master)
+    assert not ours.is_away
+    ours.is_following = False
+    assert ours.is_away
+    with pytest.raises(AwayError):
+        ours.append(ours.end_offset, b"more")
+
+
+async def test_cutting_and_beginning_anew_are_done_while_it_is_closed() -> None:
+    asked: list[tuple[int | None, bool]] = []
+
+    async def reopen(cut_at: int | None, between: Callable[[], object] | None) -> None:
+        asked.append((cut_at, between is not None))
+
+    store = ReplicaStore(config_of(), reopen)
+    await store.cut(17)
+    await store.begin_at(0)
+    assert asked == [(17, False), (None, True)]

@@ -1,0 +1,84 @@
+"""What a follower keeps, entry by entry, and that the same entries may come again."""
+
+import pytest
+
+from rockhopper.broker.later.timers.entries import SLOT_MS
+from rockhopper.broker.replication.state.state_records import (
+    Kind,
+    StateRecordError,
+    encode_numbers,
+    encode_slots,
+)
+from tests.support.state_rig import GROUP, Pair
+
+
+def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
+    with pytest.raises(StateRecordError, match="kind 99"):
+        pair.follower.applier.kept.take(99, b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (Kind.ENTRY, b""),
+        (Kind.ENTRY, b"\0\1x\0\1yz"),
+        (Kind.DELAYED, b"short"),
+        (Kind.DELETED, b"{"),
+        (Kind.PURGED, b"[]"),
+        (Kind.DOCUMENT, b"\0\x0btopics.json{}"),
+        (Kind.TIMERS, b"123"),
+    ],
+)
+def test_what_makes_no_sense_is_told(pair: Pair, kind: Kind, payload: bytes) -> None:
+    async def take() -> None:
+        with pytest.raises(StateRecordError):
+            pair.follower.applier.kept.take(kind, payload, 0)
+
+    pair.follower.run(take())
+
+
+def test_a_pass_leaves_the_one_before_it_behind(pair: Pair) -> None:
+    kept = pair.follower.applier.kept
+
+    async def take() -> None:
+        kept.take(Kind.DELAYED, encode_numbers(1, 5, 8), 100)
+        kept.take(Kind.DELAYED, encode_numbers(1, 8, 9), 200)
+
+    pair.follower.run(take())
+    assert pair.follower.tables.delay_offsets.offsets[1] == 8
+    assert kept.passes[1] == (1, 8, 9, 200)
+
+
+def test_a_timer_that_is_noted_twice_counts_once_and_comes_back(pair: Pair) -> None:
+    now_ms = pair.clock()
+    for body in (b"1", b"2"):
+        pair.master.put_timer("orders", body, now_ms + 600_000)
+    pair.take()
+    timers = pair.follower.applier.kept.timers
+    assert timers.pending_count == 2
+    slot = encode_slots([((now_ms + 600_000) // SLOT_MS, 0)])
+
+    async def take(kind: Kind) -> None:
+        pair.follower.applier.kept.take(kind, slot, 100)
+
+    for _ in range(2):
+        pair.follower.run(take(Kind.TIMERS))
+        assert timers.pending_count == 1
+    pair.follower.run(take(Kind.TIMERS_UNDONE))
+    assert timers.pending_count == 2
+
+
+def test_all_that_is_popped_takes_the_place_of_what_was(pair: Pair) -> None:
+    master, follower = pair.master, pair.follower
+    master.create_topic("orders")
+    master.put("orders")
+    assert master.pop_some("orders")
+    pair.gather()
+    assert len(list(follower.applier.kept.lanes)) == 1
+
+    async def take() -> None:
+        follower.applier.kept.take(Kind.POPPED_ALL, b"", 0)
+
+    follower.run(take())
+    leader = pair.fail_over()
+    assert leader.pop.lanes.get(GROUP, "orders", 0) is None

@@ -1,0 +1,59 @@
+"""A snapshot in pieces."""
+
+import os
+
+import pytest
+
+from rockhopper.broker.replication.state.kept_tables import KeptTables
+from rockhopper.broker.replication.state.snapshot import Pieces, pieces_of
+from rockhopper.broker.replication.state.state_records import (
+    PIECE_SIZE_BYTES,
+    Kind,
+    StateRecordError,
+    encode_piece,
+)
+from tests.support.state_rig import Pair
+
+
+def _pieces(pair: Pair) -> list[bytes]:
+    master = pair.master
+    kept = KeptTables(master.tables, master.pop.request_modes, master.transactions.counts, None)
+
+    async def made() -> list[bytes]:
+        return [payload for _, payload in pieces_of(master, kept)]
+
+    return master.run(made())
+
+
+def test_all_pieces_in_a_row_are_a_snapshot(pair: Pair) -> None:
+    async def fill() -> None:
+        for number in range(40):
+            noise = os.urandom(8000).hex()
+            pair.master.values.put(f"namespace-{number}", "key", noise)
+            pair.master.tables.sink_owners.set(f"sink-{number}", noise)
+
+    pair.master.run(fill())
+    pieces = _pieces(pair)
+    assert len(pieces) > 1
+    assert max(map(len, pieces)) <= PIECE_SIZE_BYTES + 8
+    taker = Pieces()
+    # A master that was lost in the midst of one.
+    assert taker.add(pieces[0]) is None
+    *front, last = pieces
+    for piece in front:
+        assert taker.add(piece) is None
+    entries = taker.add(last)
+    assert entries is not None
+    assert {kind for kind, _ in entries} >= {Kind.DOCUMENT, Kind.ENDS, Kind.TIMERS_ALL}
+
+
+def test_a_piece_that_is_missing_makes_none(pair: Pair) -> None:
+    taker = Pieces()
+    assert taker.add(encode_piece(0, 3, b"a")) is None
+    assert taker.add(encode_piece(2, 3, b"c")) is None
+    assert [taker.add(piece) is not None for piece in _pieces(pair)][-1]
+
+
+def test_one_that_cannot_be_unpacked_is_refused() -> None:
+    with pytest.raises(StateRecordError, match="cannot be unpacked"):
+        Pieces().add(encode_piece(0, 1, b"no"))

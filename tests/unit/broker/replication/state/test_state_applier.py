@@ -1,0 +1,440 @@
+"""What a follower has of its master's state, seen when it leads."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rockhopper.broker.replication.state import state_applier
+from rockhopper.broker.replication.state.state_writer import StateWriter
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.sinks import SinkPublisher
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.subscription import Subscription
+from tests.support.peers import Peer
+from tests.support.state_rig import GROUP, Pair
+
+
+def test_topics_groups_and_values_are_there_after_a_failover(pair: Pair) -> None:
+    master = pair.master
+
+    async def change() -> None:
+        master.topics.put(TopicConfig("orders", read_queue_nums=3))
+        master.topics.put(TopicConfig("gone"))
+        master.topics.delete("gone")
+        master.groups.put(SubscriptionGroup(GROUP, retry_max_times=5))
+        master.groups.forbid(GROUP, "orders", readable=False)
+        master.values.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
+
+    master.run(change())
+    pair.take()
+    leader = pair.fail_over()
+    orders, group = leader.topics.get("orders"), leader.groups.get(GROUP)
+    assert orders is not None
+    assert orders.read_queue_nums == 3
+    assert "gone" not in leader.topics
+    assert group is not None
+    assert group.retry_max_times == 5
+    assert leader.groups.is_forbidden(GROUP, "orders")
+    assert leader.values.get("ORDER_TOPIC_CONFIG", "orders") == "broker-a:4"
+
+
+def test_what_is_not_confirmed_is_not_applied(pair: Pair) -> None:
+    confirmed = pair.master.store.max_commit_log_offset
+    pair.master.create_topic("orders")
+    pair.follower.take(pair.master, confirmed)
+    assert "orders" not in pair.follower.topics
+    pair.take()
+    assert "orders" in pair.follower.topics
+
+
+def test_committed_offsets_come_a_moment_later(pair: Pair) -> None:
+    master = pair.master
+
+    async def commit() -> None:
+        master.offsets.commit("orders", GROUP, 0, 7)
+        master.offsets.commit("orders", "other", 0, 3)
+        master.offsets.delete_group("other")
+
+    master.run(commit())
+    pair.gather()
+    assert pair.follower.offsets.queues("orders", GROUP) == {0: 7}
+    assert pair.follower.offsets.queues("orders", "other") == {}
+
+
+def test_a_topic_that_was_deleted_and_made_anew_holds_what_came_later(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    master.put("orders", b"old")
+
+    async def delete() -> None:
+        master.store.delete_topics(["orders"]).remove()
+        master.topics.delete("orders")
+
+    master.run(delete())
+    master.create_topic("orders")
+    master.put("orders", b"new")
+    pair.take()
+    assert pair.follower.bodies("orders") == [b"new"]
+    assert pair.fail_over().bodies("orders") == [b"new"]
+
+
+def test_a_topic_that_was_purged_is_empty(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    master.put("orders", b"old")
+
+    async def purge() -> None:
+        master.store.purge_topics(["orders"])
+
+    master.run(purge())
+    master.put("orders", b"new")
+    pair.take()
+    assert pair.fail_over().store.queue_range("orders", 0) == (1, 2)
+
+
+def test_queues_of_a_batch_topic_are_made_as_such(pair: Pair) -> None:
+    master = pair.master
+
+    async def create() -> None:
+        batch = {"queue.type": "BatchCQ"}
+        master.topics.put(TopicConfig("batches", write_queue_nums=1, attributes=batch))
+
+    master.run(create())
+    master.put("batches")
+    pair.take()
+    layout = StoreLayout.of(pair.follower.config.store)
+    assert (layout.batch_consume_queues / "batches").is_dir()
+
+
+def test_a_delayed_message_is_delivered_once(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    for body in (b"before", b"after"):
+        master.put_delayed("orders", body)
+        pair.pass_time(0.4)
+    pair.take()
+    assert pair.follower.bodies("orders") == []
+    pair.pass_time(0.4)
+    assert master.bodies("orders") == [b"before"]
+    pair.take()
+    leader = pair.fail_over()
+    pair.pass_time(5)
+    assert leader.bodies("orders") == [b"before", b"after"]
+
+
+def test_a_delayed_message_whose_note_is_all_that_was_copied_is_delivered(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    master.put_delayed("orders", b"hello")
+    pair.take()
+    before = master.store.max_commit_log_offset
+    pair.pass_time(2)
+    note = next(iter(master.store.records_from(before)))
+    pair.follower.take(master, before + len(note))
+    leader = pair.fail_over()
+    pair.pass_time(5)
+    assert leader.bodies("orders") == [b"hello"]
+
+
+def test_timers_are_delivered_once(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    now_ms = pair.clock()
+    master.put_timer("orders", b"before", now_ms + 2_000)
+    master.put_timer("orders", b"after", now_ms + 9_000)
+    pair.pass_time(3)
+    assert master.bodies("orders") == [b"before"]
+    pair.take()
+    leader = pair.fail_over()
+    assert leader.timers.pending_count == 1
+    pair.pass_time(20)
+    assert leader.bodies("orders") == [b"before", b"after"]
+
+
+def test_a_message_that_was_acknowledged_does_not_come_again(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+
+    async def make_group() -> None:
+        master.groups.put(SubscriptionGroup(GROUP))
+
+    master.run(make_group())
+    for body in (b"0", b"1", b"2"):
+        master.put("orders", body)
+    assert master.pop_some("orders") == [b"0", b"1", b"2"]
+    master.ack("orders", 1)
+    pair.gather()
+    leader = pair.fail_over()
+    lane = leader.pop.lanes.get(GROUP, "orders", 0)
+    assert lane is not None
+    assert list(lane.entries) == [0, 2]
+    assert leader.pop_some("orders") == []
+
+
+def test_a_log_that_was_copied_is_enough(pair: Pair) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    now_ms = pair.clock()
+    master.put_timer("orders", b"timer", now_ms + 9_000)
+    master.put_delayed("orders", b"delayed")
+    pair.pass_time(2)
+
+    async def tell() -> None:
+        assert master.writer is not None
+        master.writer.write_snapshot()
+
+    master.run(tell())
+    seeded = pair.member("seeded")
+    seeded.follow()
+    seeded.take(master)
+    assert seeded.applier.is_whole
+    pair.follower = seeded
+    leader = pair.fail_over()
+    pair.pass_time(20)
+    assert leader.bodies("orders") == [b"delayed", b"timer"]
+
+
+def test_a_follower_goes_on_where_it_was_killed(pair: Pair) -> None:
+    pair.master.create_topic("before")
+    pair.take()
+    pair.pass_time(2)
+    pair.follower.run(pair.follower.tables.saved())
+    pair.loop.run(pair.follower.applier.saved())
+    pair.follower.kill()
+    again = pair.follower = pair.member("b")
+    again.follow()
+    assert again.applier.is_whole
+    assert "before" in again.topics
+    pair.master.create_topic("after")
+    pair.take()
+    assert "after" in again.topics
+
+
+def test_a_snapshot_takes_away_what_an_ex_master_had(pair: Pair) -> None:
+    confirmed = pair.master.store.max_commit_log_offset
+    pair.master.create_topic("unconfirmed")
+    pair.follower.take(pair.master, confirmed)
+    leader = pair.fail_over()
+    leader.create_topic("orders")
+    # What a cut leaves: the tables of the ex-master over the log up to there.
+    fresh = pair.member("c")
+    fresh.follow()
+
+    async def have_tables() -> None:
+        fresh.topics.put(TopicConfig("unconfirmed"))
+
+    fresh.run(have_tables())
+    fresh.take(leader)
+    assert "unconfirmed" not in fresh.topics
+    assert "orders" in fresh.topics
+
+
+def test_a_batch_of_a_sink_that_was_cut_off_is_finished_by_the_next_master(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = pair.master
+    master.create_topic("orders")
+    bodies = [b"%d" % number for number in range(1000)]
+    ends: list[int] = []
+    real_commit = MessageStore.commit
+
+    def commit(store: MessageStore) -> int:
+        end = real_commit(store)
+        if store.tail("orders", 0).next_offset:
+            ends.append(end)
+        return end
+
+    async def publish() -> None:
+        stage(master.sinks, "orders", bodies)
+        parts = [SinkPart("p", len(bodies))]
+        await master.flushing(master.sinks.publish("sink", 1, parts))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "commit", commit)
+        master.run(publish())
+    pair.follower.take(master, ends[0])
+    assert 0 < pair.follower.store.queue_range("orders", 0)[1] < len(bodies)
+    leader = pair.fail_over()
+    assert leader.sinks.last_batch_id("sink") == 1
+    assert leader.store.queue_range("orders", 0) == (0, len(bodies))
+
+
+def stage(sinks: SinkPublisher, topic: str, bodies: list[bytes]) -> None:
+    messages = [SinkMessage(topic, 0, 0, 0, "", body) for body in bodies]
+    sinks.stage("sink", 1, "p", 0, encode_sink_body(messages), len(bodies), [topic])
+
+
+def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:
+    master, peer = pair.master, Peer()
+    queues = [("orders", "broker-a", queue_id) for queue_id in range(2)]
+
+    async def lock() -> None:
+        master.locks.lock(GROUP, "client", peer.connection, queues)
+        master.locks.unlock(GROUP, "client", peer.connection, queues[:1])
+
+    master.run(lock())
+    pair.gather()
+    assert {key: held[0] for key, held in pair.follower.applier.locks.items()} == {
+        (GROUP, queues[1]): "client"
+    }
+
+
+def test_counts_of_checks_and_subscriptions_come_a_moment_later(pair: Pair) -> None:
+    master = pair.master
+
+    async def change() -> None:
+        master.transactions.counts.put(7, 2)
+        subscription = Subscription("orders", "*", "TAG", 1)
+        master.tables.subscriptions.put(GROUP, {"orders": subscription}, 5)
+
+    master.run(change())
+    pair.gather()
+    subscriptions = pair.follower.tables.subscriptions
+    assert GROUP not in subscriptions
+    kept = pair.follower.applier.kept
+    pair.fail_over()
+    assert GROUP in subscriptions
+    assert kept.tables.counts.get(7) == 2
+
+
+def test_queues_go_before_what_comes_later_whatever_the_tables_say(pair: Pair) -> None:
+    master = pair.master
+    master.put("orders", b"old")
+
+    async def delete() -> None:
+        master.store.delete_topics(["orders"]).remove()
+
+    master.run(delete())
+    master.put("orders", b"new")
+    pair.take()
+    assert pair.follower.bodies("orders") == [b"new"]
+
+
+def test_what_is_dispatched_and_not_confirmed_waits(pair: Pair) -> None:
+    master, follower = pair.master, pair.follower
+    confirmed = master.store.max_commit_log_offset
+
+    async def make_group() -> None:
+        master.groups.put(SubscriptionGroup(GROUP))
+
+    master.run(make_group())
+    follower.take(master, confirmed_offset=confirmed)
+    assert follower.store.dispatched_offset > confirmed
+    assert GROUP not in follower.groups
+    pair.take()
+    assert GROUP in follower.groups
+
+
+def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: Pair) -> None:
+    master = pair.master
+    assert master.writer is not None
+    master.create_topic("orders")
+    master.writer.drop()
+    now_ms = pair.clock()
+    master.put_timer("orders", b"before", now_ms + 2_000)
+    master.put_timer("orders", b"after", now_ms + 90_000)
+    pair.pass_time(3)
+    assert master.bodies("orders") == [b"before"]
+
+    async def begin() -> None:
+        StateWriter(master, master.values, now_ms=master.passed_ms).begin()
+
+    master.run(begin())
+    seeded = pair.follower = pair.member("seeded")
+    seeded.follow()
+    pair.take()
+    leader = pair.fail_over()
+    assert leader.timers.pending_count == 1
+    pair.pass_time(200)
+    assert leader.bodies("orders") == [b"before", b"after"]
+
+
+def test_who_begins_to_lead_has_what_was_not_dispatched_yet(pair: Pair) -> None:
+    master, follower = pair.master, pair.follower
+    confirmed = master.store.max_commit_log_offset
+
+    async def make_group() -> None:
+        master.groups.put(SubscriptionGroup(GROUP))
+
+    master.run(make_group())
+    follower.take(master, dispatched_offset=confirmed)
+    assert GROUP not in follower.groups
+    follower.run(follower.applier.finish())
+    assert GROUP in follower.groups
+
+
+def test_dispatch_waits_for_a_topic_and_not_for_timers(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, follower = pair.master, pair.follower
+    for number in range(2000):
+        master.put_timer("orders", b"%d" % number, pair.clock() + 600_000)
+    master.create_topic("orders")
+    monkeypatch.setattr(state_applier, "SLICE_S", 0)
+    dispatched: list[int] = []
+    timers = follower.applier.kept.timers
+    real = follower.store.catch_up
+
+    def catch_up() -> bool:
+        more = real()
+        dispatched.append(timers.pending_count)
+        return more
+
+    monkeypatch.setattr(follower.store, "catch_up", catch_up)
+    pair.take()
+    assert "orders" in follower.topics
+    assert dispatched[-1] < 2000
+    pair.loop.advance(0)
+    while timers.pending_count < 2000:
+        pair.loop.advance(0)
+
+
+@pytest.fixture
+def saves(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
+    """Of each time that the follower saves its state: what that waits for, without a disk."""
+    begun: list[asyncio.Future[None]] = []
+
+    async def save() -> None:
+        begun.append(asyncio.get_running_loop().create_future())
+        await begun[-1]
+
+    async def at_once(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    monkeypatch.setattr(pair.follower.applier.kept, "save", save)
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    return begun
+
+
+def test_what_comes_while_the_state_is_saved_is_saved_though_nothing_follows(
+    pair: Pair, saves: "list[asyncio.Future[None]]"
+) -> None:
+    for name in ("first", "second"):
+        pair.master.create_topic(name)
+        pair.take()
+        pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 1
+    saves[0].set_result(None)
+    pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 2
+    saves[1].set_result(None)
+    for _ in range(3):
+        pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 2
+
+
+def test_a_state_that_could_not_be_saved_is_saved_later(
+    pair: Pair, saves: "list[asyncio.Future[None]]"
+) -> None:
+    pair.master.create_topic("first")
+    pair.take()
+    pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    saves[0].set_exception(OSError("the disk is full"))
+    pair.pass_time(0)
+    pair.pass_time(state_applier.SAVE_INTERVAL_S)
+    assert len(saves) == 2
+    saves[1].set_result(None)
