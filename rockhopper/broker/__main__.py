@@ -362,7 +362,7 @@ def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:
 
         return Supervisor(config, count, sys.argv[1:])
     if config.role is Role.NAMESERVER:
-        from rockhopper.broker.nameserver.alone import NameServer
+        from rockhopper.broker.name_server.alone import NameServer
 
         return NameServer(config)
     from rockhopper.broker.broker import Broker

@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.families import Family, rendered
 from rockhopper.broker.assembly.lag_metrics import LagAges
 from rockhopper.broker.assembly.metrics import build_info, families, readiness
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.assembly.tls_metrics import tls_families
-from rockhopper.broker.console.door import Console
+from rockhopper.broker.gateways.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.members.guarding import (
     accounts_of,
@@ -42,13 +41,13 @@ from rockhopper.broker.members.guarding import (
     may_publish,
     tell_about_guard,
 )
-from rockhopper.broker.nameserver.broker_standing import ALONE, BrokerStanding
-from rockhopper.broker.nameserver.embedded import EmbeddedBroker
-from rockhopper.broker.nameserver.followed_master import FollowError
-from rockhopper.broker.nameserver.link import serves
-from rockhopper.broker.nameserver.registration import Registration
-from rockhopper.broker.nameserver.service import NameService
-from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.embedded import EmbeddedBroker
+from rockhopper.broker.name_server.followed_master import FollowError
+from rockhopper.broker.name_server.link import serves
+from rockhopper.broker.name_server.registration import Registration
+from rockhopper.broker.name_server.service import NameService
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processors.classic import ClassicProcessors
@@ -94,12 +93,13 @@ from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.tasks import end_tasks, run_in_background
 
 if TYPE_CHECKING:
-    from rockhopper.broker.grpc.door import GrpcDoor
+    from rockhopper.broker.gateways.grpc.door import GrpcDoor
 
 log = structlog.get_logger("broker")
 
@@ -610,7 +610,7 @@ class Broker(ServingParts):
 
     async def _open_grpc(self) -> None:
         # What it takes to speak gRPC is loaded only where somebody may.
-        from rockhopper.broker.grpc.opening import open_door
+        from rockhopper.broker.gateways.grpc.opening import open_door
 
         self._ports.take_again("grpcPort")
         port = self._ports.number("grpcPort")

@@ -8,10 +8,10 @@ from contextlib import suppress
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.server.listening.unfinished import STEP_BYTES, UNKNOWN_BYTES_MAX_ALL, Holder
 from rockhopper.broker.server.remoting.http import HttpServer
+from rockhopper.broker.users.guard import Guard
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.grpc_v2.messages import SERVICE
 from rockhopper.protocol.http2.frames import FLAG_END_HEADERS, PREFACE, FrameType, frame

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.nameserver.alone import NameServer
-from rockhopper.broker.nameserver.route_table import Accepted
+from rockhopper.broker.name_server.alone import NameServer
+from rockhopper.broker.name_server.route_table import Accepted
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code

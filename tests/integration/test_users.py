@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rockhopper import App, ReceivedMessage, sync
-from rockhopper.broker.access.errors import NotAuthenticated
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.broker import Broker
 from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.users.errors import NotAuthenticated
+from rockhopper.broker.users.peer import Principal
 from rockhopper.client import Admin, Consumer, Credentials, Producer
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue

@@ -13,10 +13,10 @@ import h2.connection
 import h2.events
 import h2.exceptions
 
-from rockhopper.broker.grpc.activities.routes import BrokerQueues
-from rockhopper.broker.grpc.call import Call
-from rockhopper.broker.grpc.connection import GrpcConnection
-from rockhopper.broker.grpc.door import GrpcDoor
+from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.connection import GrpcConnection
+from rockhopper.broker.gateways.grpc.door import GrpcDoor
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE, Method
 from tests.support.hang import HANG_S

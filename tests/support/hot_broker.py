@@ -3,9 +3,9 @@
 import random
 from pathlib import Path
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.users.access import Access
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from rockhopper.broker.access.peer import Notice, Principal
 from rockhopper.broker.server.listening.caller import DIRECT
 from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.users.peer import Notice, Principal
 
 
 class Clock:

@@ -1,7 +1,7 @@
 """Permissions as a test lays them down."""
 
-from rockhopper.broker.access.access import Access, Action, Resource
-from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.users.access import Access, Action, Resource
+from rockhopper.broker.users.peer import Principal
 
 
 class Rules(Access):

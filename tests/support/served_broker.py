@@ -7,7 +7,6 @@ would get.
 import asyncio
 from pathlib import Path
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.table import build_table
@@ -18,6 +17,7 @@ from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.users.access import Access
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

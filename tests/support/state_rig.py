@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.later.timers.times import out_ms
-from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.reading import Wanted

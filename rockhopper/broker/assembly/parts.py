@@ -17,9 +17,9 @@ from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
-from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
-from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
-from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.name_server.cluster_queues import ClusterQueues
+from rockhopper.broker.name_server.peer_brokers import PeerBrokers
+from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.retry_owners import RetryOwners
 from rockhopper.broker.pop.service import PopService

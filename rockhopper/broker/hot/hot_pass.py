@@ -17,9 +17,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from rockhopper.broker.access.access import Action, Kind, Resource
-from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
@@ -60,6 +57,9 @@ from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,

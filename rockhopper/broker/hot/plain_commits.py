@@ -4,7 +4,6 @@ Whatever is not exactly that goes the general way (processors/offsets.py), which
 answer must be: offsets that go back, the first one of a queue, resets, logical queues.
 """
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
     COMMIT_PREFIX,
@@ -14,6 +13,7 @@ from rockhopper.broker.hot.hot_codec import (
     decode_commit,
     json_frame,
 )
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
 

@@ -14,8 +14,6 @@ from functools import partial
 from mmap import mmap
 from typing import TypeAlias
 
-from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
@@ -34,6 +32,8 @@ from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.compiled import compiled

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import TooManyWait
-from rockhopper.broker.access.peer import ConsumersChanged, Peer
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
 from rockhopper.broker.members.readers import ALL, Kind, Readers, find_readers
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.broker.users.errors import TooManyWait
+from rockhopper.broker.users.peer import ConsumersChanged, Peer
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.subscription import Subscription
 

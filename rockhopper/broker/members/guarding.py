@@ -5,16 +5,16 @@ import secrets
 
 import structlog
 
-from rockhopper.broker.access.access import Access, Action, Kind, Resource
-from rockhopper.broker.access.accounts import User, check_name
-from rockhopper.broker.access.errors import InvalidParameter
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.settings.auth_config import GENERATE, HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable, accounts_to_json
+from rockhopper.broker.users.access import Access, Action, Kind, Resource
+from rockhopper.broker.users.accounts import User, check_name
+from rockhopper.broker.users.errors import InvalidParameter
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
@@ -108,7 +108,7 @@ def may_publish(access: Access, client: Client, topic: str) -> bool:
 
 
 def accounts_of(users: UserTable, acls: AclTable) -> bytes:
-    """What a broker tells the name services of its users (nameserver/shared_accounts.py)."""
+    """What a broker tells the name services of its users (name_server/shared_accounts.py)."""
     return fastjson.dumps(accounts_to_json(users, acls)).encode()
 
 

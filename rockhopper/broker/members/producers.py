@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 
-from rockhopper.broker.access.errors import NoPermission, TooManyWait
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.users.errors import NoPermission, TooManyWait
+from rockhopper.broker.users.peer import Peer
 
 GROUPS_PER_CONNECTION_MAX = 2000
 GROUPS_MAX = 100_000

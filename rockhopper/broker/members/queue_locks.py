@@ -13,8 +13,8 @@ think that it holds it, and finds out within 20.
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.users.peer import Peer
 
 LEASE_MS = 60_000
 UNKNOWN_MS = 30_000

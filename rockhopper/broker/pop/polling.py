@@ -14,10 +14,10 @@ import heapq
 import time
 from collections.abc import Callable, Generator, Iterable, Set
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
 from rockhopper.broker.server.loop.slices import Work, at_once
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.peer import Peer
 
 WAITING_MAX = 100_000
 WAITING_PER_KEY_MAX = 1024

@@ -18,7 +18,6 @@ from collections.abc import Callable, Generator, Iterable
 
 import structlog
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.adopting import adopt
 from rockhopper.broker.pop.compaction import Compaction
@@ -48,6 +47,7 @@ from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.names import RETRY_PREFIX, retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy
 from rockhopper.protocol.store.message_codec import decode_message

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import (
-    GroupNotFound,
-    InvalidParameter,
-    NoPermission,
-    TopicNotFound,
-)
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.nameserver.cluster_queues import ClusterQueues, Queues
+from rockhopper.broker.name_server.cluster_queues import ClusterQueues, Queues
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import (
@@ -26,6 +20,12 @@ from rockhopper.broker.server.remoting.json_bodies import (
 )
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import (
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    TopicNotFound,
+)
 from rockhopper.protocol.bodies.popping import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,

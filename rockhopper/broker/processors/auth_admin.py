@@ -19,18 +19,6 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.access.access import Resource
-from rockhopper.broker.access.accounts import (
-    Pattern,
-    Rule,
-    User,
-    check_name,
-    decide,
-    parse_actions,
-    with_added,
-)
-from rockhopper.broker.access.errors import InvalidParameter, NoPermission
-from rockhopper.broker.access.guard import NOTES
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.server.remoting.gate import answered_before_its_end
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
@@ -42,6 +30,18 @@ from rockhopper.broker.tables.accounts import (
     rules_of_policies,
     user_to_json,
 )
+from rockhopper.broker.users.access import Resource
+from rockhopper.broker.users.accounts import (
+    Pattern,
+    Rule,
+    User,
+    check_name,
+    decide,
+    parse_actions,
+    with_added,
+)
+from rockhopper.broker.users.errors import InvalidParameter, NoPermission
+from rockhopper.broker.users.guard import NOTES
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.codes import ResponseCode

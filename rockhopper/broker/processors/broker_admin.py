@@ -7,7 +7,6 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.access.errors import NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.members.guarding import access_text
 from rockhopper.broker.observing.stats import BrokerStats
@@ -27,6 +26,7 @@ from rockhopper.broker.settings.setting_fields import SettingError, settings_of,
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.json_table import DataVersion
+from rockhopper.broker.users.errors import NoPermission, Refusal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
 from rockhopper.protocol.bodies.setting_facts import SettingFacts, Value, encode_facts

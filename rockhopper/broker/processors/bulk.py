@@ -7,7 +7,6 @@ too that were left behind with messages when their topic got fewer queues.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import InvalidParameter, TopicNotFound
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.pulls import PULL_CODES, pull_response
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller, outcome_of
@@ -17,6 +16,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import InvalidParameter, TopicNotFound
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRead,
     decode_queue_ranges,

@@ -8,9 +8,6 @@ version by that, and so for ever; a switch at the wrong moment loses them.
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from rockhopper.broker.access.access import Action
-from rockhopper.broker.access.errors import IllegalOperation
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.server.remoting.dispatcher import (
     Processor,
@@ -23,6 +20,9 @@ from rockhopper.broker.server.remoting.dispatcher import (
 from rockhopper.broker.server.remoting.json_bodies import json_response
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION, on_cluster
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
+from rockhopper.broker.users.errors import IllegalOperation
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.codes import LanguageCode
 from rockhopper.protocol.codes import RequestCode as Code

@@ -8,8 +8,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.access.peer import Peer, Questioned
 from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
 from rockhopper.broker.sending.looking_up import record_at
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
@@ -19,6 +17,8 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.broker.users.peer import Peer, Questioned
 from rockhopper.protocol.bodies import GetConsumerStatusBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

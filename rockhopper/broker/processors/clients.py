@@ -8,12 +8,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import (
-    NoPermission,
-    Refusal,
-    SubscriptionNotParsed,
-    TooManyWait,
-)
 from rockhopper.broker.members.consumer_groups import (
     PULLING,
     Client,
@@ -29,6 +23,12 @@ from rockhopper.broker.server.remoting.json_bodies import json_response, with_bo
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import (
+    NoPermission,
+    Refusal,
+    SubscriptionNotParsed,
+    TooManyWait,
+)
 from rockhopper.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,

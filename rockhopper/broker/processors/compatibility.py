@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from rockhopper.broker.nameserver.processors import NameServiceProcessors
+from rockhopper.broker.name_server.processors import NameServiceProcessors
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
 from rockhopper.broker.server.remoting.dispatcher import Row

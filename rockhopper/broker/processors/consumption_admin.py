@@ -7,7 +7,6 @@ removes expired queue files by itself, and a queue without a topic becomes one a
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import GroupNotFound, TopicNotFound
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
@@ -19,6 +18,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import GroupNotFound, TopicNotFound
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo

@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, Refusal
 from rockhopper.broker.members.consumer_groups import (
     BROADCASTING,
     CLUSTERING,
@@ -39,6 +38,7 @@ from rockhopper.broker.tables.topic_attributes import (
     change_attributes,
 )
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, Refusal
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
     Connection,

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.log_history import LogHistory
+from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies.log_history import (
     IDS_MAX,
     QUEUES_MAX,

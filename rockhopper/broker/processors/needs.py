@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
 from rockhopper.broker.server.remoting.needs import (
     Asked,
@@ -15,6 +14,7 @@ from rockhopper.broker.server.remoting.needs import (
     on_group,
     on_topic,
 )
+from rockhopper.broker.users.access import Action, Kind
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import (
     Body,

@@ -6,7 +6,6 @@ about. Topics that do not exist are answered with 17, queues that do not exist w
 
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, TopicNotFound
 from rockhopper.broker.members.consumer_groups import PULLING, ConsumerGroups
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
@@ -16,6 +15,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.names import RETRY_PREFIX

@@ -13,12 +13,6 @@ from typing import TypeVar
 
 import structlog
 
-from rockhopper.broker.access.errors import (
-    InvalidParameter,
-    Refusal,
-    SubscriptionNotParsed,
-    TooManyWait,
-)
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.pop.polling import Waiter
@@ -35,6 +29,12 @@ from rockhopper.broker.server.remoting.dispatcher import (
 )
 from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.errors import (
+    InvalidParameter,
+    Refusal,
+    SubscriptionNotParsed,
+    TooManyWait,
+)
 from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError, ProtocolError

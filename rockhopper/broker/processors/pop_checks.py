@@ -5,7 +5,12 @@ Each raises a Refusal, or a RequestError with a code that only consumers know.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import (
+from rockhopper.broker.server.remoting.dispatcher import RequestError
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.errors import (
     GroupNotFound,
     IllegalMessage,
     InvalidParameter,
@@ -13,11 +18,6 @@ from rockhopper.broker.access.errors import (
     Refusal,
     TopicNotFound,
 )
-from rockhopper.broker.server.remoting.dispatcher import RequestError
-from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import group_error
 

@@ -6,10 +6,10 @@ recognise, and whatever is refused, comes here.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, refusal_response
 from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests import PullMessageRequest
 

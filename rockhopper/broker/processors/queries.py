@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.sending.looking_up import record_at
 from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import (
     QueryMessageRequest,

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.members.queue_locks import QueueKey, QueueLocks
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import (
@@ -11,6 +10,7 @@ from rockhopper.broker.server.remoting.json_bodies import (
     long_json_response,
     with_body,
 )
+from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 
 QUEUES_AT_ONCE = 256

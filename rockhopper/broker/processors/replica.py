@@ -8,7 +8,6 @@ from typing import Protocol
 
 import structlog
 
-from rockhopper.broker.access.access import Access, Action
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.pulls import PullProcessor
@@ -29,6 +28,7 @@ from rockhopper.broker.server.remoting.needs import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Access, Action
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code

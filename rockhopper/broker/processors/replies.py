@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import IllegalMessage
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
@@ -31,6 +30,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.names import is_producer_group

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import GroupNotFound, Refusal, TopicNotFound
 from rockhopper.broker.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.offsets import check_queue
@@ -25,6 +24,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.errors import GroupNotFound, Refusal, TopicNotFound
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey
 from rockhopper.protocol.codes import LanguageCode, RequestCode, ResponseCode

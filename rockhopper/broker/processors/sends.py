@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.sending.sender import Placed, Sender
 from rockhopper.broker.server.remoting.dispatcher import (
@@ -17,6 +16,7 @@ from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.properties import PROPERTY_REPLY_TO_CLIENT

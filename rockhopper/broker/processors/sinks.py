@@ -8,13 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rockhopper.broker.access.errors import (
-    IllegalMessage,
-    IllegalOperation,
-    InvalidParameter,
-    NoPermission,
-    TopicNotFound,
-)
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
@@ -26,6 +19,13 @@ from rockhopper.broker.sinks.runs import messages_of, plain_count
 from rockhopper.broker.sinks.staged_parts import is_part_name
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.errors import (
+    IllegalMessage,
+    IllegalOperation,
+    InvalidParameter,
+    NoPermission,
+    TopicNotFound,
+)
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
     SinkPart,

@@ -9,8 +9,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.access.access import Access, Action
-from rockhopper.broker.nameserver.followed_master import FollowError
+from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.replication.rocketmq.slave.follower import Follower
@@ -27,6 +26,7 @@ from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.needs import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.startup import StartError
+from rockhopper.broker.users.access import Access, Action
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
+from rockhopper.broker.name_server.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.pulling.reader_positions import ReaderPositions
 from rockhopper.broker.server.remoting.dispatcher import Processor, Request, RequestError, Response
@@ -26,6 +25,7 @@ from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.static_topics import Piece, StaticTopic, StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import CreateTopicRequest

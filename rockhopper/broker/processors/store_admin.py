@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.access.errors import InvalidParameter, Refusal
 from rockhopper.broker.later.timers.java_files import TimerCheck, encode_fields
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
@@ -21,6 +20,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import InvalidParameter, Refusal
 from rockhopper.protocol.bodies import SubscriptionData
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.codes import ResponseCode

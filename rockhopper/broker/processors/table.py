@@ -4,7 +4,6 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.assignment import AssignmentProcessors
@@ -35,6 +34,7 @@ from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
 from rockhopper.broker.server.remoting.needs import Need, on_cluster, on_group, on_topic
+from rockhopper.broker.users.access import Action, Kind
 from rockhopper.protocol.codes import RequestCode as Code
 
 SEE = on_cluster(Action.GET)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
 
 TOPICS_MAX = 100_000

@@ -11,7 +11,6 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.access.errors import InvalidParameter, Refusal, TopicNotFound
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import older_pop_retry_topic
@@ -41,6 +40,7 @@ from rockhopper.broker.tables.topic_attributes import (
 )
 from rockhopper.broker.tables.topic_ends import TopicEnds
 from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
+from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFound
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text

@@ -15,10 +15,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Set
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
+from rockhopper.broker.users.peer import Peer
 
 FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0

@@ -14,15 +14,15 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.access.errors import (
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
+from rockhopper.broker.users.errors import (
     FilterNotFound,
     Refusal,
     SubscriptionNotParsed,
     SubscriptionOutdated,
 )
-from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
 from rockhopper.protocol.names import is_retry_topic, retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy

@@ -13,18 +13,6 @@ from functools import partial
 import msgspec
 import structlog
 
-from rockhopper.broker.access.errors import (
-    Forbidden,
-    GroupNotFound,
-    InvalidParameter,
-    NoPermission,
-    Refusal,
-    SubscriptionNotFound,
-    SubscriptionOutdated,
-    TooManyWait,
-    TopicNotFound,
-)
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups, ConsumeSettings
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
@@ -40,6 +28,18 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.errors import (
+    Forbidden,
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    Refusal,
+    SubscriptionNotFound,
+    SubscriptionOutdated,
+    TooManyWait,
+    TopicNotFound,
+)
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.names import group_error, is_retry_topic, retry_topic
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import head_struct

@@ -28,13 +28,13 @@ they like, and are answered as in RocketMQ.
 
 from collections import OrderedDict
 
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.members.consumer_groups import BROADCASTING, PULLING, ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.log_history import LogHistory
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.store.message_codec import decode_messages
 

@@ -11,7 +11,6 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rockhopper.broker.access.errors import GroupNotFound, NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.sending.looking_up import ANY_MESSAGE, Identity, record_at
@@ -21,6 +20,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.errors import GroupNotFound, NoPermission, Refusal
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,

@@ -1,6 +1,5 @@
 """Batches as producers send them: what is in one, and where one may come as a single message."""
 
-from rockhopper.broker.access.errors import IllegalMessage
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.store.log.encoding import (
     DELAYING_PROPERTIES,
@@ -8,6 +7,7 @@ from rockhopper.broker.store.log.encoding import (
     without_own_properties,
 )
 from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_NUM,

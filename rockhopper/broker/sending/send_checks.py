@@ -8,7 +8,12 @@ import random
 import time
 from collections.abc import Callable
 
-from rockhopper.broker.access.errors import (
+from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.errors import (
     GroupNotFound,
     IllegalMessage,
     InvalidParameter,
@@ -16,12 +21,7 @@ from rockhopper.broker.access.errors import (
     Refusal,
     TopicNotFound,
 )
-from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.names import (
     NOT_SENDABLE_TOPICS,
     RETRY_PREFIX,

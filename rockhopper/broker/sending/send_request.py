@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.properties import PROPERTY_WAIT, decode_properties
 
 

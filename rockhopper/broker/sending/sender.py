@@ -10,7 +10,6 @@ from a client.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rockhopper.broker.access.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
@@ -36,6 +35,7 @@ from rockhopper.broker.transactions.half_messages import (
     is_half,
     make_half,
 )
+from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (

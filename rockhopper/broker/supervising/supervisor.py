@@ -14,9 +14,9 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from rockhopper.broker.console.door import Console
+from rockhopper.broker.gateways.console.door import Console
 from rockhopper.broker.members.guarding import SEAL_VARIABLE, guard_of
-from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.server.remoting.http import HttpServer
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.access.accounts import (
+from rockhopper.broker.store.files.disk import write_atomically
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.users.accounts import (
     Pattern,
     PolicyType,
     Rule,
@@ -19,9 +21,7 @@ from rockhopper.broker.access.accounts import (
     parse_actions,
     parse_sources,
 )
-from rockhopper.broker.access.errors import InvalidParameter
-from rockhopper.broker.store.files.disk import write_atomically
-from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.users.errors import InvalidParameter
 
 OWNER_ONLY = 0o600
 

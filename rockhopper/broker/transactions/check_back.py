@@ -16,7 +16,6 @@ transaction 8 minutes after its producers went away. The look is made as soon as
 
 from collections.abc import Callable, Iterable
 
-from rockhopper.broker.access.peer import Peer, TransactionCheck
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.server.loop.wall_waits import WallTimer
@@ -26,6 +25,7 @@ from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import message_to_check
 from rockhopper.broker.transactions.ledger import Ledger
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.users.peer import Peer, TransactionCheck
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
 

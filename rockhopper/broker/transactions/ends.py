@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 import structlog
 
-from rockhopper.broker.access.errors import IllegalOperation, Refusal, TopicNotFound
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -19,6 +18,7 @@ from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy
 from rockhopper.broker.transactions.ledger import Ledger, Written
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.users.errors import IllegalOperation, Refusal, TopicNotFound
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import (
     DLQ_PREFIX,

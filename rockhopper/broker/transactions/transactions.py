@@ -14,7 +14,6 @@ import asyncio
 
 import structlog
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
@@ -32,6 +31,7 @@ from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
 from rockhopper.broker.transactions.ledger import Ledger
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.access.errors import IllegalMessage, Refusal
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers import java_files
@@ -42,6 +41,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import IllegalMessage, Refusal
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,

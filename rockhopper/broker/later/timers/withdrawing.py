@@ -7,11 +7,11 @@ means that the message will not be delivered, and a message that is not pending 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rockhopper.broker.access.errors import IllegalOperation, NoPermission, TopicNotFound
 from rockhopper.broker.later.timers.recall_handle import RecallHandle, decode_recall_handle
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import IllegalOperation, NoPermission, TopicNotFound
 
 
 class Recalled(NamedTuple):

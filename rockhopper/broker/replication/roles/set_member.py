@@ -25,8 +25,8 @@ import structlog
 
 from rockhopper.broker.assembly.families import Family
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.nameserver.broker_standing import BrokerStanding
-from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.name_server.broker_standing import BrokerStanding
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.election.keeping import Keeping, boot_id
 from rockhopper.broker.replication.election.operating import forget
 from rockhopper.broker.replication.election.timing import Timing

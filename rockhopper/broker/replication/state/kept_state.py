@@ -16,7 +16,7 @@ from rockhopper.broker.later.delay_journal import DelayJournal, Pass
 from rockhopper.broker.later.timers.entries import ENTRY, Entry
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.members.queue_locks import FREE, LEASE_MS, QueueKey
-from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.lanes import Lanes
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable

@@ -20,7 +20,7 @@ from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.later.delay_journal import Pass
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.members.queue_locks import HeldLocks
-from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.replication.state import applied

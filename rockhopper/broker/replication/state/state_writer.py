@@ -26,7 +26,7 @@ from rockhopper.broker.later.delay_journal import Pass
 from rockhopper.broker.later.timers.due import DueMessage
 from rockhopper.broker.later.timers.entries import SLOT_MS
 from rockhopper.broker.members.queue_locks import QueueKey
-from rockhopper.broker.nameserver.values.kv_config import KeyValueTable
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.broker.replication.state.sink_copies import pieces_of_parts

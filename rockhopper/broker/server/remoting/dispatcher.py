@@ -22,9 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from rockhopper.broker.access import errors
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.gate import admit, admit_again
@@ -42,6 +39,9 @@ from rockhopper.broker.store.files.errors import (
     TooManyOpenFilesError,
 )
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users import errors
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import FieldError, ProtocolError

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rockhopper.broker.access.access import Access, Action, Kind
-from rockhopper.broker.access.authentication import Failures
-from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import USERS, Principal
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION, Asked, Need, check_access
 from rockhopper.broker.server.remoting.server import Server
+from rockhopper.broker.users.access import Access, Action, Kind
+from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.errors import NoPermission, NotAuthenticated
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import USERS, Principal
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.signing import (
     ACCESS_KEY,

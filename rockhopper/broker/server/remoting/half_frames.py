@@ -7,10 +7,10 @@ of some MiB, and its signature covers the body. For all together see server/list
 
 from typing import Protocol
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.guard import guard_of
-from rockhopper.broker.access.peer import USERS
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX, Unfinished
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.guard import guard_of
+from rockhopper.broker.users.peer import USERS
 from rockhopper.protocol.errors import MalformedFrameError
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.signing import ACCESS_KEY

@@ -6,7 +6,6 @@
 
 from collections.abc import Callable, Mapping
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.server.remoting.http import (
     Application,
     HttpServer,
@@ -15,6 +14,7 @@ from rockhopper.broker.server.remoting.http import (
     Readers,
     ServedPage,
 )
+from rockhopper.broker.users.access import Access
 
 
 class HealthServer(HttpServer):

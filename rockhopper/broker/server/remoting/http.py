@@ -19,14 +19,14 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from rockhopper.broker.access.access import CLUSTER, Access, Action
-from rockhopper.broker.access.errors import NotAuthenticated
-from rockhopper.broker.access.guard import Guard, guard_of
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.server.listening.caller import Caller
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.socket_names import socket_address
 from rockhopper.broker.server.listening.unfinished import Unfinished
+from rockhopper.broker.users.access import CLUSTER, Access, Action
+from rockhopper.broker.users.errors import NotAuthenticated
+from rockhopper.broker.users.guard import Guard, guard_of
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.addresses import is_loopback
 from rockhopper.sockets import close_in_children
 from rockhopper.tasks import end_task, run_in_background

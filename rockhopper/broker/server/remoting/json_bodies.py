@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.server.loop.slices import in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body
 

@@ -10,9 +10,9 @@ letters stands for itself.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource, name_missing
-from rockhopper.broker.access.errors import NoPermission
-from rockhopper.broker.access.peer import Principal
+from rockhopper.broker.users.access import CLUSTER, Access, Action, Kind, Resource, name_missing
+from rockhopper.broker.users.errors import NoPermission
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.names import RETRY_PREFIX
 
 

@@ -1,6 +1,6 @@
 """What peers are told, as remoting's oneway requests."""
 
-from rockhopper.broker.access.peer import ConsumersChanged, Notice, TransactionCheck
+from rockhopper.broker.users.peer import ConsumersChanged, Notice, TransactionCheck
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.properties import PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.requests import CheckTransactionStateRequest, encode_fields

@@ -23,8 +23,6 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.peer import USERS, Notice, Peer, Principal
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.connections import Connections
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
@@ -38,6 +36,8 @@ from rockhopper.broker.server.loop.rounds import (
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.sweeping import sweep_connections
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.peer import USERS, Notice, Peer, Principal
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command

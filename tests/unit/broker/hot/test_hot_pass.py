@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.hot import hot_pass
 from rockhopper.broker.hot.plain_sends import take_nothing, take_sends
 from rockhopper.broker.server.loop.rounds import PASS_S
@@ -15,6 +14,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.queues.queue_tail import Run
+from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder

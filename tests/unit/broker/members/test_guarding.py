@@ -5,10 +5,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.access.access import CLUSTER, Action
-from rockhopper.broker.access.accounts import User
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.guarding import (
     access_text,
@@ -20,6 +16,10 @@ from rockhopper.broker.members.guarding import (
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
+from rockhopper.broker.users.access import CLUSTER, Action
+from rockhopper.broker.users.accounts import User
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 from tests.support.peers import Peer
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.broker.access.errors import NoPermission, TooManyWait
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.members.producers import GROUPS_PER_CONNECTION_MAX, ProducerTable
+from rockhopper.broker.users.errors import NoPermission, TooManyWait
 from tests.support.peers import Clock, Peer
 
 

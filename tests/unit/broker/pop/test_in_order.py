@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.access.errors import IllegalMessage
+from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.protocol.subscription import Subscription
 from tests.support.pop_world import GROUP, TOPIC, PopWorld
 

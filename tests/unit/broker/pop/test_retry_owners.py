@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.access.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.peers import Clock
 from tests.support.rules import Rules

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.accounts import User
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.accounts import User
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command

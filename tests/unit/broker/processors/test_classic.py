@@ -2,11 +2,11 @@
 
 import pytest
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.processors.classic import ClassicProcessors
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
+from rockhopper.broker.users.access import Access
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
 from rockhopper.protocol.codes import RequestCode as Code

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.access.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

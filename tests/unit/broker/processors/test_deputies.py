@@ -6,9 +6,10 @@ The broker may read everything, and is asked to do it for who may not. Below tes
 - the half message of another topic (37): processors/test_transactions,
   test_an_end_needs_the_right_to_the_topic_of_its_half_message_whatever_it_names
 - a handle of another topic (370): processors/test_recall, test_another_handle_is_refused
-- a forged receipt handle (5.x): grpc/activities/test_settling,
+- a forged receipt handle (5.x): gateways/grpc/activities/test_settling,
   test_a_forged_handle_reads_no_other_topic
-- another's client id (5.x): grpc/test_sessions, test_nobody_takes_over_another_users_client
+- another's client id (5.x): gateways/grpc/test_sessions,
+  test_nobody_takes_over_another_users_client
 - a retry topic of another group: server/remoting/test_needs,
   test_a_retry_topic_stands_for_its_group
 - a code without a need: server/remoting/test_gate, test_a_row_without_needs_serves_nobody, and
@@ -17,7 +18,7 @@ The broker may read everything, and is asked to do it for who may not. Below tes
   test_unsigned_requests_are_served_where_listed_but_never_change_the_cluster
 - a page for who claims to be this host: server/remoting/test_http,
   test_this_host_is_who_connects_from_it_whatever_he_says
-- Super users from a broker's mouth: nameserver/test_shared_accounts,
+- Super users from a broker's mouth: name_server/test_shared_accounts,
   test_a_super_user_alone_shares
 """
 
@@ -25,13 +26,13 @@ from typing import NamedTuple
 
 import pytest
 
-from rockhopper.broker.access.accounts import Pattern, Rule, User, parse_actions
-from rockhopper.broker.access.errors import NoPermission
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.server.remoting.needs import check_access
+from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
+from rockhopper.broker.users.errors import NoPermission
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from rockhopper.broker.access.access import Action, Kind
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.processors import needs
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.server.remoting.needs import Need
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.bodies import HeartbeatData
 from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
 from rockhopper.protocol.bodies.topic_ids import encode_topic_ids

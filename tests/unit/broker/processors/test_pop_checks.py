@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.peers import Clock, Peer

@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.nameserver.followed_master import FollowError
+from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.processors.slave import Takeover, build_slave_table
 from rockhopper.broker.replication.rocketmq.slave.follower import Follower
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.broker.server.remoting.startup import StartError
+from rockhopper.broker.users.access import Access
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.nameserver.route_table import Registration, RouteTable
+from rockhopper.broker.name_server.route_table import Registration, RouteTable
 from rockhopper.broker.tables.static_topics import StaticTopic
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.access.access import Action, Resource
-from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Row
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION
+from rockhopper.broker.users.access import Action, Resource
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.name_server import NameServer

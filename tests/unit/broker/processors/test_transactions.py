@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.access.access import Action
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.store.files.errors import (
@@ -14,6 +13,7 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
+from rockhopper.broker.users.access import Action
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.peers import Peer

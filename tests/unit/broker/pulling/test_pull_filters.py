@@ -3,10 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.pulling.pull_filters import PullFilters, RetryFilter
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages

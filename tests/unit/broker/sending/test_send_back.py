@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.access.errors import GroupNotFound, Refusal
+from rockhopper.broker.users.errors import GroupNotFound, Refusal
 from tests.support.served_broker import ServedBroker
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.broker.access.errors import IllegalMessage, NoPermission, Refusal, TopicNotFound
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal, TopicNotFound
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.properties import encode_properties

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.access.accounts import Pattern, PolicyType, Rule, User, parse_actions
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.tables.accounts import AclTable, UserTable
+from rockhopper.broker.users.accounts import Pattern, PolicyType, Rule, User, parse_actions
 
 ALICE = User("alice", "a secret of alice", is_super=True)
 RULES = (

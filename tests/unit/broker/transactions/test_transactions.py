@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.store.files.errors import DiskFullError
+from rockhopper.broker.users.errors import Refusal
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HALF_TOPIC, HOLD_TOPIC, OP_TOPIC, ROLLBACK, Half
 

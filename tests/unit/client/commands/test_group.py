@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.consuming.notifications import Notifications

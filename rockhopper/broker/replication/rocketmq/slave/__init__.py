@@ -5,6 +5,6 @@
     follower.py        all of it together: the store that follows, its lag, and the takeover
     note.py            that a store follows, for the next start
 
-The master is asked by nameserver/followed_master.py; what clients are told meanwhile is
+The master is asked by name_server/followed_master.py; what clients are told meanwhile is
 processors/slave.py's.
 """

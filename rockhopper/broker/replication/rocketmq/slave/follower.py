@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.nameserver.followed_master import (
+from rockhopper.broker.name_server.followed_master import (
     DivergedError,
     FollowError,
     Master,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rockhopper.broker.nameserver.followed_master import DivergedError, FollowError, MasterFacts
+from rockhopper.broker.name_server.followed_master import DivergedError, FollowError, MasterFacts
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.store.files.errors import LogMismatchError, StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore

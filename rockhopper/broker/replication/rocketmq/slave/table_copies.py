@@ -7,7 +7,7 @@ import structlog
 
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.later.timers.java_files import TIMER_CHECK_SIZE_BYTES, save_timer_check
-from rockhopper.broker.nameserver.followed_master import FollowError, MasterTables
+from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.tables.static_topics import StaticTopic
 from rockhopper.broker.tables.topics import TopicConfig

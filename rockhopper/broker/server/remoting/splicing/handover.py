@@ -16,11 +16,11 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.access.guard import guard_of
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.server.listening.unfinished import Unfinished
 from rockhopper.broker.server.remoting.dispatcher import Processor, Request
 from rockhopper.broker.server.remoting.server import Connection, FrameHandler, Server
+from rockhopper.broker.users.guard import guard_of
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, decode_header, encode_command

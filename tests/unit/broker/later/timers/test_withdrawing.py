@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.access.errors import IllegalOperation, NoPermission, TopicNotFound
+from rockhopper.broker.users.errors import IllegalOperation, NoPermission, TopicNotFound
 from tests.support.peers import Clock
 from tests.support.served_broker import BORN_HOST, ServedBroker
 

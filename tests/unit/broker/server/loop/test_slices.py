@@ -5,10 +5,10 @@ import threading
 from collections import Counter
 from unittest.mock import Mock
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.server.loop.slices import in_thread, next_slice
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, serves
 from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.users.access import Access
 from rockhopper.protocol.command import Command
 from tests.support.raw_peer import until
 

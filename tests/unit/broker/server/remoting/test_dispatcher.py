@@ -5,9 +5,9 @@ import os
 
 from structlog.testing import capture_logs
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.errors import TopicNotFound
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, serves
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder

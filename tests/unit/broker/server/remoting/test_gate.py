@@ -6,12 +6,12 @@ What a replay is good for:
 - with another code, what the user may do by that one:
   test_a_replay_with_another_code_is_what_its_user_may_do_by_that_code
 - once the user has changed or is gone, nothing:
-  test_a_replay_is_refused_once_its_user_has_changed, here and in grpc/test_identity
+  test_a_replay_is_refused_once_its_user_has_changed, here and in gateways/grpc/test_identity
 - in another user's name, with other fields or another body, nothing:
   test_what_was_altered_after_signing_is_refused, test_another_body_is_refused
 - for what follows on its connection, nothing:
-  test_each_request_is_signed_whoever_signed_others_on_its_connection, and in grpc/test_identity
-  test_what_one_proved_is_not_anothers
+  test_each_request_is_signed_whoever_signed_others_on_its_connection, and in
+  gateways/grpc/test_identity test_what_one_proved_is_not_anothers
 - past the gate, nothing: hot/test_hot_pass, test_a_signed_request_takes_no_short_cut
 """
 
@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rockhopper.broker.access.access import Access, Action
-from rockhopper.broker.access.accounts import Pattern, Rule, User, parse_actions
-from rockhopper.broker.access.errors import NoPermission, NotAuthenticated
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import USERS, Principal
 from rockhopper.broker.server.remoting.gate import USERS_MAX, admit
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION, on_cluster, on_topic
+from rockhopper.broker.users.access import Access, Action
+from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
+from rockhopper.broker.users.errors import NoPermission, NotAuthenticated
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import USERS, Principal
 from rockhopper.protocol.signing import Credentials, VisitorCredentials, sign_fields
 
 SECRET = "a secret of root"

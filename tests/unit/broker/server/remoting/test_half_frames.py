@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.guard import Guard
-from rockhopper.broker.access.peer import USERS
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import USERS
 from rockhopper.protocol.frame import FrameDecoder
 
 UNSIGNED = b'{"code":310}'

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.broker.access.access import Access
 from rockhopper.broker.server.remoting.health import HealthServer, state_page
 from rockhopper.broker.server.remoting.http import Page
+from rockhopper.broker.users.access import Access
 
 OPEN = Access(remote_admin=False)
 

@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.access.access import Access
-from rockhopper.broker.access.accounts import User
-from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.server.listening.listener import OPEN, Gate
 from rockhopper.broker.server.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.server.remoting import http
@@ -22,6 +19,9 @@ from rockhopper.broker.server.remoting.http import (
     Readers,
     ServedPage,
 )
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.accounts import User
+from rockhopper.broker.users.guard import Guard
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from rockhopper.broker.access.access import CLUSTER, Action, Kind, Resource
-from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.needs import (
     ADMINISTRATION,
@@ -13,6 +11,8 @@ from rockhopper.broker.server.remoting.needs import (
     on_group,
     on_topic,
 )
+from rockhopper.broker.users.access import CLUSTER, Action, Kind, Resource
+from rockhopper.broker.users.errors import NoPermission
 from rockhopper.protocol.command import Command
 from tests.support.peers import Peer
 from tests.support.rules import Rules

@@ -1,7 +1,7 @@
 """Notices, as clients of RocketMQ read them."""
 
-from rockhopper.broker.access.peer import ConsumersChanged
 from rockhopper.broker.server.remoting.notices import request_of
+from rockhopper.broker.users.peer import ConsumersChanged
 from rockhopper.protocol.codes import RequestCode
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.nameserver.followed_master import FollowError
+from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.replication.rocketmq.slave import note
 from rockhopper.broker.replication.rocketmq.slave.follower import Follower
 from rockhopper.broker.server.remoting.startup import StartError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.nameserver.followed_master import Master
+from rockhopper.broker.name_server.followed_master import Master
 from rockhopper.broker.replication.rocketmq.slave.log_copier import COMPARED_SIZE_BYTES, LogCopier
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.mapped_file import MappedFile

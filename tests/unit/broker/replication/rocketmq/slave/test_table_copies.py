@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.later.timers.java_files import load_timer_check
-from rockhopper.broker.nameserver.followed_master import FollowError, MasterTables
+from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
 from rockhopper.broker.settings.config_file import build_config

@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 
-from rockhopper.broker.access.guard import Guard
 from rockhopper.broker.server.listening import unfinished
 from rockhopper.broker.server.listening.gates import gate_of
 from rockhopper.broker.server.listening.outgoing import Outgoing
@@ -21,6 +20,7 @@ from rockhopper.broker.server.remoting.splicing.handover import (
     passed_on_unless,
 )
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
+from rockhopper.broker.users.guard import Guard
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder

@@ -1,0 +1,1 @@
+"""Ports for other clients than remoting's: gRPC, and the web console."""

@@ -1,0 +1,218 @@
+"""Browsing: the messages of a topic, a page at a time, newest first or onwards from a place.
+
+A page is merged from all queues by the time of storing. Where it goes on is an offset for each
+queue, in the order of the queues, which the links to the next page carry: nothing is kept here.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from rockhopper.broker.gateways.console.bodies import preview
+from rockhopper.client.admin.topic_figures import QueueFigures, together
+from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+
+PAGE_SIZE = 25
+QUEUES_READ_MAX = 32
+READ_COUNT_MIN = 4
+READ_BYTES_MAX = 32 << 20
+_SEPARATOR = "-"
+
+
+class Line(NamedTuple):
+    """What a list shows of a message; the body is let go of."""
+
+    queue: MessageQueue
+    offset: int
+    message_id: str
+    store_time_ms: int
+    tags: str
+    keys: Sequence[str]
+    size_bytes: int
+    preview: str
+    properties: Mapping[str, str]
+
+
+def line(message: ReceivedMessage) -> Line:
+    """A message as a list shows it."""
+    stored = message.stored
+    return Line(
+        message.queue,
+        message.queue_offset,
+        stored.message_id,
+        stored.store_time_ms,
+        stored.tags or "",
+        stored.keys,
+        message.size_bytes,
+        preview(stored),
+        stored.properties,
+    )
+
+
+@dataclass
+class Listed:
+    """A page of messages."""
+
+    lines: list[Line]
+    places: str = ""
+    """Where the next page begins; blank when there is none."""
+    left_out: str = ""
+    """What is not shown that might be expected."""
+
+
+def read_places(text: str, count: int) -> list[int] | None:
+    """An offset for each of *count* queues; None when *text* does not hold them."""
+    parts = text.split(_SEPARATOR) if text else []
+    if len(parts) != count or not all(part.isascii() and part.isdigit() for part in parts):
+        return None
+    return [min(int(part), 1 << 62) for part in parts]
+
+
+@dataclass
+class _Part:
+    """What a page may hold of a queue: what is read of it, and from where to where the rest is."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+    lines: list[Line] = field(default_factory=list)
+
+    def take(self, count: int, *, is_back: bool) -> tuple[int, int]:
+        """From where to where the next *count* are, from the end if *is_back*."""
+        if is_back:
+            begin, end = max(self.start, self.end - count), self.end
+            self.end = begin
+        else:
+            begin, end = self.start, min(self.start + count, self.end)
+            self.start = end
+        return begin, end
+
+
+class Browser:
+    """Reads pages of a topic."""
+
+    def __init__(self, puller: Puller, queues: Sequence[QueueFigures]) -> None:
+        """*queues* are those of the topic that may be read, in their order."""
+        self._puller = puller
+        self._queues = queues
+        self._bytes_left = READ_BYTES_MAX
+        self._is_short = False
+
+    async def back_from(self, places: Sequence[int] | None) -> Listed:
+        """The newest messages in front of *places*, newest first; without places the newest."""
+        ends = places or [each.max_offset for each in self._queues]
+        ends = [
+            min(max(end, each.min_offset), each.max_offset)
+            for end, each in zip(ends, self._queues, strict=True)
+        ]
+        chosen = self._busiest(ends)
+        lines = await self._page(
+            [_Part(each.queue, max(each.min_offset, end - PAGE_SIZE), end) for each, end in chosen],
+            is_back=True,
+        )
+        lowest = {each.queue: each.offset for each in lines[::-1]}
+        for each in lines:
+            lowest[each.queue] = min(lowest[each.queue], each.offset)
+        next_ends = [
+            lowest.get(each.queue, end) for each, end in zip(self._queues, ends, strict=True)
+        ]
+        is_more = any(
+            end > each.min_offset for end, each in zip(next_ends, self._queues, strict=True)
+        )
+        return self._listed(lines, next_ends if is_more and lines else None)
+
+    async def on_from(self, places: Sequence[int]) -> Listed:
+        """The oldest messages from *places* on."""
+        starts = [
+            min(max(start, each.min_offset), each.max_offset)
+            for start, each in zip(places, self._queues, strict=True)
+        ]
+        chosen = [
+            (each, start)
+            for each, start in zip(self._queues, starts, strict=True)
+            if start < each.max_offset
+        ]
+        self._is_short = len(chosen) > QUEUES_READ_MAX
+        lines = await self._page(
+            [
+                _Part(each.queue, start, min(start + PAGE_SIZE, each.max_offset))
+                for each, start in chosen[:QUEUES_READ_MAX]
+            ],
+            is_back=False,
+        )
+        highest = {each.queue: each.offset + 1 for each in lines}
+        next_starts = [
+            highest.get(each.queue, start) for each, start in zip(self._queues, starts, strict=True)
+        ]
+        is_more = any(
+            start < each.max_offset for start, each in zip(next_starts, self._queues, strict=True)
+        )
+        return self._listed(lines, next_starts if is_more and lines else None)
+
+    def _busiest(self, ends: Sequence[int]) -> list[tuple[QueueFigures, int]]:
+        chosen = [
+            (each, end)
+            for each, end in zip(self._queues, ends, strict=True)
+            if end > each.min_offset
+        ]
+        self._is_short = len(chosen) > QUEUES_READ_MAX
+        chosen.sort(key=lambda pair: -pair[0].newest_ms)
+        return chosen[:QUEUES_READ_MAX]
+
+    def _listed(self, lines: list[Line], places: Sequence[int] | None) -> Listed:
+        left_out = ""
+        if self._bytes_left <= 0:
+            left_out = "The messages are so large that not all of this page were read."
+        elif self._is_short:
+            left_out = (
+                f"The topic has more than {QUEUES_READ_MAX} queues: this page is of those "
+                "that were written last."
+            )
+        text = "" if places is None else _SEPARATOR.join(map(str, places))
+        return Listed(lines, text, left_out)
+
+    async def _page(self, parts: Sequence[_Part], *, is_back: bool) -> list[Line]:
+        """The first of all *parts* by time, with little more read of each than is shown."""
+        count = max(-(-PAGE_SIZE // max(len(parts), 1)), READ_COUNT_MIN)
+        lines: list[Line] = []
+        short = parts
+        while short and self._bytes_left > 0:
+            found = await together(
+                self._read(each.queue, *each.take(count, is_back=is_back)) for each in short
+            )
+            for part, more in zip(short, found, strict=True):
+                part.lines += more[::-1] if is_back else more
+            streams = [each.lines for each in parts]
+            merged = merge(*streams, key=lambda each: each.store_time_ms, reverse=is_back)
+            lines = list(islice(merged, PAGE_SIZE))
+            shown = Counter(each.queue for each in lines)
+            # Where all that was read is shown, what comes next may belong to the page as well.
+            short = [
+                each
+                for each in parts
+                if each.start < each.end and shown[each.queue] == len(each.lines)
+            ]
+        return lines
+
+    async def _read(self, queue: MessageQueue, start: int, end: int) -> list[Line]:
+        """The messages of a part of a queue, as far as they are not too large."""
+        found: list[Line] = []
+        while start < end and self._bytes_left > 0:
+            result = await self._puller.pull(queue, start, end - start)
+            if not result.messages and result.next_offset <= start:
+                break
+            start = result.next_offset
+            taken = [each for each in result.messages if each.queue_offset < end]
+            self._bytes_left -= sum(each.size_bytes for each in taken)
+            found += await asyncio.to_thread(_lines, taken)
+        return found
+
+
+def _lines(messages: Sequence[ReceivedMessage]) -> list[Line]:
+    return [line(each) for each in messages]

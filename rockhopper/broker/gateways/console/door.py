@@ -1,0 +1,156 @@
+"""Console: the door of /console/ on the operator's port; who may come in, and how far.
+
+    Host line      names this machine (hosts.py), or 421
+    who asks       HTTP Basic where there are users; everybody else as on the port's other pages
+    forms          come from our own pages (forms.py), from somebody who may administer
+
+All that makes pages (the template library, our own client) is imported at the first page. The
+client talks to the name service and the brokers as any other, in the name of who asks. It tells
+those of this process and of its children from where he does (gate.py): they decide what he may.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rockhopper.broker.gateways.console.forms import Tokens, fields, from_elsewhere, is_from_here
+from rockhopper.broker.gateways.console.hosts import FOLDER, HOME, is_ours, names_of
+from rockhopper.broker.server.remoting.http import (
+    HTML,
+    Application,
+    HttpRequest,
+    Page,
+    basic_credentials,
+    unknown_name,
+    who_asks,
+)
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.access import CLUSTER, Access, Action
+
+if TYPE_CHECKING:
+    from rockhopper.broker.gateways.console.site import Site
+
+HEADERS = (
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'self'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+STALE = (
+    "Nothing was done: since this page was made the broker has started anew, or you have signed in "
+    "as somebody else. Look at it, and press again."
+)
+NOT_KEPT = ("Cache-Control", "no-store")
+_SIGN_IN = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Sign in</title>
+<h1>Sign in</h1>
+<p>These pages are for users of the broker. Nobody is signed in, or no user of this name has this
+secret: it may have been changed since. A form that was sent was not taken.</p>
+<p><a href="">Sign in</a> with the name of a user and his secret. The browser keeps them
+until it is closed, which is how to sign out.</p>
+"""
+
+
+async def _to_console(_request: HttpRequest) -> Page:
+    return Page(b"", 303, headers=(("Location", f"{FOLDER}/"),))
+
+
+class Console:
+    """One for each operator's port. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        access: Access,
+        name_services: Callable[[], str],
+        certificate: Callable[[], Path | None],
+    ) -> None:
+        """*name_services* says where they are now, host:port with ``;`` between.
+
+        *certificate* is what this process shows to who connects by TLS.
+        """
+        self._config = config
+        self._access = access
+        self._names = names_of(config)
+        self._proxied_names = frozenset(name.lower() for name in config.console_hosts)
+        self._name_services = name_services
+        self._certificate = certificate
+        self._tokens = Tokens()
+        self._site: Site | None = None
+        self._loading = asyncio.Lock()
+
+    def applications(self) -> Mapping[str, Application]:
+        """What the port is to serve; nothing with consoleEnable=false."""
+        return {"": _to_console, FOLDER: self} if self._config.console_enable else {}
+
+    def knows_name(self, host_line: str) -> bool:
+        """Whether what stands in a Host line is this machine, as far as a page elsewhere can do."""
+        return is_ours(host_line, self._names)
+
+    async def close(self) -> None:
+        """Let the clients go."""
+        if self._site is not None:
+            await self._site.close()
+
+    async def __call__(self, request: HttpRequest) -> Page:
+        """Answer *request*."""
+        page = await self._answer(request)
+        kept = any(name == NOT_KEPT[0] for name, _ in page.headers)
+        headers = (*page.headers, *HEADERS) if kept else (*page.headers, *HEADERS, NOT_KEPT)
+        return page._replace(headers=headers)
+
+    async def _answer(self, request: HttpRequest) -> Page:
+        named = request.headers.get("host", "")
+        if not self.knows_name(named):
+            return unknown_name(named)
+        if request.method not in ("GET", "HEAD", "POST"):
+            return Page(b"only GET, HEAD and POST are served\n", 405)
+        principal = who_asks(self._access, request)
+        if isinstance(principal, Page):
+            return Page(_SIGN_IN, principal.status, HTML)
+        if not self._access.is_open and not self._access.may(principal, Action.GET, CLUSTER):
+            return Page(f"{principal.user} may not Get Cluster:*\n".encode(), 403)
+        may_change = self._access.may(principal, Action.ADMINISTER, CLUSTER)
+        try:
+            query = fields(request.query)
+            form = fields(request.body.decode("utf-8", "replace"))
+        except ValueError:
+            return Page(b"these are more fields than a form has\n", 400)
+        site = await self._loaded()
+        visit = site.visit(principal, basic_credentials(request), query, may_change=may_change)
+        visit.path = request.path.removeprefix(HOME)
+        if request.method != "POST":
+            return await site.show(request.path, visit)
+        if not is_from_here(request.headers, self._proxied_names):
+            return await site.refuse(visit, from_elsewhere(request.headers), 403)
+        if not may_change:
+            return await site.refuse(visit, visit.why_not, 403)
+        if not self._tokens.is_right(form.get("token", ""), principal.user):
+            return await site.show_again(request.path, visit, form, STALE)
+        return await site.take(request.path, visit, form)
+
+    async def _loaded(self) -> "Site":
+        async with self._loading:
+            if self._site is None:
+                # 100 ms of imports; the loop gets its turn between them.
+                make = await asyncio.to_thread(_site_class)
+                self._site = make(
+                    self._config,
+                    self._access,
+                    self._name_services,
+                    self._tokens,
+                    self._certificate(),
+                )
+        return self._site
+
+
+def _site_class() -> "type[Site]":
+    from rockhopper.broker.gateways.console.site import Site
+
+    return Site

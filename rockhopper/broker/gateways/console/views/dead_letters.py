@@ -1,0 +1,165 @@
+"""Dead letters: which groups have some, what they are, and sending them back."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rockhopper.broker.gateways.console.browsing import line
+from rockhopper.broker.gateways.console.visit import Moved, Shown, Visit, WrongInput, number
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.client.admin.topic_figures import together
+from rockhopper.client.errors import ClientError
+from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, retry_topic
+
+GROUPS_MAX = 200
+LETTERS_SHOWN_MAX = 50
+REQUEUED_AT_ONCE_MAX = 1000
+REASON_CHARS_MAX = 300
+
+
+async def show_all(visit: Visit) -> Shown:
+    """The groups that gave messages up."""
+    names = [
+        topic.removeprefix(DLQ_PREFIX)
+        for topic in visit.only_seen(filter(is_dlq_topic, await visit.admin.topics()))
+    ]
+    counts = await together(map(visit.admin.dead_letters.count, names[:GROUPS_MAX]))
+    found = sorted((each for each in counts if each.count), key=lambda each: -each.waiting)
+    hidden = max(len(names) - GROUPS_MAX, 0)
+    return Shown("dead_letters.html", {"counts": found, "hidden": hidden})
+
+
+async def show(visit: Visit) -> Shown:
+    """The dead letters of a group, those first that wait."""
+    group = visit.needed("group")
+    visit.check(Action.SUB, group, Kind.GROUP)
+    with_sent = bool(visit.query.get("all"))
+    count = await visit.admin.dead_letters.count(group)
+    letters = []
+    if not count.count:
+        await visit.admin.groups.lag(group)  # raises where there is no such group
+    else:
+        read = visit.admin.dead_letters.read(group, only_waiting=not with_sent)
+        async with aclosing(read) as found:
+            async for each in found:
+                letters.append((each, line(each.message)))
+                if len(letters) == LETTERS_SHOWN_MAX:
+                    break
+    values = {
+        "group": group,
+        "refusal": visit.hindrance(Action.UPDATE, group, Kind.GROUP),
+        "count": count,
+        "letters": letters,
+        "topic": dlq_topic(group),
+    }
+    return Shown("dead_letters_of.html", values)
+
+
+class Back(NamedTuple):
+    """What a form says: which dead letters go where."""
+
+    group: str
+    message_id: str | None
+    letters: Collection[str] | None
+    """Ids of those that a preview showed; None for the oldest."""
+    count_max: int | None
+    to: str | None
+    """None: where each came from."""
+
+
+@dataclass
+class _Sums:
+    """What becomes of them."""
+
+    targets: Counter[str] = field(default_factory=Counter)
+    there: int = 0
+    """How many were sent before."""
+    letters: list[str] = field(default_factory=list)
+    """Ids of those that go."""
+    problems: list[ClientError] = field(default_factory=list)
+    """Of each that stays."""
+    end: ClientError | None = None
+    """What ended it before all had their turn."""
+
+    @property
+    def sum(self) -> int:
+        """How many go."""
+        return self.targets.total()
+
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """The most frequent problems, and how many have each."""
+        return Counter(str(each)[:REASON_CHARS_MAX] for each in self.problems).most_common(3)
+
+
+def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
+    """Raises WrongInput, NoPermission."""
+    group = fields.get("group", "").strip()
+    if not group:
+        raise WrongInput("say of which group")
+    visit.check(Action.UPDATE, group, Kind.GROUP)
+    message_id = fields.get("id", "").strip() or None
+    letters = frozenset(fields.get("letters", "").split()[:REQUEUED_AT_ONCE_MAX]) or None
+    count = number(fields.get("count", ""), 1, least=1, most=REQUEUED_AT_ONCE_MAX)
+    to = retry_topic(group) if fields.get("to") == "group" else None
+    return Back(group, message_id, letters, None if message_id else count, to)
+
+
+async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _Sums:
+    """What goes where; what stays and why."""
+    sums = _Sums()
+    requeued = visit.admin.dead_letters.requeue(
+        asked.group,
+        max_count=asked.count_max,
+        message_id=asked.message_id,
+        only=asked.letters,
+        to=asked.to,
+        go_on=True,
+        dry_run=dry_run,
+    )
+    async with visit.turns.of(asked.group), aclosing(requeued) as found:
+        try:
+            async for each in found:
+                if each.problem is not None:
+                    sums.problems.append(each.problem)
+                elif each.receipt is None and not dry_run:
+                    sums.there += 1
+                else:
+                    sums.targets[each.target] += 1
+                    sums.letters.append(each.letter.message.offset_message_id)
+        except ClientError as error:
+            if dry_run or not sums.sum:
+                raise
+            sums.end = error
+    return sums
+
+
+async def preview(visit: Visit) -> Shown:
+    """What sending some back would do; nothing is done yet."""
+    asked = _back_of(visit, visit.query)
+    sums = await _counted(visit, asked, dry_run=True)
+    return Shown("dead_letters_back.html", {"asked": asked, "sums": sums})
+
+
+async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
+    """Send those of a preview back to where they came from, or to their group alone."""
+    asked = _back_of(visit, form)
+    if asked.message_id is None and asked.letters is None:
+        raise WrongInput("say which dead letters: the preview names them")
+    sums = await _counted(visit, asked, dry_run=False)
+    if sums.problems and not sums.sum:
+        raise sums.problems[0]
+    where = f"to {asked.group} alone" if asked.to else "to where they came from"
+    notice = f"{sums.sum} of the dead letters of {asked.group} went back {where}."
+    if sums.there:
+        notice += f" {sums.there} had been sent back before."
+    for reason, count in sums.reasons:
+        notice += f" {count} stayed: {reason}."
+    left = len(asked.letters or ()) - sums.sum - sums.there - len(sums.problems)
+    if sums.end is not None:
+        notice += f" Then it ended, and {left} stayed: {str(sums.end)[:REASON_CHARS_MAX]}."
+    elif left > 0:
+        notice += f" {left} of those shown had been sent back before, or are gone."
+    return Moved("dead-letters/of", {"group": asked.group}, notice)

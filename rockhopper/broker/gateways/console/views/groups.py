@@ -1,0 +1,223 @@
+"""Groups: the list, a page for each, and moving one to another place in a topic."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from rockhopper.broker.gateways.console.views.messages import time_of
+from rockhopper.broker.gateways.console.visit import (
+    Moved,
+    Shown,
+    Visit,
+    WrongInput,
+    if_allowed,
+    queue_of,
+    told,
+    whole,
+)
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
+from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
+from rockhopper.client.admin.topic_figures import lag_seconds, together
+from rockhopper.client.errors import ClientError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.bodies.figures import GroupFigures
+from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_group
+
+PAGE_SIZE = 25
+QUEUES_SHOWN_MAX = 100
+TARGETS = ("earliest", "latest", "time", "offset")
+
+
+class Row(NamedTuple):
+    """A group in the list."""
+
+    state: GroupState
+    seconds: float | None
+    """How long what it has not consumed lies there, at most."""
+    problem: str = ""
+    """Why the rest is not known; blank if it is."""
+
+    @property
+    def topics(self) -> list[str]:
+        """What it reads, its retry topic apart."""
+        read = {each.queue.topic for each in self.state.queues} | set(self.state.subscriptions)
+        return sorted(topic for topic in read if not is_retry_topic(topic))
+
+
+async def show_all(visit: Visit) -> Shown:
+    """The list: searched, sorted, a page at a time."""
+    wanted = visit.query.get("search", "").strip()
+    found = await figures(visit, with_system=bool(visit.query.get("system")))
+    lags = {each.name: each.lag for each in found if wanted.lower() in each.name.lower()}
+    names = sorted(lags)
+    if visit.query.get("sort") == "lag":
+        names.sort(key=lambda name: -lags[name])
+    if visit.query.get("reverse"):
+        names.reverse()
+    chosen, pager = visit.page_of(names, PAGE_SIZE)
+    rows = await together(_row(visit, name) for name in chosen)
+    values = {
+        "rows": rows,
+        "total": len(names),
+        **pager,
+        "wanted": wanted,
+    }
+    return Shown("groups.html", values)
+
+
+async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigures]:
+    """Those he may see, by one answer of each broker: settings would take far longer to read."""
+    found = {
+        each.name: each
+        for each in (await visit.admin.figures.read()).groups
+        if with_system or not (is_system_group(each.name) or each.name == REQUEUE_GROUP)
+    }
+    return [found[name] for name in visit.only_seen(found, Kind.GROUP)]
+
+
+async def _row(visit: Visit, name: str) -> Row:
+    try:
+        state, _ = seen(visit, await visit.admin.groups.progress(name))
+    except ClientError as error:
+        return Row(GroupState(name), None, told(error))
+    seconds = await lag_seconds(visit.puller(), state.queues)
+    return Row(state, max(seconds.values(), default=None))
+
+
+def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
+    """*state* without the topics that are hidden from who asks, and whether there are any."""
+    read = {each.queue.topic for each in state.queues} | set(state.subscriptions)
+    hidden = {topic for topic in read if not visit.sees_topic(topic)}
+    if not hidden:
+        return state, False
+    told = {topic: state.subscriptions[topic] for topic in state.subscriptions.keys() - hidden}
+    queues = [each for each in state.queues if each.queue.topic not in hidden]
+    filters = {
+        who: {topic: wanted for topic, wanted in topics.items() if topic not in hidden}
+        for who, topics in state.filters.items()
+    }
+    return (
+        replace(state, queues=queues, subscriptions=dict(sorted(told.items())), filters=filters),
+        True,
+    )
+
+
+async def show(visit: Visit, problem: str = "") -> Shown:
+    """One group: who is there, and how far it is in each queue.
+
+    *problem* is what is wrong with where the query wants it to be moved.
+    """
+    name = visit.needed("name")
+    visit.check(Action.GET, name, Kind.GROUP)
+    found, dead = await asyncio.gather(
+        visit.admin.groups.state(name), if_allowed(visit.admin.dead_letters.count(name))
+    )
+    state, is_part = seen(visit, found)
+    seconds = await lag_seconds(visit.puller(), state.queues)
+    queues = sorted(
+        state.queues,
+        key=lambda each: (is_retry_topic(each.queue.topic), each.queue),
+    )
+    shown, pager = visit.page_of(queues, QUEUES_SHOWN_MAX)
+    topics: dict[str, list[object]] = {}
+    for each in shown:
+        topics.setdefault(each.queue.topic, []).append(each)
+    read = {each.queue.topic for each in queues}
+    values = {
+        "problem": problem,
+        "refusal": visit.hindrance(Action.UPDATE, name, Kind.GROUP),
+        "state": state,
+        "is_part": is_part,
+        "dead": dead,
+        "seconds": seconds,
+        "longest": max(seconds.values(), default=None),
+        "topics": topics,
+        **pager,
+        "resettable": sorted(
+            {topic for topic in (*read, *state.subscriptions) if not is_dlq_topic(topic)},
+            key=lambda topic: (is_retry_topic(topic), topic),
+        ),
+    }
+    return Shown("group.html", values, 400 if problem else 200)
+
+
+class Reset(NamedTuple):
+    """What a form says: which group goes where."""
+
+    group: str
+    topic: str
+    to: Target
+    queues: Sequence[MessageQueue] | None
+
+
+async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
+    """Raises WrongInput, NoPermission."""
+    group, topic = fields.get("group", "").strip(), fields.get("topic", "").strip()
+    if not group or not topic:
+        raise WrongInput("say which group, and in which topic")
+    visit.check(Action.UPDATE, group, Kind.GROUP)
+    kind, value = fields.get("to", ""), fields.get("value", "").strip()
+    to: Target
+    if kind == "earliest":
+        to = "earliest"
+    elif kind == "latest":
+        to = "latest"
+    elif kind == "offset":
+        to = whole(value, "offset")
+    elif kind == "time":
+        to = datetime.fromtimestamp(time_of(value) / 1000).astimezone()
+    else:
+        raise WrongInput(f"a group can be moved to {', '.join(TARGETS)}")
+    chosen = fields.get("queue", "").strip()
+    if not chosen:
+        return Reset(group, topic, to, None)
+    queue = queue_of(chosen, topic)
+    if queue not in (await visit.admin.route(topic)).read_queues:
+        raise WrongInput(f"the topic {topic[:200]} has no queue {chosen[:100]}")
+    return Reset(group, topic, to, [queue])
+
+
+async def preview_reset(visit: Visit) -> Shown:
+    """What a reset would do; nothing is done yet."""
+    try:
+        asked = await _reset_of(visit, visit.query)
+    except WrongInput as error:
+        if not (name := visit.query.get("group", "").strip()):
+            raise
+        visit.query = {**visit.query, "name": name}
+        return await show(visit, str(error))
+    state = await visit.admin.groups.online(asked.group)
+    moves = await visit.admin.groups.plan_reset(
+        asked.group, asked.topic, asked.to, queues=asked.queues
+    )
+    shown, pager = visit.page_of(moves, QUEUES_SHOWN_MAX)
+    values = {
+        "asked": asked,
+        "refusal": visit.hindrance(Action.UPDATE, asked.topic),
+        "moves": moves,
+        "shown_moves": shown,
+        **pager,
+        "members": state.members,
+        "sums": sum_moves(moves),
+        "target": describe_target(asked.to),
+    }
+    return Shown("reset.html", values)
+
+
+async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:
+    """Do it."""
+    asked = await _reset_of(visit, form)
+    moves = await visit.admin.groups.reset_offsets(
+        asked.group, asked.topic, asked.to, queues=asked.queues
+    )
+    moving = sum(move.before != move.after for move in moves)
+    notice = (
+        f"{asked.group} was moved in {moving} of {len(moves)} "
+        f"queue{'' if len(moves) == 1 else 's'} of {asked.topic}."
+        if moving
+        else f"{asked.group} stood there already in all queues of {asked.topic}."
+    )
+    return Moved("group", {"name": asked.group}, notice)

@@ -1,0 +1,158 @@
+"""Messages: browsing a topic, and one of them with its body, its properties and where it went."""
+
+import asyncio
+import re
+
+from rockhopper.broker.gateways.console.bodies import compression, opened, shown
+from rockhopper.broker.gateways.console.browsing import Browser, Listed, line, read_places
+from rockhopper.broker.gateways.console.visit import (
+    Moved,
+    Raw,
+    Result,
+    Shown,
+    Visit,
+    WrongInput,
+    queue_of,
+    queue_text,
+    whole,
+)
+from rockhopper.broker.users.access import Action
+from rockhopper.client.admin.topic_figures import QueueFigures, TopicReader
+from rockhopper.client.admin.tracks import due_ms, history
+from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.errors import MessageNotFoundError
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.times import parse_time_ms
+
+BY_KEY_MAX = 64
+IS_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+"""What is typed without a word of what it is; anything else is looked for among the keys."""
+WAYS = ("newest", "offset", "time", "key", "id")
+_UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+async def browse(visit: Visit) -> Result:
+    """The messages of a topic: newest, from an offset or a time on, by key or by id."""
+    topic = visit.needed("topic")
+    visit.check(Action.SUB, topic)
+    _, masters = await asyncio.gather(visit.admin.route(topic), visit.admin.masters())
+    queues = await TopicReader(visit.admin, masters).queues(topic)
+    by = visit.query.get("by", "newest")
+    if by not in WAYS:
+        raise WrongInput(f"messages can be looked for by {', '.join(WAYS)}")
+    wanted = visit.query.get("q", "").strip()
+    is_guess = by == "newest" and bool(wanted)
+    if (by == "id" and wanted) or (is_guess and IS_ID.fullmatch(wanted)):
+        try:
+            return await _to_message(visit, await visit.admin.message(wanted, topic))
+        except MessageNotFoundError:
+            if not is_guess:
+                raise
+    by = "key" if is_guess else by
+    listed, problem = Listed([]), ""
+    if by == "key" and wanted:
+        found = await visit.admin.messages_by_key(topic, wanted, max_count=BY_KEY_MAX)
+        left_out = f"The newest {BY_KEY_MAX} of them." if len(found) == BY_KEY_MAX else ""
+        listed = Listed(await asyncio.to_thread(lambda: list(map(line, found))), "", left_out)
+    elif by not in ("key", "id"):
+        try:
+            listed = await _from_queues(visit, queues, by)
+        except WrongInput as error:
+            problem = str(error)
+    values = {
+        "problem": problem,
+        "topic": topic,
+        "by": by,
+        "wanted": wanted,
+        "queues": [queue_text(each.queue) for each in queues],
+        "listed": listed,
+        "kept": sum(each.messages for each in queues),
+    }
+    return Shown("messages.html", values, 400 if problem else 200)
+
+
+async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Listed:
+    chosen = visit.query.get("queue", "")
+    if chosen:
+        queue = queue_of(chosen, visit.query["topic"])
+        queues = [each for each in queues if each.queue == queue]
+        if not queues:
+            raise WrongInput(f"the topic has no queue {chosen[:100]}")
+    browser = Browser(visit.puller(), queues)
+    places = read_places(visit.query.get("at", ""), len(queues))
+    if by == "newest":
+        return await browser.back_from(places)
+    if places is None and by == "offset":
+        places = [whole(visit.query.get("q") or "0", "offset")] * len(queues)
+    if places is None:
+        time_ms = time_of(visit.query.get("q", ""))
+        offset_at = visit.admin.offsets.offset_at
+        places = list(await asyncio.gather(*(offset_at(each.queue, time_ms) for each in queues)))
+    return await browser.on_from(places)
+
+
+def time_of(text: str) -> int:
+    """The time in ms that a field of a form says, in this host's zone. Raises WrongInput."""
+    try:
+        return parse_time_ms(text)
+    except ValueError as error:
+        raise WrongInput(str(error)) from None
+
+
+async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:
+    """Its page; a message that was found by its id may be in another topic by rights."""
+    visit.check(Action.SUB, message.topic)
+    queue = queue_text(message.queue)
+    return Moved(
+        "message", {"topic": message.queue.topic, "queue": queue, "offset": message.queue_offset}
+    )
+
+
+async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
+    """It, and what was found of its queue."""
+    topic = visit.needed("topic")
+    visit.check(Action.SUB, topic)
+    queue = queue_of(visit.needed("queue"), topic)
+    offset = whole(visit.needed("offset"), "offset")
+    found = await visit.puller().pull(queue, offset, 1)
+    message = next((each for each in found.messages if each.queue_offset == offset), None)
+    if message is None:
+        raise WrongInput(
+            f"There is no message at {offset:,} of {queue}: it holds {found.min_offset:,} to "
+            f"{found.max_offset - 1:,}."
+            if found.max_offset > found.min_offset
+            else f"There is no message at {offset:,} of {queue}, which is empty."
+        )
+    return message, found
+
+
+async def show(visit: Visit) -> Shown:
+    """One message."""
+    message, found = await _message(visit)
+    body, went, due = await asyncio.gather(
+        asyncio.to_thread(shown, message.stored, visit.query.get("as", "")),
+        history(visit.admin, message),
+        due_ms(visit.admin, message),
+    )
+    values = {
+        "message": message,
+        "stored": message.stored,
+        "queue": queue_text(message.queue),
+        "has_previous": message.queue_offset > found.min_offset,
+        "has_next": message.queue_offset + 1 < found.max_offset,
+        "body": body,
+        "tracks": [each for each in went.tracks if visit.sees_group(each.group)],
+        "hidden": sum(not visit.sees_group(each.group) for each in went.tracks),
+        "first_topic": went.topic,
+        "due_ms": due,
+    }
+    return Shown("message.html", values)
+
+
+async def save(visit: Visit) -> Raw:
+    """Its body as a file."""
+    message, _ = await _message(visit)
+    body, problem = await asyncio.to_thread(opened, message.stored)
+    as_stored = f".{compression(message.stored)}" if problem else ""
+    name = f"{message.queue.topic}-{message.queue_id}-{message.queue_offset}.bin{as_stored}"
+    return Raw(body, _UNSAFE_IN_NAMES.sub("_", name))

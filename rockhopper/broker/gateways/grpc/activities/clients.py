@@ -1,0 +1,197 @@
+"""Telemetry, Heartbeat and NotifyClientTermination: who is there, and what they are told.
+
+A client says what it is by its Telemetry stream, its settings, and learns there how the broker
+wants it to be. Heartbeats, each 10 s, say that it is still there.
+"""
+
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.activities.backoff import consumer_policy, producer_policy
+from rockhopper.broker.gateways.grpc.activities.client_properties import check_client_properties
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.resources import full_name, group_of, topic_of
+from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
+from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, status_of
+from rockhopper.broker.members.consumer_groups import ConsumerGroups, ConsumeSettings
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import SubscriptionNotParsed
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
+from rockhopper.protocol.grpc_v2.messages import (
+    FILTER_SQL,
+    METHODS,
+    ClientType,
+    Settings,
+    TelemetryCommand,
+)
+from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
+
+RECEIVE_BATCH_SIZE = 32
+LONG_POLLING_S = 20
+TOPICS_PER_CLIENT_MAX = 1000
+_CONSUMERS = frozenset(
+    {ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER, ClientType.PULL_CONSUMER}
+)
+_LITE_CONSUMERS = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
+_HeartbeatReply = METHODS["Heartbeat"].reply
+_TerminationReply = METHODS["NotifyClientTermination"].reply
+
+
+class Clients:
+    """Serves what clients say of themselves."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        consumers: ConsumerGroups,
+        producers: ProducerTable,
+        sessions: Sessions,
+    ) -> None:
+        self._live_store = config.store.live
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._sessions = sessions
+
+    def opened(self, call: Call) -> None:
+        """A Telemetry stream begins: some clients wait for its header fields before they speak."""
+        call.begin()
+
+    def heard(self, call: Call) -> None:
+        """The client has said all by this stream: it is not told anything by it any more."""
+        call.end()
+
+    def telemetry(self, call: Call, command: Any) -> None:
+        """Telemetry: take one command of the client. The stream fails with what it gets wrong."""
+        try:
+            self._take(call, command)
+        except Exception as error:
+            told = status_of(error)
+            if told.code == Code.CLIENT_ID_REQUIRED:
+                call.write(TelemetryCommand(status=told))
+                return
+            is_clients = Code.BAD_REQUEST <= told.code < Code.INTERNAL_ERROR
+            code = GrpcStatus.INVALID_ARGUMENT if is_clients else GrpcStatus.INTERNAL
+            if told.code == Code.UNSUPPORTED:
+                # For clients that read statuses of gRPC's, and for those that read RocketMQ's.
+                call.write(TelemetryCommand(status=told))
+                code = GrpcStatus.UNIMPLEMENTED
+            call.connection.fail(call, code, told.message)
+
+    def _take(self, call: Call, command: Any) -> None:
+        kind = command.WhichOneof("command")
+        if kind == "settings":
+            self._settle(call, command.settings)
+        elif kind == "thread_stack_trace":
+            answer = command.thread_stack_trace
+            self._sessions.known(call).commands.answered(answer.nonce, command)
+        elif kind == "verify_message_result":
+            answer = command.verify_message_result
+            self._sessions.known(call).commands.answered(answer.nonce, command)
+
+    def _settle(self, call: Call, settings: Any) -> None:
+        kind = settings.WhichOneof("pub_sub")
+        if kind is None:
+            raise StatusError(
+                Code.BAD_REQUEST, "the settings say neither what is published nor subscribed to"
+            )
+        if settings.client_type in _LITE_CONSUMERS:
+            self.no_lite_topics(call, settings)
+        check_client_properties(settings.client_properties)
+        _check_names(settings)
+        session = self._sessions.open(call)
+        session.settings = settings
+        session.talk_by(call)
+        self._register(session)
+        call.write(TelemetryCommand(status=OK, settings=self.merged(session)))
+
+    def merged(self, session: Session) -> Any:
+        """The client's settings as the broker wants them."""
+        merged = Settings()
+        merged.CopyFrom(session.settings)
+        merged.metric.Clear()
+        merged.metric.on = False
+        if merged.HasField("publishing"):
+            merged.publishing.max_body_size = self._live_store.message_size_max_bytes
+            merged.publishing.validate_message_type = True
+            merged.backoff_policy.CopyFrom(producer_policy())
+            return merged
+        subscription = merged.subscription
+        group = self._groups.get(full_name(subscription.group))
+        subscription.fifo = group is not None and group.consume_message_orderly
+        subscription.receive_batch_size = RECEIVE_BATCH_SIZE
+        subscription.long_polling_timeout.FromSeconds(LONG_POLLING_S)
+        merged.backoff_policy.CopyFrom(consumer_policy(group, session.language))
+        return merged
+
+    def heartbeat(self, call: Call, request: Any) -> Any:
+        """Heartbeat."""
+        session = self._sessions.known(call)
+        if request.client_type in _CONSUMERS:
+            group_of(request.group)
+        elif request.client_type in _LITE_CONSUMERS:
+            self.no_lite_topics(call, request)
+        elif request.client_type != ClientType.PRODUCER:
+            raise StatusError(
+                Code.UNRECOGNIZED_CLIENT_TYPE, f"{request.client_type} is no type of a client"
+            )
+        self._register(session)
+        return _HeartbeatReply(status=OK)
+
+    @staticmethod
+    def no_lite_topics(_call: Call, _request: Any) -> None:
+        """SyncLiteSubscription, and whatever else a consumer of lite topics begins with."""
+        raise StatusError(
+            Code.UNSUPPORTED,
+            "lite topics are not served here, so no LitePushConsumer or LiteSimpleConsumer: use a "
+            "PushConsumer or SimpleConsumer of an ordinary topic",
+        )
+
+    def _register(self, session: Session) -> None:
+        settings = session.settings
+        client = session.client()
+        for topic in settings.publishing.topics:
+            # Producers of this protocol have no group; transactions are asked about by topic.
+            self._producers.register(full_name(topic), client)
+        if not settings.HasField("subscription") or settings.client_type not in _CONSUMERS:
+            return
+        group = self._groups.find_or_create(full_name(settings.subscription.group))
+        if group is None:
+            return
+        self._topics.ensure_retry_topic(group.name, group.retry_queue_nums, unit_mode=False)
+        subscriptions = {
+            found.topic: found for found in map(_subscription, settings.subscription.subscriptions)
+        }
+        self._consumers.register(group.name, client, ConsumeSettings(), subscriptions)
+
+    def terminated(self, call: Call, request: Any) -> Any:
+        """NotifyClientTermination: the client goes. What it holds is visible again soon."""
+        del request
+        self._sessions.end(self._sessions.known(call))
+        return _TerminationReply(status=OK)
+
+
+def _check_names(settings: Any) -> None:
+    topics = len(settings.publishing.topics) + len(settings.subscription.subscriptions)
+    if topics > TOPICS_PER_CLIENT_MAX:
+        raise StatusError(Code.BAD_REQUEST, f"{topics} topics; {TOPICS_PER_CLIENT_MAX} are allowed")
+    for topic in settings.publishing.topics:
+        topic_of(topic)
+    if settings.HasField("subscription"):
+        group_of(settings.subscription.group)
+        for entry in settings.subscription.subscriptions:
+            topic_of(entry.topic)
+
+
+def _subscription(entry: Any) -> Subscription:
+    kind = TYPE_SQL92 if entry.expression.type == FILTER_SQL else TYPE_TAG
+    try:
+        return Subscription(full_name(entry.topic), entry.expression.expression, kind)
+    except SubscriptionError as error:
+        raise SubscriptionNotParsed(str(error)) from None

@@ -1,0 +1,267 @@
+"""SendMessage, EndTransaction and RecallMessage.
+
+What the calls of one read send is written together, before anything else is served.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.converting import SendLimits, checked_properties, send_of
+from rockhopper.broker.gateways.grpc.resources import full_name, sendable_topic_of
+from rockhopper.broker.gateways.grpc.sending_rules import check_type, type_of
+from rockhopper.broker.gateways.grpc.statuses import (
+    OK,
+    StatusError,
+    status,
+    status_of,
+    unconfirmed_status,
+)
+from rockhopper.broker.later.timers.withdrawing import Withdrawing
+from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.sending.sender import Half, Sender
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.transactions.transactions import Transactions
+from rockhopper.broker.users.errors import TopicNotFound
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import (
+    METHODS,
+    RESOLUTION_COMMIT,
+    RESOLUTION_ROLLBACK,
+    SOURCE_SERVER_CHECK,
+)
+from rockhopper.protocol.grpc_v2.transaction_id import TransactionId, parse_transaction_id
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC, PROPERTY_SHARDING_KEY
+from rockhopper.protocol.requests import EndTransactionRequest
+from rockhopper.protocol.sys_flags import (
+    SYS_FLAG_TRANSACTION_COMMIT,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+)
+
+DELAY_MS_MAX = 86_400_000
+"""RocketMQ's proxy lets nobody look further ahead, whatever its brokers allow."""
+_SendReply = METHODS["SendMessage"].reply
+_EndReply = METHODS["EndTransaction"].reply
+_RecallReply = METHODS["RecallMessage"].reply
+
+
+class Producing:
+    """Serves producers."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        sender: Sender,
+        transactions: Transactions,
+        withdrawing: Withdrawing,
+        now_ms: Callable[[], int],
+        on_refused: Callable[[int], None],
+    ) -> None:
+        """*on_refused* is told how many staged messages could not be written."""
+        self._on_refused = on_refused
+        self._owed: list[_Owed] = []
+        self._live_store = config.store.live
+        self._delay_ms_max = min(config.timer_max_delay_s * 1000, DELAY_MS_MAX)
+        self._store = store
+        self._topics = topics
+        self._sender = sender
+        self._transactions = transactions
+        self._withdrawing = withdrawing
+        self._now_ms = now_ms
+
+    def send(self, call: Call, request: Any) -> Any:
+        """SendMessage: stage each message; ``settle`` stores it and says so when it is safe."""
+        _ = call.client_id
+        messages = request.messages
+        if not messages:
+            raise StatusError(Code.MESSAGE_CORRUPTED, "there is no message to send")
+        topic = sendable_topic_of(messages[0].topic)
+        live = self._live_store
+        limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
+        reply = _SendReply(status=OK)
+        if len(messages) == 1:
+            staged = self._stage(*self._checked(call, messages[0], topic, limits), reply)
+            placed = [] if staged is None else [staged]
+        else:
+            if any(full_name(each.topic) != topic for each in messages):
+                raise StatusError(Code.MESSAGE_CORRUPTED, "the messages are for different topics")
+            sends = [self._checked(call, message, topic, limits) for message in messages]
+            tried = [self._stage(send, message_id, reply) for send, message_id in sends]
+            placed = [each for each in tried if each is not None]
+        if not placed:
+            _sum_up(reply)
+            return reply
+        self._owed.append(_Owed(call, reply, placed))
+        return None
+
+    def settle(self) -> None:
+        """Store what is staged, and answer those who sent it once that is safe."""
+        if not self._owed:
+            return
+        owed, self._owed = self._owed, []
+        store = self._store
+        try:
+            end_offset = store.commit()
+        except StoreError as error:
+            end_offset = store.max_commit_log_offset
+            self._refuse(owed, end_offset, error)
+        for each in owed:
+            for staged in each.staged:
+                if staged.half is not None and staged.log_offset < end_offset:
+                    self._sender.on_half(*staged.half)
+        if end_offset <= store.safe_offset:
+            _answer(owed)
+        else:
+            store.when_safe(end_offset, lambda error: _answer(owed, error))
+
+    def _refuse(self, owed: "list[_Owed]", end_offset: int, error: StoreError) -> None:
+        """Say of what stands behind *end_offset* that it is not stored."""
+        told = status_of(error)
+        lost = [
+            staged for each in owed for staged in each.staged if staged.log_offset >= end_offset
+        ]
+        for staged in lost:
+            staged.entry.Clear()
+            staged.entry.status.CopyFrom(told)
+        self._on_refused(len(lost))
+
+    def _checked(
+        self, call: Call, message: Any, topic: str, limits: SendLimits
+    ) -> tuple[Send, str]:
+        properties = checked_properties(message, topic, call.connection.peer_host, limits)
+        config = self._topics.get(topic)
+        declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None
+        if config is not None:
+            check_type(topic, declared, type_of(properties))
+        queue_id = -1
+        group = properties.get(PROPERTY_SHARDING_KEY)
+        if group is not None and config is not None and config.write_queue_nums > 0:
+            queue_id = consistent_hash(java_string_hash(group), config.write_queue_nums)
+        send = send_of(message, topic, queue_id, properties, call.connection.born_host)
+        return send, message.system_properties.message_id
+
+    def _stage(self, send: Send, message_id: str, reply: Any) -> "_Staged | None":
+        """Stage one message; None if it is refused, which its entry says."""
+        entry, log_offset = reply.entries.add(), self._store.staged_offset
+        try:
+            placed = self._sender.stage(send)
+        except Exception as error:
+            entry.status.CopyFrom(status_of(error))
+            return None
+        entry.status.CopyFrom(OK)
+        entry.message_id = message_id
+        entry.offset = placed.queue_offset
+        half = placed.half
+        if half is not None:
+            entry.transaction_id = str(
+                TransactionId(message_id, half.queue_offset, half.commit_log_offset)
+            )
+        if placed.recall_handle:
+            entry.recall_handle = placed.recall_handle
+        return _Staged(entry, log_offset, half)
+
+    def end_transaction(self, call: Call, request: Any) -> Any:
+        """EndTransaction."""
+        _ = call.client_id
+        topic = sendable_topic_of(request.topic)
+        if not request.transaction_id.strip():
+            raise StatusError(Code.INVALID_TRANSACTION_ID, "the transaction id is blank")
+        try:
+            transaction = parse_transaction_id(request.transaction_id)
+        except ValueError as error:
+            raise StatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
+        half = self._transactions.ledger.half_at(transaction.log_offset)
+        if half is not None and half.properties.get(PROPERTY_REAL_TOPIC) != topic:
+            # Whoever may publish to one topic does not end what was begun in another.
+            raise StatusError(
+                Code.INVALID_TRANSACTION_ID, f"the transaction is none of the topic {topic}"
+            )
+        if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):
+            # Who does not know yet is asked again.
+            return _EndReply(status=OK)
+        is_commit = request.resolution == RESOLUTION_COMMIT
+        ended = EndTransactionRequest(
+            topic=topic,
+            producer_group=topic,
+            tran_state_table_offset=transaction.half_offset,
+            commit_log_offset=transaction.log_offset,
+            commit_or_rollback=(
+                SYS_FLAG_TRANSACTION_COMMIT if is_commit else SYS_FLAG_TRANSACTION_ROLLBACK
+            ),
+            from_transaction_check=request.source == SOURCE_SERVER_CHECK,
+            msg_id=request.message_id,
+            transaction_id=transaction.unique_key,
+        )
+        end_offset = self._transactions.ends.end(ended, commit=is_commit)
+        return self._when_safe(call, _EndReply(status=OK), end_offset)
+
+    def recall(self, call: Call, request: Any) -> Any:
+        """RecallMessage."""
+        _ = call.client_id
+        topic = sendable_topic_of(request.topic)
+        config = self._topics.get(topic)
+        if config is None:
+            raise TopicNotFound(f"recall failed, the topic[{topic}] not exist")
+        recalled = self._withdrawing.recall(topic, request.recall_handle, call.connection.born_host)
+        reply = _RecallReply(status=OK, message_id=recalled.unique_key)
+        return self._when_safe(call, reply, recalled.end_offset)
+
+    def _when_safe(self, call: Call, reply: Any, end_offset: int) -> Any:
+        if end_offset <= self._store.safe_offset:
+            return reply
+
+        def release(error: StoreError | None) -> None:
+            if isinstance(error, (StoreFailedError, NotReplicatedError)):
+                reply.status.CopyFrom(unconfirmed_status(error))
+            call.reply(reply)
+
+        self._store.when_safe(end_offset, release)
+        return None
+
+
+class _Staged(NamedTuple):
+    """A message that is staged, and the entry of the reply that says so."""
+
+    entry: Any
+    log_offset: int
+    half: Half | None
+
+
+class _Owed(NamedTuple):
+    """A call that is answered when what it sent is stored."""
+
+    call: Call
+    reply: Any
+    staged: list[_Staged]
+
+
+def _answer(owed: list[_Owed], error: StoreError | None = None) -> None:
+    """Answer calls whose messages are in the log, and safe unless there is an *error*."""
+    told = None if error is None else unconfirmed_status(error)
+    for call, reply, _ in owed:
+        if told is not None:
+            for entry in reply.entries:
+                if entry.status.code == Code.OK:
+                    entry.status.CopyFrom(told)
+        _sum_up(reply)
+        call.reply(reply)
+
+
+def _sum_up(reply: Any) -> None:
+    """The status of a reply: that of all its entries, or that they differ."""
+    entries = reply.entries
+    if len(entries) == 1:
+        if entries[0].status.code != Code.OK:
+            reply.status.CopyFrom(entries[0].status)
+    elif len({entry.status.code for entry in entries}) == 1:
+        reply.status.CopyFrom(entries[0].status)
+    else:
+        reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))

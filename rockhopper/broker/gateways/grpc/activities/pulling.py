@@ -1,0 +1,169 @@
+"""PullMessage, and the offsets of pull consumers: UpdateOffset, GetOffset and QueryOffset.
+
+RocketMQ's proxy serves none of them.
+"""
+
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.converting import delivered
+from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
+from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
+from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import (
+    FILTER_SQL,
+    METHODS,
+    OFFSET_BEGINNING,
+    OFFSET_END,
+)
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
+from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND
+
+MESSAGES_MAX = 32
+POLLING_MS_MAX = 20_000
+
+_PullReply = METHODS["PullMessage"].reply
+_UpdateReply = METHODS["UpdateOffset"].reply
+_GetReply = METHODS["GetOffset"].reply
+_QueryReply = METHODS["QueryOffset"].reply
+
+
+class Pulling:
+    """Serves consumers that keep their own positions."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        puller: Puller,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._puller = puller
+
+    def pull(self, call: Call, request: Any) -> None:
+        """PullMessage: the status, the messages, and the offset to go on at."""
+        _ = call.client_id
+        topic, group = topic_of(request.message_queue.topic), group_of(request.group)
+        if request.offset < 0:
+            raise StatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+        polling = millis_of(request.long_polling_timeout, Code.BAD_REQUEST, "the polling time")
+        wait_ms = min(polling, POLLING_MS_MAX)
+        expression = request.filter_expression
+        namespace = request.message_queue.topic.resource_namespace
+
+        kind = TYPE_SQL92 if expression.type == FILTER_SQL else TYPE_TAG
+
+        def answer(outcome: Outcome, result: GetResult) -> None:
+            # The store compares hashes of tags, and these clients compare nothing.
+            wanted = Subscription(topic, expression.expression, kind)
+            messages = decode_messages(result.body) if outcome is Outcome.FOUND else []
+            found = [stored for stored in messages if wanted.matches_tag(stored.tags)]
+            _write_pulled(call, (topic, namespace), outcome, result, found)
+
+        pulled = self._puller.pull(
+            Pull(
+                connection=call.waiting(),
+                is_lite=False,
+                group=group,
+                topic=topic,
+                queue_id=request.message_queue.id,
+                offset=request.offset,
+                count_max=min(max(request.batch_size, 1), MESSAGES_MAX),
+                sys_flag=PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_SUSPEND if wait_ms > 0 else 0),
+                commit_offset=-1,
+                suspend_ms=wait_ms,
+                expression=expression.expression,
+                expression_type=kind,
+                version=0,
+                answer=answer,
+                refuse=call.refuse,
+                check_access=call.check_access,
+            )
+        )
+        if pulled is not None:
+            answer(*pulled)
+
+    def update_offset(self, call: Call, request: Any) -> Any:
+        """UpdateOffset: a group says where it goes on."""
+        _ = call.client_id
+        topic, group = topic_of(request.message_queue.topic), group_of(request.group)
+        if request.offset < 0:
+            raise StatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+        self._check_queue(topic, request.message_queue.id)
+        if self._groups.get(group) is None:
+            raise GroupNotFound(f"the group {group} does not exist")
+        self._offsets.commit(topic, group, request.message_queue.id, request.offset, backward=True)
+        return _UpdateReply(status=OK)
+
+    def get_offset(self, call: Call, request: Any) -> Any:
+        """GetOffset: where a group goes on."""
+        _ = call.client_id
+        topic, group = topic_of(request.message_queue.topic), group_of(request.group)
+        queue_id = request.message_queue.id
+        self._check_queue(topic, queue_id)
+        offset = self._offsets.pending_reset(topic, group, queue_id)
+        if offset is None:
+            offset = self._offsets.get(topic, group, queue_id)
+        if offset is None:
+            raise StatusError(
+                Code.OFFSET_NOT_FOUND, f"the group {group} has committed no offset of the queue"
+            )
+        return _GetReply(status=OK, offset=offset)
+
+    def query_offset(self, call: Call, request: Any) -> Any:
+        """QueryOffset: the oldest message, one past the newest, or the first from a time on."""
+        _ = call.client_id
+        topic, queue_id = topic_of(request.message_queue.topic), request.message_queue.id
+        self._check_queue(topic, queue_id)
+        low, high = self._store.queue_range(topic, queue_id)
+        if request.query_offset_policy == OFFSET_BEGINNING:
+            offset = low
+        elif request.query_offset_policy == OFFSET_END:
+            offset = high
+        else:
+            time_ms = millis_of(request.timestamp, Code.BAD_REQUEST, "the time that is asked for")
+            found = self._store.offset_by_time(topic, queue_id, time_ms, upper=False)
+            offset = min(max(found, low), high)
+        return _QueryReply(status=OK, offset=offset)
+
+    def _check_queue(self, topic: str, queue_id: int) -> None:
+        config = self._topics.get(topic)
+        if config is None:
+            raise TopicNotFound(f"the topic {topic} does not exist")
+        if not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
+            raise InvalidParameter(f"the topic {topic} has no queue {queue_id}")
+
+
+def _write_pulled(
+    call: Call,
+    place: tuple[str, str],
+    outcome: Outcome,
+    result: GetResult,
+    found: list[StoredMessage],
+) -> None:
+    if outcome is Outcome.FOUND:
+        call.write(_PullReply(status=OK))
+        for stored in found:
+            call.write(_PullReply(message=delivered(stored, *place)))
+    elif outcome is Outcome.MOVED:
+        call.write(
+            _PullReply(status=status(Code.ILLEGAL_OFFSET, "the queue has no such offset now"))
+        )
+    else:
+        call.write(_PullReply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
+    call.write(_PullReply(next_offset=result.next_offset))
+    call.end()

@@ -1,0 +1,280 @@
+"""ReceiveMessage: pop messages, or wait for some.
+
+The stream says first how it went, then has the messages, then when they were handed out. What a
+client is too slow to take, or has gone away from, is visible again at once.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.converting import delivered
+from rockhopper.broker.gateways.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
+from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
+from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
+from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
+from rockhopper.broker.pop.extra_info import real_topic
+from rockhopper.broker.pop.reading import Found, PopAnswer, Wanted
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.server.loop.slices import Work
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.users.errors import SubscriptionNotParsed, TooManyWait
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import FILTER_SQL, METHODS
+from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, ExactSubscription, Subscription
+
+MESSAGES_MAX = 32
+POLLING_S_MIN, POLLING_S_MAX = 5.0, 20.0
+INVISIBLE_MS_MIN, INVISIBLE_MS_MAX = 10_000, 12 * 3_600_000
+REQUEST_TIMEOUT_S = 3.0
+EXPRESSION_LENGTH_MAX = 65_536
+SUBSCRIPTIONS_CACHED_MAX = 4096
+ANY_QUEUE = -1
+EVERYTHING = ("", "*")
+
+_Reply = METHODS["ReceiveMessage"].reply
+
+
+class Receiving:
+    """Serves consumers that pop."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        pop: PopService,
+        groups: SubscriptionGroupTable,
+        checks: PopChecks,
+        sessions: Sessions,
+        handles: Handles,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._broker_name = broker_name
+        self._pop = pop
+        self._groups = groups
+        self._checks = checks
+        self._sessions = sessions
+        self._handles = handles
+        self._now_ms = now_ms
+        self._subscriptions: dict[tuple[str, str, str], Subscription | None] = {}
+
+    def receive(self, call: Call, request: Any) -> None:
+        """ReceiveMessage."""
+        budget = self._pop.turns.budget
+        if request.filter_expression.expression not in EVERYTHING and not budget.has_room():
+            call.later(self._receive_in_turn(call, request))
+        else:
+            self._receive(call, request)
+
+    async def _receive_in_turn(self, call: Call, request: Any) -> None:
+        if not await self._pop.turns.turn(call.connection):
+            raise TooManyWait("too many calls with a filter wait")
+        if not call.is_over:
+            call.check_access()
+            self._receive(call, request)
+
+    def _receive(self, call: Call, request: Any) -> None:
+        session = self._sessions.find(call)
+        topic, group = topic_of(request.message_queue.topic), group_of(request.group)
+        wait_s = _polling_s(call, request, session)
+        invisible_ms = _invisible_ms(request)
+        subscription = self._subscription(topic, request.filter_expression)
+        self._checks.broker_is_readable("pop")
+        self._checks.may_read(call.connection.peer, topic, group, ANY_QUEUE)
+        wanted = Wanted(
+            group,
+            topic,
+            ANY_QUEUE,
+            min(max(request.batch_size, 1), MESSAGES_MAX),
+            invisible_ms,
+            True,
+            subscription,
+            self._is_orderly(group),
+            request.attempt_id or None,
+        )
+        namespace = request.message_queue.topic.resource_namespace
+        receipt = _Receipt(self, call, session, wanted, request.auto_renew, namespace)
+        self._pop_or_wait(receipt, wait_s)
+
+    def _pop_or_wait(self, receipt: "_Receipt", wait_s: float) -> None:
+        pop, wanted = self._pop, receipt.wanted
+        work = Work(pop.pop_steps(wanted))
+        is_over = work.step()
+        if is_over and work.result.count:
+            receipt.write(work.result)
+            return
+        # What waits looks on as one that is asked, so that no message comes in between.
+        call = receipt.call
+        check = partial(self._check_again, call, wanted)
+        if not pop.wait(call.waiting(), wanted, wait_s, receipt.write, call.refuse, check):
+            raise TooManyWait("too many calls wait for this group and topic")
+        # The client waits for the first bytes with another clock than for the messages.
+        if not is_over or work.result.is_unfinished:
+            pop.polling.ring((wanted.group, wanted.topic))
+
+    def _check_again(self, call: Call, wanted: Wanted) -> None:
+        """Raises when a call that has waited may not be served any more, or not in this way."""
+        call.check_access()
+        self._checks.broker_is_readable("pop")
+        self._checks.may_read(call.connection.peer, wanted.topic, wanted.group, ANY_QUEUE)
+        if self._is_orderly(wanted.group) != wanted.order:
+            raise StatusError(Code.MESSAGE_NOT_FOUND, "the group is consumed in another order now")
+
+    def _is_orderly(self, group: str) -> bool:
+        settings = self._groups.get(group)
+        return settings is not None and settings.consume_message_orderly
+
+    def _subscription(self, topic: str, asked: Any) -> Subscription | None:
+        kind = TYPE_SQL92 if asked.type == FILTER_SQL else TYPE_TAG
+        key = topic, asked.expression, kind
+        if key in self._subscriptions:
+            return self._subscriptions[key]
+        try:
+            if len(asked.expression) > EXPRESSION_LENGTH_MAX:
+                raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
+            parsed = ExactSubscription(topic, asked.expression, kind)
+            # An expression that does not compile is refused here.
+            with self._pop.turns.budget.pays():
+                _ = parsed.sql
+        except (ProtocolError, ValueError) as error:
+            raise SubscriptionNotParsed(f"the filter cannot be parsed: {error}") from None
+        if len(self._subscriptions) >= SUBSCRIPTIONS_CACHED_MAX:
+            self._subscriptions.clear()
+        is_everything = parsed.matches_all and not parsed.is_sql
+        subscription = self._subscriptions[key] = None if is_everything else parsed
+        return subscription
+
+    def handed_out(self, receipt: "_Receipt", answer: PopAnswer) -> list[tuple[Any, InFlight]]:
+        """The messages of *answer* as the client gets them, and what is in flight by them."""
+        records = iter(answer.records)
+        return [
+            self._message(receipt, answer, found, offset, next(records))
+            for found in answer.found
+            for offset in found.offsets
+        ]
+
+    def _message(
+        self, receipt: "_Receipt", answer: PopAnswer, found: Found, offset: int, record: bytes
+    ) -> tuple[Any, InFlight]:
+        wanted = receipt.wanted
+        stored = decode_message(record)
+        handle = ReceiptHandle(
+            found.start,
+            answer.pop_ms,
+            answer.invisible_ms,
+            answer.revive_queue_id,
+            found.retry_flag,
+            self._broker_name,
+            found.queue_id,
+            offset,
+            stored.commit_log_offset,
+        )
+        message = delivered(stored, wanted.topic, receipt.namespace)
+        system = message.system_properties
+        system.receipt_handle = str(handle)
+        system.invisible_duration.FromMilliseconds(answer.invisible_ms)
+        attempts = answer.order_counts.get((found.queue_id, offset), stored.reconsume_times)
+        system.delivery_attempt = attempts + 1
+        topic = real_topic(wanted.group, wanted.topic, found.retry_flag)
+        return message, InFlight(wanted.group, topic, handle)
+
+    def given_back(self, received: list[InFlight]) -> None:
+        """The client did not get these: they are visible again. Failures leave that to time."""
+        for each in received:
+            self._handles.change(each, 0)
+
+    def renew(self, session: Session, received: list[InFlight]) -> None:
+        """Keep what a push consumer has received from coming back."""
+        for each in received:
+            self._handles.renew(session, each)
+
+
+class _Receipt:
+    """One ReceiveMessage, until its messages are written."""
+
+    def __init__(
+        self,
+        receiving: Receiving,
+        call: Call,
+        session: Session | None,
+        wanted: Wanted,
+        auto_renew: bool,
+        namespace: str,
+    ) -> None:
+        self._receiving = receiving
+        self.call = call
+        self._session = session
+        self.wanted = wanted
+        self._auto_renew = auto_renew
+        self.namespace = namespace
+
+    def write(self, answer: PopAnswer) -> None:
+        """Send what was found, or that there was nothing in time."""
+        call = self.call
+        if not answer.count:
+            call.write(_Reply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
+            call.end()
+            return
+        handed_out = self._receiving.handed_out(self, answer)
+        received = [each for _, each in handed_out]
+        if call.is_over:
+            self._receiving.given_back(received)
+            return
+        if self._auto_renew and self._session is not None and not self._session.closed:
+            self._receiving.renew(self._session, received)
+        # Behind the messages one more is sent, the time.
+        call.on_lost = lambda unsent: self._receiving.given_back(received[-max(unsent - 1, 0) :])
+        call.write(_Reply(status=OK))
+        for message, _ in handed_out:
+            call.write(_Reply(message=message))
+        last = _Reply()
+        last.delivery_timestamp.FromMilliseconds(answer.pop_ms)
+        call.write(last)
+        call.end()
+
+
+def _polling_s(call: Call, request: Any, session: Session | None) -> float:
+    """How long the client waits for messages. Raises StatusError."""
+    remaining_s, wait_s = call.remaining_s(), POLLING_S_MAX
+    if request.HasField("long_polling_timeout"):
+        wait_s = (
+            millis_of(request.long_polling_timeout, Code.ILLEGAL_POLLING_TIME, "the polling time")
+            / 1000
+        )
+    elif remaining_s is not None:
+        timeout_s = REQUEST_TIMEOUT_S
+        if session is not None and session.settings is not None:
+            timeout_s = session.settings.request_timeout.ToMilliseconds() / 1000 or timeout_s
+        wait_s = remaining_s - timeout_s / 2
+    wait_s = min(max(wait_s, POLLING_S_MIN), POLLING_S_MAX)
+    if remaining_s is not None and wait_s > remaining_s:
+        if remaining_s < POLLING_S_MIN:
+            version = call.fields.get("x-mq-client-version", "")
+            is_old = version < "5.0.3"
+            raise StatusError(
+                Code.BAD_REQUEST if is_old else Code.ILLEGAL_POLLING_TIME,
+                f"the client waits for {remaining_s:.1f} s more; polling takes "
+                f"{POLLING_S_MIN:.0f} s at least",
+            )
+        wait_s = remaining_s
+    return wait_s
+
+
+def _invisible_ms(request: Any) -> int:
+    """How long the messages stay invisible. Raises StatusError."""
+    if request.auto_renew:
+        return RENEWED_INVISIBLE_MS
+    invisible_ms = millis_of(
+        request.invisible_duration, Code.ILLEGAL_INVISIBLE_TIME, "the invisible time"
+    )
+    if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
+        raise StatusError(
+            Code.ILLEGAL_INVISIBLE_TIME,
+            f"invisible for {invisible_ms} ms; {INVISIBLE_MS_MIN} to {INVISIBLE_MS_MAX} are "
+            "allowed",
+        )
+    return invisible_ms

@@ -1,0 +1,148 @@
+"""QueryRoute and QueryAssignment: where a topic's queues are, and which of them a consumer asks.
+
+A client comes by one address and learns here of the others: each broker's queues carry the
+endpoints of that broker's own port.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
+from rockhopper.broker.gateways.grpc.sending_rules import accepted_types
+from rockhopper.broker.gateways.grpc.statuses import OK, StatusError
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.users.errors import TopicNotFound
+from rockhopper.protocol.addresses import is_loopback, split_address
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import METHODS, AddressScheme, MessageQueue, Permission
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+
+ANY_QUEUE = -1
+MASTER_ID = 0
+
+
+class BrokerQueues(NamedTuple):
+    """A topic's queues on one broker, and that broker's gRPC address."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    address: str
+    is_own: bool
+
+
+RouteSource = Callable[[str, Call], Awaitable[list[BrokerQueues]]]
+"""The brokers that have a topic; none of them if nobody knows it."""
+
+
+class Routes:
+    """Serves what clients ask before they send or receive."""
+
+    def __init__(
+        self, topics: TopicTable, groups: SubscriptionGroupTable, source: RouteSource
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._source = source
+
+    def query_route(self, call: Call, request: Any) -> None:
+        """QueryRoute."""
+        _ = call.client_id
+        topic = topic_of(request.topic)
+        call.later(self._reply_route(call, request, topic))
+
+    async def _reply_route(self, call: Call, request: Any, topic: str) -> None:
+        brokers = await self._brokers(topic, call)
+        reply = METHODS["QueryRoute"].reply(status=OK)
+        for broker in brokers:
+            reply.message_queues.extend(self._queues(request, call, topic, broker, len(brokers)))
+        call.reply(reply)
+
+    async def _brokers(self, topic: str, call: Call) -> list[BrokerQueues]:
+        self._topics.create_on_lookup(topic)
+        brokers = await self._source(topic, call)
+        if not brokers:
+            raise TopicNotFound(f"no broker has the topic {topic}: create it first")
+        return brokers
+
+    def _queues(
+        self, request: Any, call: Call, topic: str, broker: BrokerQueues, brokers: int
+    ) -> list[Any]:
+        config = self._topics.get(topic)
+        declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None
+        pattern = MessageQueue(topic=request.topic, accept_message_types=accepted_types(declared))
+        _put_broker(pattern.broker, broker, request.endpoints if brokers == 1 else None, call)
+        found = []
+        for queue_id, permission in enumerate(_permissions(broker)):
+            queue = MessageQueue()
+            queue.CopyFrom(pattern)
+            queue.id, queue.permission = queue_id, permission
+            found.append(queue)
+        return found
+
+    def query_assignment(self, call: Call, request: Any) -> None:
+        """QueryAssignment."""
+        _ = call.client_id
+        topic, group = topic_of(request.topic), group_of(request.group)
+        call.later(self._reply_assignment(call, request, topic, group))
+
+    async def _reply_assignment(self, call: Call, request: Any, topic: str, group: str) -> None:
+        settings = self._groups.get(group)
+        is_fifo = settings is not None and settings.consume_message_orderly
+        reply = METHODS["QueryAssignment"].reply(status=OK)
+        brokers = await self._brokers(topic, call)
+        for broker in brokers:
+            if not broker.perm & PERM_READ or not broker.read_queue_nums:
+                continue
+            for queue_id in range(broker.read_queue_nums) if is_fifo else (ANY_QUEUE,):
+                queue = reply.assignments.add().message_queue
+                queue.topic.CopyFrom(request.topic)
+                queue.id, queue.permission = queue_id, Permission.READ
+                endpoints = request.endpoints if len(brokers) == 1 else None
+                _put_broker(queue.broker, broker, endpoints, call)
+        if not reply.assignments:
+            raise StatusError(Code.FORBIDDEN, f"the topic {topic} may not be read")
+        call.reply(reply)
+
+
+def _permissions(broker: BrokerQueues) -> list[int]:
+    """Of each queue, in the order of their ids."""
+    readable = broker.read_queue_nums if broker.perm & PERM_READ else 0
+    writable = broker.write_queue_nums if broker.perm & PERM_WRITE else 0
+    both = min(readable, writable)
+    return (
+        [Permission.READ] * (readable - both)
+        + [Permission.WRITE] * (writable - both)
+        + [Permission.READ_WRITE] * both
+    ) or [Permission.NONE]
+
+
+def _put_broker(broker: Any, queues: BrokerQueues, asked: Any, call: Call) -> None:
+    """*asked* are the endpoints by which the client came, where there is only this broker.
+
+    They have been shown to work, through mapped ports too; but a client that came to the loopback
+    address of a tunnel's other end is not told it, unless the settings send him to the same host.
+    """
+    broker.name, broker.id = queues.broker_name, MASTER_ID
+    host, port = split_address(queues.address)
+    if asked is not None and queues.is_own and len(asked.addresses) == 1:
+        came_by = asked.addresses[0].host
+        is_here = is_loopback(call.connection.peer_host) or came_by == host
+        if came_by and (is_here or not is_loopback(came_by)):
+            broker.endpoints.CopyFrom(asked)
+            return
+    broker.endpoints.scheme = _scheme(host)
+    broker.endpoints.addresses.add(host=host, port=port or 0)
+
+
+def _scheme(host: str) -> int:
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return AddressScheme.DOMAIN_NAME
+    return AddressScheme.IPV4 if version == 4 else AddressScheme.IPV6

@@ -1,0 +1,128 @@
+"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
+
+import contextlib
+import re
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.handles import Handles
+from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
+from rockhopper.broker.gateways.grpc.statuses import (
+    OK,
+    StatusError,
+    millis_of,
+    status,
+    status_of,
+    unconfirmed_status,
+)
+from rockhopper.broker.sending.looking_up import ANY_MESSAGE, Identity
+from rockhopper.broker.sending.send_back import SendBack
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import METHODS
+
+INVISIBLE_MS_MAX = 12 * 3_600_000
+TO_THE_DEAD_LETTERS = -1
+
+# UNIQ_KEY of a client of RocketMQ 5 ("01", then 32 digits) and of 4.
+_MESSAGE_ID = re.compile(r"(01)?[0-9A-Fa-f]{32}")
+
+_AckReply = METHODS["AckMessage"].reply
+_ChangeReply = METHODS["ChangeInvisibleDuration"].reply
+_ForwardReply = METHODS["ForwardMessageToDeadLetterQueue"].reply
+
+
+class Settling:
+    """Serves what consumers say of messages that they have received."""
+
+    def __init__(self, store: MessageStore, handles: Handles, send_back: SendBack) -> None:
+        self._store = store
+        self._handles = handles
+        self._send_back = send_back
+
+    def ack(self, call: Call, request: Any) -> Any:
+        """AckMessage: messages are consumed; each of them has its own status."""
+        _ = call.client_id
+        topic, group = topic_of(request.topic), group_of(request.group)
+        reply = _AckReply(status=OK)
+        codes = set()
+        for entry in request.entries:
+            told = reply.entries.add(
+                message_id=entry.message_id, receipt_handle=entry.receipt_handle
+            )
+            try:
+                self._handles.ack(self._handles.settle(entry.receipt_handle, group, topic))
+            except Exception as error:
+                told.status.CopyFrom(status_of(error))
+            else:
+                told.status.CopyFrom(OK)
+            codes.add(told.status.code)
+        if len(codes) > 1:
+            reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))
+        elif reply.entries:
+            reply.status.CopyFrom(reply.entries[0].status)
+        return reply
+
+    def change(self, call: Call, request: Any) -> Any:
+        """ChangeInvisibleDuration: a message is to come back at another time."""
+        _ = call.client_id
+        topic, group = topic_of(request.topic), group_of(request.group)
+        invisible_ms = millis_of(
+            request.invisible_duration, Code.ILLEGAL_INVISIBLE_TIME, "the invisible time"
+        )
+        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
+            raise StatusError(
+                Code.ILLEGAL_INVISIBLE_TIME,
+                f"invisible for {invisible_ms} ms; 0 to {INVISIBLE_MS_MAX} are allowed",
+            )
+        meant = self._handles.settle(request.receipt_handle, group, topic)
+        handle = self._handles.change(meant, invisible_ms, suspend=request.suspend)
+        if handle is None:
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                "the message is not in flight by this handle: it was acknowledged, or has another "
+                "handle by now",
+            )
+        return _ChangeReply(status=OK, receipt_handle=str(handle))
+
+    def forward(self, call: Call, request: Any) -> Any:
+        """ForwardMessageToDeadLetterQueue: a message is given up; its consumer goes on.
+
+        Also when its handle has expired, as in RocketMQ: consumers in order ask until they may.
+        """
+        _ = call.client_id
+        topic, group = topic_of(request.topic), group_of(request.group)
+        meant = self._handles.settle(request.receipt_handle, group, topic, may_be_late=True)
+        if meant.handle.log_offset < 0:
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE, "the handle does not say where the message is"
+            )
+        end_offset = self._send_back.store_again(
+            group,
+            meant.handle.log_offset,
+            TO_THE_DEAD_LETTERS,
+            of_topics=(topic, meant.topic),
+            meant=_meant_by(request.message_id),
+        )
+
+        def release(error: StoreError | None) -> None:
+            if error is not None:
+                call.reply(_ForwardReply(status=unconfirmed_status(error)))
+                return
+            # One that has come back by now is delivered once more, beside the dead letter.
+            with contextlib.suppress(Refusal):
+                self._handles.ack(meant)
+            call.reply(_ForwardReply(status=OK))
+
+        if end_offset <= self._store.safe_offset:
+            release(None)
+        else:
+            self._store.when_safe(end_offset, release)
+        return None
+
+
+def _meant_by(message_id: str) -> Identity:
+    """What an id tells of a message; RocketMQ's proxy lets any text pass that is no message's."""
+    return Identity(message_id) if _MESSAGE_ID.fullmatch(message_id) else ANY_MESSAGE

@@ -1,0 +1,251 @@
+"""Call: one RPC of a client, from its header fields to its trailers."""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from rockhopper.broker.gateways.grpc.identity import Proved
+from rockhopper.broker.gateways.grpc.statuses import StatusError, status_of, unconfirmed_status
+from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.access import Action, Resource
+from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.peer import Notice, Peer, Principal
+from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
+from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
+from rockhopper.protocol.grpc_v2.messages import Method
+
+_timeout_of = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
+_UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+CLIENT_ID_LENGTH_MAX = 1024
+_CODES = {int(code): code.name for code in Code}
+
+
+Demands = Iterable[tuple[tuple[Action, ...], Resource]]
+"""What must be allowed, all of it; of the actions of each any one is enough."""
+
+
+class Rpc(NamedTuple):
+    """What serves an RPC, and what its caller must be allowed."""
+
+    method: Method
+    serve: Callable[["Call", Any], Any]
+    """Serves a request of a call: returns the reply, or None when it comes later or was written."""
+    demands: Callable[[Any], Demands] | None
+    """Of a request; None: any caller may, without credentials."""
+    times: RequestTimes | None = None
+    """Hears of each answer."""
+    metric_name: str = ""
+    """What it is called there."""
+    gate: LeaseGate | None = None
+    """What its replies leave through, if they promise state."""
+
+
+def _allow_all() -> None:
+    """Everybody may."""
+
+
+class Line(Protocol):
+    """The connection that a call came by."""
+
+    loop: asyncio.AbstractEventLoop
+    principal: Principal
+    peer_host: str
+    local_host: str
+    born_host: bytes
+    proved: Proved | None
+    """In whose name it was asked last, where there are users."""
+    failures: Failures
+    """Which names have failed to prove themselves on it."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address as text."""
+
+    def answer(self, stream_id: int, data: bytes) -> None:
+        """Send a whole answer of one message."""
+
+    def begin(self, stream_id: int) -> None:
+        """Begin an answer; a second time it is none."""
+
+    def data(self, stream_id: int, data: bytes) -> None:
+        """Send one message of an answer that has begun."""
+
+    def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
+        """End an answer that has begun."""
+
+    def fail(self, call: "Call", code: GrpcStatus, text: str) -> None:
+        """End a call with a status of gRPC's own."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own."""
+
+
+class Waiting:
+    """A call while it waits for something: the peer that wakes it, and that may go away."""
+
+    def __init__(self, call: "Call") -> None:
+        self.closed = False
+        self.principal = call.principal
+        self.writing_paused = False
+        self.attributes: dict[str, object] = {}
+        self.on_close: list[Callable[[Peer], None]] = []
+        self.peer_host = call.connection.peer_host
+        self.local_host = call.connection.local_host
+        self.peer = call.connection.peer
+
+    def notify(self, notice: Notice) -> int:
+        """Nobody is told anything by a call."""
+        del notice
+        return 0
+
+    def close(self) -> None:
+        """The call is over."""
+        self.closed = True
+        for callback in self.on_close:
+            callback(self)
+        self.on_close.clear()
+
+
+class Call:
+    """What an activity serves: the request comes beside it. Belongs to the event loop."""
+
+    __slots__ = (
+        "_began_s",
+        "_waiting",
+        "check_access",
+        "connection",
+        "fields",
+        "is_over",
+        "on_lost",
+        "principal",
+        "reader",
+        "requests",
+        "rpc",
+        "started_s",
+        "stream_id",
+    )
+
+    def __init__(
+        self,
+        connection: Line,
+        stream_id: int,
+        rpc: Rpc,
+        fields: dict[str, str],
+        reader: MessageReader,
+    ) -> None:
+        self.connection = connection
+        self.stream_id = stream_id
+        self.rpc = rpc
+        self.fields = fields
+        """The header fields by name; those with which a proxy would speak for a client count for
+        nothing."""
+        self.principal: Principal = connection.principal
+        self.reader = reader
+        self.requests = 0
+        """How many messages the client has sent."""
+        self.started_s = connection.loop.time()
+        self._began_s = 0.0 if rpc.times is None else rpc.times.now_s()
+        self.is_over = False
+        self.on_lost: Callable[[int], None] | None = None
+        """Called when the client went away before all was sent, with how many messages were not."""
+        self._waiting: Waiting | None = None
+        self.check_access: Callable[[], None] = _allow_all
+        """Raises a Refusal if the caller may not ask this any more; for a call that has waited."""
+
+    @property
+    def client_id(self) -> str:
+        """The client's id. Raises StatusError: there is none."""
+        client_id = self.fields.get("x-mq-client-id", "")
+        if not client_id or client_id.isspace() or len(client_id) > CLIENT_ID_LENGTH_MAX:
+            raise StatusError(Code.CLIENT_ID_REQUIRED, "the header field x-mq-client-id is blank")
+        return client_id
+
+    def remaining_s(self) -> float | None:
+        """How long the client waits for the end of the call; None if it does not say."""
+        found = _timeout_of(self.fields.get("grpc-timeout", ""))
+        if found is None:
+            return None
+        passed_s = self.connection.loop.time() - self.started_s
+        return int(found[1]) * _UNITS_S[found[2]] - passed_s
+
+    def waiting(self) -> Waiting:
+        """What others keep while the call waits; it is closed when the call is over."""
+        if self._waiting is None:
+            self._waiting = Waiting(self)
+        return self._waiting
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Serve the rest of the request by *work*, which replies; its errors are the reply."""
+        self.connection.run(self._finish(work))
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.refuse(error)
+
+    def reply(self, message: Any) -> None:
+        """Answer with one message, and end the call."""
+        gate = self.rpc.gate
+        if gate is None or gate.is_open():
+            self._answer(message)
+        else:
+            gate.hold(partial(self._release, message))
+
+    def _release(self, message: Any, error: StoreError | None) -> None:
+        if error is not None:
+            message = self.rpc.method.reply(status=unconfirmed_status(error))
+        self._answer(message)
+
+    def _answer(self, message: Any) -> None:
+        if not self.is_over:
+            self.connection.answer(self.stream_id, framed(message.SerializeToString()))
+            self._note(_CODES.get(message.status.code, "unknown"), has_waited=False)
+            self.over()
+
+    def refuse(self, error: Exception) -> None:
+        """Answer with what became of the request."""
+        reply = self.rpc.method.reply(status=status_of(error))
+        if self.rpc.method.streams_replies:
+            self.write(reply)
+            self.end()
+        else:
+            self.reply(reply)
+
+    def begin(self) -> None:
+        """Send the header fields of a streamed answer, before there is anything to say."""
+        self.connection.begin(self.stream_id)
+
+    def write(self, message: Any) -> None:
+        """Send one of several messages."""
+        if not self.is_over:
+            self.connection.begin(self.stream_id)
+            self.connection.data(self.stream_id, framed(message.SerializeToString()))
+
+    def end(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
+        """End the call; what was written goes out before."""
+        if not self.is_over:
+            self._note(code.name, has_waited=True)
+            if self.on_lost is None:
+                self.over()
+            self.connection.end(self.stream_id, code, text)
+
+    def _note(self, response: str, *, has_waited: bool) -> None:
+        rpc = self.rpc
+        if rpc.times is not None:
+            kind = Kind(rpc.metric_name, response.lower(), has_waited, protocol="grpc")
+            rpc.times.add_named(kind, self._began_s)
+
+    def over(self, unsent: int = 0) -> None:
+        """Nothing can be said any more; *unsent* messages did not go out."""
+        self.is_over = True
+        on_lost, self.on_lost = self.on_lost, None
+        if unsent and on_lost is not None:
+            on_lost(unsent)
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None

@@ -1,0 +1,115 @@
+"""Commands: what the broker tells and asks clients by their Telemetry streams.
+
+A question has a nonce, which the answer repeats. Administrators ask with remoting's requests
+(processors/client_calls.py) and get RocketMQ's JSON.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.converting import delivered
+from rockhopper.broker.users.peer import TransactionCheck
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import TelemetryCommand
+from rockhopper.protocol.grpc_v2.transaction_id import TransactionId
+from rockhopper.protocol.store.message_codec import decode_message
+
+_RESULTS = {
+    Code.OK: "CR_SUCCESS",
+    Code.FAILED_TO_CONSUME_MESSAGE: "CR_LATER",
+    Code.MESSAGE_CORRUPTED: "CR_RETURN_NULL",
+}
+_NOT_UNDERSTOOD = "CR_THROW_EXCEPTION"
+
+
+def recovery_of(check: TransactionCheck) -> Any:
+    """The question how a transaction ended; the answer is an EndTransaction."""
+    half = check.half
+    command = TelemetryCommand()
+    recovery = command.recover_orphaned_transaction_command
+    recovery.message.CopyFrom(delivered(check.message, check.message.topic, ""))
+    recovery.transaction_id = str(
+        TransactionId(half.message_id, half.queue_offset, half.commit_log_offset)
+    )
+    return command
+
+
+class Commands:
+    """Questions to one client that are not answered yet."""
+
+    def __init__(self, tell: Callable[[Any], int]) -> None:
+        """*tell* sends a command, and says how many bytes that were; 0: it cannot."""
+        self._tell = tell
+        self._asked: dict[str, asyncio.Future[Any]] = {}
+
+    async def running_info(self, settings: Any, *, with_stacks: bool) -> bytes:
+        """What the client said of itself, and on demand its stacks. Raises ConnectionResetError."""
+        stacks = None
+        if with_stacks:
+            command = TelemetryCommand()
+            answer = await self._ask(command, command.print_thread_stack_trace_command)
+            stacks = answer.thread_stack_trace.thread_stack_trace
+        agent = settings.user_agent
+        info = {
+            "jstack": stacks,
+            "mqTable": {},
+            "mqPopTable": {},
+            "properties": {
+                "PROP_CLIENT_VERSION": agent.version,
+                "PROP_CONSUME_TYPE": "CONSUME_POP",
+                "hostname": agent.hostname,
+                "platform": agent.platform,
+                **dict(settings.client_properties),
+            },
+            "statusTable": {},
+            "subscriptionSet": list(_subscriptions(settings)),
+        }
+        return fastjson.dumps(info).encode()
+
+    async def consume_directly(self, record: bytes) -> bytes:
+        """What became of a message that the client is to try. Raises ConnectionResetError."""
+        stored = decode_message(record)
+        command = TelemetryCommand()
+        command.verify_message_command.message.CopyFrom(delivered(stored, stored.topic, ""))
+        begun_s = asyncio.get_running_loop().time()
+        answer = await self._ask(command, command.verify_message_command)
+        spent_s = asyncio.get_running_loop().time() - begun_s
+        result = {
+            "autoCommit": True,
+            "consumeResult": _RESULTS.get(answer.status.code, _NOT_UNDERSTOOD),
+            "order": False,
+            "remark": answer.status.message or None,
+            "spentTimeMills": round(spent_s * 1000),
+        }
+        return fastjson.dumps(result).encode()
+
+    async def _ask(self, command: Any, question: Any) -> Any:
+        """The client's answer to *command*, of which *question* is the part with the nonce."""
+        question.nonce = nonce = uuid.uuid4().hex
+        answer = self._asked[nonce] = asyncio.get_running_loop().create_future()
+        try:
+            if not self._tell(command):
+                raise ConnectionResetError("the client has no Telemetry stream")
+            return await answer
+        finally:
+            del self._asked[nonce]
+
+    def answered(self, nonce: str, answer: Any) -> None:
+        """Take an answer; nobody waits for a late one."""
+        future = self._asked.get(nonce)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def close(self) -> None:
+        """The client has gone."""
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError("the client has gone"))
+
+
+def _subscriptions(settings: Any) -> Iterable[dict[str, str]]:
+    for entry in settings.subscription.subscriptions:
+        yield {"topic": entry.topic.name, "subString": entry.expression.expression}

@@ -1,0 +1,471 @@
+"""GrpcConnection: one HTTP/2 connection of a client, and the calls on it.
+
+    a client that is no HTTP/2          one line of 400, closed
+    no request within 10 s              closed
+    a frame begun and not ended in 30 s closed
+    a request stands still for 30 s     closed
+    requests that are not whole         the one beyond HELD_BYTES_MAX of all is refused, and without
+                                        a user one of UNKNOWN_BYTES_MAX; for those of all
+                                        connections see server/listening/unfinished
+    no call for 120 s                   closed
+    answers not read                    reading stops; closed at 64 MiB or after 30 s of standstill
+
+Calls that need nothing but a look into the store are served where they are read, without a task,
+and answered with one write for all that a read has brought. What takes longer than TURN_BUDGET_S
+goes on in the next turn of the loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Protocol, cast
+
+import structlog
+
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.identity import AUTHORIZATION, Proved
+from rockhopper.broker.gateways.grpc.service import GrpcService
+from rockhopper.broker.server.listening.caller import DIRECT, Caller
+from rockhopper.broker.server.listening.socket_names import socket_address
+from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
+from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.addresses import host_bytes, join_address
+from rockhopper.protocol.grpc_v2.codes import GrpcStatus
+from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader
+from rockhopper.protocol.http2.connection import (
+    Asked,
+    Ended,
+    Event,
+    Http2Connection,
+    Received,
+)
+from rockhopper.protocol.http2.hpack import Fields, encode_fields
+from rockhopper.sockets import close_in_children
+
+log = structlog.get_logger("broker.grpc")
+
+TURN_BUDGET_S = 0.002
+HELD_BYTES_MAX = 16 << 20
+UNREAD_BYTES_MAX = 64 << 20
+WRITE_BUFFER_HIGH_BYTES = 1 << 20
+FIRST_REQUEST_TIMEOUT_S = 10.0
+FRAME_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 120.0
+STANDSTILL_TIMEOUT_S = 30.0
+
+_CONTENT = ("content-type", "application/grpc")
+_CONTENT_TYPES = ("application/grpc+proto", "application/grpc;")
+_HEAD = encode_fields([(":status", "200"), _CONTENT])
+_WELL = encode_fields([("grpc-status", "0")])
+_WHAT_THIS_IS = b"This is Rockhopper's port for RocketMQ 5 clients. It speaks gRPC over HTTP/2.\n"
+_NO_GRPC = encode_fields([(":status", "415"), ("content-type", "text/plain")])
+_END = b""
+_NO_HTTP_2 = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    + _WHAT_THIS_IS
+)
+# Set by proxies in front of a service of RocketMQ's; here they would be a client's own word.
+_NOT_TO_BE_SAID = ("rpc-remote-address", "rpc-local-address", "x-mq-authorization-ak")
+
+
+class Port(Protocol):
+    """The server that a connection belongs to."""
+
+    service: GrpcService
+    request_size_bytes_max: int
+    has_users: bool
+    """Whether a peer has to prove who it is."""
+
+    def admit(self, connection: "GrpcConnection") -> bool:
+        """Count a new connection in; False when there are too many."""
+
+    def forget(self, connection: "GrpcConnection") -> None:
+        """Count a closed connection out."""
+
+    def count_unfinished(self, size_bytes: int) -> None:
+        """Note that so much more is held of requests that are not whole."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own, until the server closes."""
+
+
+class GrpcConnection(asyncio.Protocol):
+    """One connection. All methods belong to the event loop's thread."""
+
+    def __init__(self, server: Port, caller: Caller = DIRECT) -> None:
+        self.server = server
+        self.caller = caller
+        """How the client came."""
+        self.loop = asyncio.get_running_loop()
+        self._http2 = Http2Connection(self.loop.time)
+        self._transport: asyncio.Transport | None = None
+        self._calls: dict[int, Call] = {}
+        self._begun: set[int] = set()
+        self._strangers: set[int] = set()
+        """Requests that are no calls."""
+        self._held_bytes = 0
+        self._unfinished_bytes = 0
+        """What was added to them in this turn."""
+        self._backlog: deque[Event] = deque()
+        self._is_serving = False
+        self._is_flush_due = False
+        self.closed = False
+        self.peer_host, self.peer_port = "", 0
+        self.local_host = ""
+        self.born_host = b""
+        self.principal = Principal("")
+        self.proved: Proved | None = None
+        self.failures = Failures()
+        self.connected_at_s = self.last_call_s = self.loop.time()
+        self.has_asked = False
+        self.frame_begun_at_s: float | None = None
+        self.held_at_s = 0.0
+        """When more of a request came that is not whole."""
+        self.stalled_at_s: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the client, or close at once when there are too many."""
+        # uvloop's transports are not asyncio.Transport by inheritance.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        close_in_children(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        self.peer_host, self.peer_port = socket_address(
+            self.caller.address or transport.get_extra_info("peername")
+        )
+        self.local_host, _ = socket_address(transport.get_extra_info("sockname"))
+        self.born_host = host_bytes(self.peer_host, self.peer_port)
+        self.principal = Principal(self.peer_host)
+        if not self.server.admit(self):
+            self.closed = True
+            transport.abort()
+            return
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End every call."""
+        self.closed = True
+        self._backlog.clear()
+        for event in self._http2.end_all():
+            self._take(event)
+        for call in list(self._calls.values()):
+            call.over()
+        self._calls.clear()
+        self.server.forget(self)
+
+    @property
+    def peer(self) -> str:
+        """The client's address as text."""
+        return join_address(self.peer_host, self.peer_port)
+
+    @property
+    def open_calls(self) -> int:
+        """How many calls are not answered yet."""
+        return self._http2.open_streams
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of requests that are not whole."""
+        return self._held_bytes
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its peer has proved to be a user."""
+        return self.proved is not None
+
+    def drop_held(self, reason: str) -> None:
+        """Let go of requests that are not whole, and close at once."""
+        for call in list(self._calls.values()):
+            self._forget(call.stream_id)
+            call.over()
+        self.abort(reason)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what *data* asks for, now or in the turns that follow."""
+        if not self.has_asked and data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
+            assert self._transport is not None
+            self._transport.write(_NO_HTTP_2)
+            self.close()
+            return
+        self._backlog += self._http2.receive(data)
+        if not self._http2.is_in_frame:
+            self.frame_begun_at_s = None
+        elif self.frame_begun_at_s is None:
+            self.frame_begun_at_s = self.loop.time()
+        self._serve()
+
+    def _serve(self) -> None:
+        if self.closed:
+            return
+        self._is_serving = True
+        stop_s = self.loop.time() + TURN_BUDGET_S
+        backlog = self._backlog
+        while backlog:
+            self._take(backlog.popleft())
+            if backlog and self.loop.time() > stop_s:
+                break
+        self.server.service.settle()
+        self._is_serving = False
+        if self._unfinished_bytes:
+            size_bytes, self._unfinished_bytes = self._unfinished_bytes, 0
+            self.server.count_unfinished(size_bytes)
+        self._flush()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again once what was read is served, and the client reads its answers."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._backlog:
+            transport.pause_reading()
+            self.loop.call_soon(self._serve)
+        elif self.stalled_at_s is None:
+            transport.resume_reading()
+
+    def _take(self, event: Event) -> None:
+        if type(event) is Asked:
+            self._asked(event)
+        elif type(event) is Received:
+            call = self._calls.get(event.stream_id)
+            if call is not None:
+                self._received(call, event.data, is_end=event.is_end)
+            else:
+                self._stranger_received(event.stream_id, is_end=event.is_end)
+        elif type(event) is Ended:
+            self._begun.discard(event.stream_id)
+            self._strangers.discard(event.stream_id)
+            call = self._forget(event.stream_id)
+            if call is not None:
+                call.over(event.unsent)
+        elif not self._http2.is_open(event.stream_id):
+            call = self._forget(event.stream_id)
+            if call is not None:
+                call.over()
+
+    def _forget(self, stream_id: int) -> Call | None:
+        call = self._calls.pop(stream_id, None)
+        if call is not None:
+            self._held_bytes -= call.reader.held_bytes
+        return call
+
+    def _asked(self, asked: Asked) -> None:
+        stream_id, fields = asked.stream_id, asked.fields
+        self.has_asked = True
+        self.last_call_s = self.loop.time()
+        content = fields.get("content-type", "")
+        is_grpc = content == "application/grpc" or content.startswith(_CONTENT_TYPES)
+        if not is_grpc or fields[":method"] != "POST":
+            # Answered at its end, as HTTP has it: what is wrong with it comes first.
+            self._strangers.add(stream_id)
+            self._stranger_received(stream_id, is_end=asked.is_end)
+            return
+        rpc = self.server.service.find(fields[":path"])
+        if rpc is None:
+            self._fail(stream_id, GrpcStatus.UNIMPLEMENTED, f"there is no {fields[':path'][:200]}")
+            return
+        for name in _NOT_TO_BE_SAID:
+            fields.pop(name, None)
+        reader = MessageReader(
+            fields.get("grpc-encoding", "identity"), self.server.request_size_bytes_max
+        )
+        call = self._calls[stream_id] = Call(self, stream_id, rpc, fields, reader)
+        if rpc.method.streams_requests:
+            self.server.service.open(call)
+        if asked.is_end:
+            self._received(call, b"", is_end=True)
+
+    def _stranger_received(self, stream_id: int, *, is_end: bool) -> None:
+        if is_end and stream_id in self._strangers:
+            self._strangers.remove(stream_id)
+            self._http2.answer(stream_id, _NO_GRPC, _WHAT_THIS_IS, _END)
+
+    def _received(self, call: Call, data: bytes, *, is_end: bool) -> None:
+        try:
+            messages = self._whole_messages(call, data)
+            if is_end and call.reader.held_bytes:
+                raise FramingError(GrpcStatus.INTERNAL, "a message is cut off")
+            call.requests += len(messages)
+            if not call.rpc.method.streams_requests and (
+                call.requests > 1 or (is_end and not call.requests)
+            ):
+                raise FramingError(GrpcStatus.INTERNAL, "one message is to be sent")
+            requests = [call.rpc.method.request.FromString(message) for message in messages]
+        except FramingError as error:
+            self.fail(call, error.status, str(error))
+            return
+        except Exception as error:
+            # protobuf's own, of whichever implementation is installed.
+            self.fail(call, GrpcStatus.INTERNAL, f"the request cannot be read: {error}")
+            return
+        for request in requests:
+            self.server.service.serve(call, request)
+        if is_end and call.rpc.method.streams_requests:
+            self.server.service.heard(call)
+
+    def _whole_messages(self, call: Call, data: bytes) -> list[bytes]:
+        reader = call.reader
+        before = reader.held_bytes
+        messages = reader.feed(data)
+        if reader.held_bytes or before:
+            self._held_bytes += reader.held_bytes - before
+            self.held_at_s = self.loop.time()
+            if reader.held_bytes and self._held_bytes > HELD_BYTES_MAX:
+                raise FramingError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"requests that are not whole hold more than {HELD_BYTES_MAX} bytes of one "
+                    "connection: send fewer large ones at a time",
+                )
+            if (
+                reader.held_bytes > UNKNOWN_BYTES_MAX
+                and self.server.has_users
+                and not self.is_known
+                and not call.fields.get(AUTHORIZATION)
+            ):
+                raise FramingError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"a request of more than {UNKNOWN_BYTES_MAX} bytes that names no user",
+                )
+            self._unfinished_bytes += len(data)
+        return messages
+
+    def fail(self, call: Call, code: GrpcStatus, text: str) -> None:
+        """End *call* with a status of gRPC's own."""
+        stream_id = call.stream_id
+        call.over()
+        if stream_id in self._begun:
+            self.end(stream_id, code, text)
+        else:
+            self._forget(stream_id)
+            self._fail(stream_id, code, text)
+            self._flush_soon()
+
+    def _fail(self, stream_id: int, code: GrpcStatus, text: str) -> None:
+        fields: Fields = [(":status", "200"), _CONTENT, *_status_fields(code, text)]
+        self._http2.end(stream_id, encode_fields(fields))
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own."""
+        self.server.run(work)
+
+    # What calls say
+
+    def answer(self, stream_id: int, data: bytes) -> None:
+        """A whole answer of one message."""
+        self._http2.answer(stream_id, _HEAD, data, _WELL)
+        self._forget(stream_id)
+        self._flush_soon()
+
+    def begin(self, stream_id: int) -> None:
+        """The beginning of an answer; a second time it is none."""
+        if stream_id not in self._begun:
+            self._begun.add(stream_id)
+            self._http2.headers(stream_id, _HEAD)
+            self._flush_soon()
+
+    def data(self, stream_id: int, data: bytes) -> None:
+        """One message of an answer that has begun."""
+        self._http2.data(stream_id, data)
+        self._flush_soon()
+
+    def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
+        """The end of an answer that has begun."""
+        self._begun.discard(stream_id)
+        trailers = _WELL if code is GrpcStatus.OK else encode_fields(_status_fields(code, text))
+        self._http2.end(stream_id, trailers)
+        if not self._http2.is_open(stream_id):
+            call = self._forget(stream_id)
+            if call is not None:
+                call.over()
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """Write with what else is answered in this turn of the loop."""
+        if not self._is_serving and not self._is_flush_due and not self.closed:
+            self._is_flush_due = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        transport = self._transport
+        if transport is None or self.closed or transport.is_closing():
+            return
+        data = self._http2.take()
+        if data:
+            transport.write(data)
+            if self.stalled_at_s is not None and (
+                transport.get_write_buffer_size() > UNREAD_BYTES_MAX
+            ):
+                self.abort("its answers were not read")
+                return
+        if self._http2.is_over:
+            failure = self._http2.failure
+            if failure is not None:
+                log.warning("connection closed", peer=self.peer, reason=str(failure))
+            self.close()
+
+    def pause_writing(self) -> None:
+        """Stop reading from a client that does not read from us."""
+        self.stalled_at_s = self.loop.time()
+        self._http2.paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Send what waited, then read again."""
+        self.stalled_at_s = None
+        self._backlog += self._http2.resume()
+        self._serve()
+
+    # How it ends
+
+    def leave(self) -> None:
+        """Take no more calls; those that are open go on."""
+        self._http2.leave()
+        self._flush_soon()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self.closed = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._http2.take())
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once and drop what is queued."""
+        if not self.closed:
+            log.info("connection closed", peer=self.peer, reason=reason)
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def overdue(self, now_s: float) -> str | None:
+        """Why the client is to be waited for no longer; None if it is."""
+        if self.stalled_at_s is not None:
+            is_still = now_s - self.stalled_at_s > STANDSTILL_TIMEOUT_S
+            return "its answers were not read" if is_still else None
+        if not self.has_asked and now_s - self.connected_at_s > FIRST_REQUEST_TIMEOUT_S:
+            return "it asked for nothing"
+        begun_s = self.frame_begun_at_s
+        if begun_s is not None and now_s - begun_s > FRAME_TIMEOUT_S:
+            return "a frame did not end"
+        if self._held_bytes and now_s - self.held_at_s > FRAME_TIMEOUT_S:
+            return "a request did not end"
+        if not self.open_calls and now_s - self.last_call_s > IDLE_TIMEOUT_S:
+            return "idle"
+        return None
+
+
+def _status_fields(code: GrpcStatus, text: str) -> Fields:
+    fields = [("grpc-status", str(int(code)))]
+    if text:
+        fields.append(("grpc-message", _percent_encoded(text[:1000])))
+    return fields
+
+
+def _percent_encoded(text: str) -> str:
+    return "".join(
+        chr(octet) if 0x20 <= octet <= 0x7E and octet != 0x25 else f"%{octet:02X}"
+        for octet in text.encode()
+    )

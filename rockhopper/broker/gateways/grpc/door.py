@@ -1,0 +1,172 @@
+"""GrpcDoor: everything behind the port of 5.x clients, made of the parts of one broker."""
+
+import asyncio
+import socket
+
+import structlog
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.gateways.grpc import needs
+from rockhopper.broker.gateways.grpc.activities.clients import Clients
+from rockhopper.broker.gateways.grpc.activities.producing import Producing
+from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
+from rockhopper.broker.gateways.grpc.activities.receiving import Receiving
+from rockhopper.broker.gateways.grpc.activities.routes import Routes, RouteSource
+from rockhopper.broker.gateways.grpc.activities.settling import Settling
+from rockhopper.broker.gateways.grpc.handles import Handles
+from rockhopper.broker.gateways.grpc.probing import probes
+from rockhopper.broker.gateways.grpc.server import GrpcServer
+from rockhopper.broker.gateways.grpc.service import GrpcService, Served
+from rockhopper.broker.gateways.grpc.sessions import Sessions
+from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.server.listening.gates import gate_with_tls
+from rockhopper.broker.server.listening.listener import Gate
+from rockhopper.broker.server.listening.tls import Tls, TlsError
+from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.access import Access
+
+log = structlog.get_logger("broker.grpc")
+
+EXPIRE_INTERVAL_S = 5.0
+
+
+class GrpcDoor:
+    """The port, its clients and what serves them."""
+
+    def __init__(
+        self,
+        broker: ServingParts,
+        access: Access,
+        route_source: RouteSource,
+        connections_max: int,
+        gate: LeaseGate | None = None,
+    ) -> None:
+        """Replies that promise state leave through *gate*."""
+        config, store = broker.config, broker.store
+        topics, groups, pop = broker.topics, broker.groups, broker.pop
+        self.sessions = Sessions(broker.passed_ms)
+        self.handles = Handles(pop, config.broker_name, broker.steady_ms)
+        clients = Clients(config, topics, groups, broker.consumers, broker.producers, self.sessions)
+        producing = Producing(
+            config,
+            store,
+            topics,
+            broker.sender,
+            broker.transactions,
+            broker.withdrawing,
+            broker.now_ms,
+            broker.stats.puts_refused,
+        )
+        service = GrpcService(
+            _table(
+                Routes(topics, groups, route_source),
+                clients,
+                producing,
+                Receiving(
+                    config.broker_name,
+                    pop,
+                    groups,
+                    PopChecks(config, store, topics, groups),
+                    self.sessions,
+                    self.handles,
+                    broker.steady_ms,
+                ),
+                Settling(store, self.handles, broker.send_back),
+                Pulling(store, topics, groups, broker.offsets, broker.puller),
+            ),
+            access,
+            clients.opened,
+            clients.heard,
+            producing.settle,
+            broker.request_times,
+            gate,
+        )
+        service.add(probes(store.check_writable))
+        self.server = GrpcServer(
+            service,
+            connections_max=connections_max,
+            message_size_bytes_max=config.store.live.message_size_max_bytes,
+        )
+        self._config = config
+        self._tables = store.layout.config
+        self._host = fixed_host(config.bind_address, config.broker_ip1)
+        self._tls: Tls | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+
+    async def start_on(self, bound: socket.socket, gate: Gate) -> None:
+        """Listen on a socket that is bound already, and is this door's from now on.
+
+        Most clients speak TLS unless they are told not to, and trust any certificate. So there is
+        TLS here, beside the plain protocol, even where the settings name no certificate.
+        """
+        common = gate.tls
+        try:
+            gate = gate_with_tls(gate, self._config.tls, self._tables, [self._host])
+        except (TlsError, OSError) as error:
+            log.warning(
+                "no certificate: RocketMQ 5 clients must be configured not to use TLS",
+                reason=str(error),
+            )
+        if gate.tls is not None and gate.tls is not common:
+            self._tls = gate.tls
+            self._tls.start()
+        await self.server.start_on(bound, gate)
+        self._expire_later()
+
+    def _expire_later(self) -> None:
+        self._expiry = asyncio.get_running_loop().call_later(EXPIRE_INTERVAL_S, self._expire)
+
+    def _expire(self) -> None:
+        self.sessions.expire()
+        self._expire_later()
+
+    def end_user(self, user: str) -> None:
+        """Let go of everything that acts in the name of *user*."""
+        self.sessions.end_user(user)
+        for connection in list(self.server.connections):
+            if connection.proved is not None and connection.proved.principal.user == user:
+                connection.abort("its user was changed or deleted")
+
+    def stop_listening(self) -> None:
+        """Let nobody in any more; calls under way are answered."""
+        self.server.stop_listening()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.handles.stop()
+        if self._tls is not None:
+            self._tls.close()
+        await self.server.close()
+        self.sessions.close()
+
+
+def _table(
+    routes: Routes,
+    clients: Clients,
+    producing: Producing,
+    receiving: Receiving,
+    settling: Settling,
+    pulling: Pulling,
+) -> dict[str, Served]:
+    return {
+        "QueryRoute": (routes.query_route, needs.of_route),
+        "QueryAssignment": (routes.query_assignment, needs.of_consuming),
+        "Telemetry": (clients.telemetry, needs.of_telling),
+        "Heartbeat": (clients.heartbeat, needs.of_being_there),
+        "NotifyClientTermination": (clients.terminated, needs.of_being_there),
+        "SendMessage": (producing.send, needs.of_sending),
+        "EndTransaction": (producing.end_transaction, needs.of_producing),
+        "RecallMessage": (producing.recall, needs.of_producing),
+        "ReceiveMessage": (receiving.receive, needs.of_queue),
+        "AckMessage": (settling.ack, needs.of_consuming),
+        "ChangeInvisibleDuration": (settling.change, needs.of_consuming),
+        "ForwardMessageToDeadLetterQueue": (settling.forward, needs.of_consuming),
+        "SyncLiteSubscription": (clients.no_lite_topics, needs.of_consuming),
+        "PullMessage": (pulling.pull, needs.of_queue),
+        "UpdateOffset": (pulling.update_offset, needs.of_queue),
+        "GetOffset": (pulling.get_offset, needs.of_queue),
+        "QueryOffset": (pulling.query_offset, needs.of_looking),
+    }

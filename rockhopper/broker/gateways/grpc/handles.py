@@ -1,0 +1,232 @@
+"""Receipt handles: what is in flight by them, and those that a client leaves to us to renew.
+
+A push consumer works on a message for as long as it takes. It asks for messages with auto_renew,
+and while it is there the broker keeps putting off the time at which they come back: at first for a
+minute, then for longer, for three hours in all. What the client says about such a message counts
+for the handle as it is now. When the client goes its messages come back after a second.
+
+After a restart of the broker nobody renews what was received before: it comes back once.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import structlog
+
+from rockhopper.broker.gateways.grpc.sessions import Session
+from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.pop.extra_info import ExtraInfo, real_topic
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.users.peer import Peer
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle, parse_receipt_handle
+
+log = structlog.get_logger("broker.grpc")
+
+RENEWED_INVISIBLE_MS = 60_000
+"""How long a message that is renewed is invisible at first."""
+RENEWED_BEFORE_MS = 10_000
+_STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 3, 5, 10, 30, 60))
+RENEWED_FOR_MS_MAX = 3 * 3_600_000
+GIVEN_UP_INVISIBLE_MS = 10_000
+ABANDONED_INVISIBLE_MS = 1_000
+_RENEWALS_PER_TURN = 500
+
+# Group, topic that it was popped from, queue id, queue offset.
+_Key = tuple[str, str, int, int]
+
+
+class InFlight:
+    """A message that a group has received, by the handle that counts now."""
+
+    __slots__ = ("group", "handle", "topic")
+
+    def __init__(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        self.group = group
+        self.topic = topic
+        """The one that it was popped from: a retry topic, perhaps."""
+        self.handle = handle
+
+    @property
+    def key(self) -> _Key:
+        """The message, whatever its handle."""
+        return self.group, self.topic, self.handle.queue_id, self.handle.queue_offset
+
+    def info(self) -> ExtraInfo:
+        """What the pop service wants to hear."""
+        return ExtraInfo(*self.handle[:5])
+
+
+class _Renewed(InFlight):
+    """One that is renewed."""
+
+    __slots__ = ("first_pop_ms", "is_done", "times")
+
+    def __init__(self, received: InFlight) -> None:
+        super().__init__(received.group, received.topic, received.handle)
+        self.first_pop_ms = received.handle.pop_ms
+        self.times = 0
+        self.is_done = False
+
+
+class Handles:
+    """All handles of one broker. Belongs to the event loop."""
+
+    def __init__(self, pop: PopService, broker_name: str, now_ms: Callable[[], int]) -> None:
+        self._pop = pop
+        self._broker_name = broker_name
+        self._now_ms = now_ms
+        self._timer = WallTimer(now_ms, self.look)
+        self._renewed: dict[_Key, _Renewed] = {}
+        self._of_session: dict[Peer, dict[_Key, _Renewed]] = {}
+        self._due: list[tuple[int, int, _Renewed]] = []
+        self._sequence = count()
+
+    def __len__(self) -> int:
+        return len(self._renewed)
+
+    def renew(self, session: Session, received: InFlight) -> None:
+        """Renew *received* for as long as the session lasts and nothing is said of it."""
+        mine = self._of_session.get(session)
+        if mine is None:
+            mine = self._of_session[session] = {}
+            session.on_close.append(self._session_closed)
+        self._forget(received.key)
+        renewed = self._renewed[received.key] = mine[received.key] = _Renewed(received)
+        self._schedule(renewed)
+
+    def settle(self, text: str, group: str, topic: str, *, may_be_late: bool = False) -> InFlight:
+        """What a client's handle means, which it now says something about: it is renewed no more.
+
+        Raises:
+            StatusError: it is none, or the message has come back, or will any moment.
+        """
+        try:
+            handle = parse_receipt_handle(text)
+        except ValueError as error:
+            raise StatusError(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
+        if handle.broker_name != self._broker_name:
+            raise StatusError(
+                Code.BAD_REQUEST,
+                f"the handle is of broker {handle.broker_name}, and this is {self._broker_name}",
+            )
+        meant = InFlight(group, real_topic(group, topic, handle.retry_flag), handle)
+        renewed = self._renewed.get(meant.key)
+        if renewed is not None and renewed.first_pop_ms == handle.pop_ms:
+            self._forget(meant.key)
+            meant = InFlight(group, meant.topic, renewed.handle)
+        if meant.handle.visible_ms <= self._now_ms() and not may_be_late:
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                "the handle has expired: the message is delivered again",
+            )
+        return meant
+
+    def change(
+        self, meant: InFlight, invisible_ms: int, *, suspend: bool = False
+    ) -> ReceiptHandle | None:
+        """Have the message come back that long from now; its new handle, None if it is gone.
+
+        *suspend* is as for PopService.change_invisible.
+
+        Raises OSError: nothing is changed.
+        """
+        handle = meant.handle
+        changed = self._pop.change_invisible(
+            meant.group,
+            meant.topic,
+            handle.queue_id,
+            handle.queue_offset,
+            meant.info(),
+            invisible_ms,
+            suspend=suspend,
+        )
+        if changed is None:
+            return None
+        return handle._replace(pop_ms=changed[0], invisible_ms=changed[1])
+
+    def ack(self, meant: InFlight) -> None:
+        """The message is consumed.
+
+        Raises:
+            Refusal: the group has received nothing of the queue, or nothing like it.
+            OSError: nothing is settled.
+        """
+        handle = meant.handle
+        if self._pop.lanes.get(meant.group, meant.topic, handle.queue_id) is None:
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"the group {meant.group} has received nothing of queue {handle.queue_id} of "
+                f"{meant.topic}",
+            )
+        self._pop.ack(
+            meant.group, meant.topic, handle.queue_id, [handle.queue_offset], meant.info()
+        )
+
+    def stop(self) -> None:
+        """Renew nothing more."""
+        self._timer.cancel()
+        self._renewed.clear()
+        self._of_session.clear()
+        self._due.clear()
+
+    def _forget(self, key: _Key) -> None:
+        renewed = self._renewed.pop(key, None)
+        if renewed is not None:
+            renewed.is_done = True
+            for mine in self._of_session.values():
+                if mine.get(key) is renewed:
+                    del mine[key]
+                    break
+
+    def _schedule(self, renewed: _Renewed) -> None:
+        due_ms = renewed.handle.visible_ms - RENEWED_BEFORE_MS
+        if len(self._due) > 2 * len(self._renewed) + 1024:
+            self._due = [item for item in self._due if not item[2].is_done]
+            heapq.heapify(self._due)
+        heapq.heappush(self._due, (due_ms, next(self._sequence), renewed))
+        self._timer.arm(due_ms)
+
+    def look(self) -> None:
+        """Renew what is due."""
+        now_ms = self._now_ms()
+        for _ in range(_RENEWALS_PER_TURN):
+            if not self._due or self._due[0][0] > now_ms:
+                break
+            renewed = heapq.heappop(self._due)[2]
+            if not renewed.is_done:
+                self._renew(renewed, now_ms)
+        if self._due:
+            self._timer.arm(self._due[0][0])
+
+    def _renew(self, renewed: _Renewed, now_ms: int) -> None:
+        is_too_long = now_ms - renewed.first_pop_ms >= RENEWED_FOR_MS_MAX
+        step_ms = _STEPS_MS[min(renewed.times, len(_STEPS_MS) - 1)]
+        try:
+            handle = self.change(renewed, GIVEN_UP_INVISIBLE_MS if is_too_long else step_ms)
+        except OSError as error:
+            log.error(
+                "the invisible time of a message cannot be renewed",
+                group=renewed.group,
+                reason=str(error),
+            )
+            handle = None
+        if handle is None or is_too_long:
+            self._forget(renewed.key)
+            return
+        renewed.handle = handle
+        renewed.times += 1
+        self._schedule(renewed)
+
+    def _session_closed(self, session: Peer) -> None:
+        for renewed in self._of_session.pop(session, {}).values():
+            renewed.is_done = True
+            self._renewed.pop(renewed.key, None)
+            try:
+                self.change(renewed, ABANDONED_INVISIBLE_MS)
+            except OSError as error:
+                log.error(
+                    "a message will be redelivered late", group=renewed.group, reason=str(error)
+                )

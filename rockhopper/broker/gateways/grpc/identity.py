@@ -1,0 +1,52 @@
+"""Who a call is from: the signature in its header fields, where the broker has users.
+
+Only the text of x-mq-date-time is signed, in whatever zone the client writes it. So a signature may
+be said again by whoever overhears it, and is worth something over TLS or on one host alone. Clients
+sign anew each second at most: what a connection has proved last is remembered.
+"""
+
+from typing import NamedTuple
+
+from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.errors import NotAuthenticated
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.signing import parse_grpc_authorization
+
+AUTHORIZATION, SIGNED = "authorization", "x-mq-date-time"
+
+
+class Proved(NamedTuple):
+    """What a connection has proved last."""
+
+    authorization: str
+    signed: str
+    principal: Principal
+
+
+def identify(
+    access: Access,
+    fields: dict[str, str],
+    host: str,
+    proved: Proved | None,
+    failures: Failures | None = None,
+) -> Proved | None:
+    """Who sends header *fields* from *host*; None where there are no users.
+
+    *failures* are those of the connection. Raises NotAuthenticated.
+    """
+    if not isinstance(access, Guard) or access.is_open:
+        return None
+    authorization, signed = fields.get(AUTHORIZATION, ""), fields.get(SIGNED, "")
+    if proved is not None and (authorization, signed) == proved[:2]:
+        return proved
+    parsed = parse_grpc_authorization(authorization)
+    if parsed is None:
+        raise NotAuthenticated(
+            "the call is not signed, and this broker serves users alone: give the client an access "
+            "key and a secret key"
+        )
+    user, signature = parsed
+    principal = access.authenticator.verify(user, signed.encode(), signature, host, failures)
+    return Proved(authorization, signed, principal)

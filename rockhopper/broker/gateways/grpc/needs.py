@@ -1,0 +1,78 @@
+"""What callers of each RPC must be allowed, as in RocketMQ's DefaultAuthorizationContextBuilder.
+
+Names are taken as they come; whether they can be names at all the activities say. A retry topic
+stands for its group, and one of dead letters for itself, as for remoting.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.call import Demands
+from rockhopper.broker.gateways.grpc.resources import full_name
+from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
+
+_PUB, _SUB, _ANY = (Action.PUB,), (Action.SUB,), (Action.PUB, Action.SUB)
+_LOOK = (Action.SUB, Action.GET)
+_Demand = tuple[tuple[Action, ...], Resource]
+
+
+def _topic(resource: Any, actions: tuple[Action, ...]) -> _Demand:
+    name = full_name(resource)
+    if name.startswith(RETRY_PREFIX):
+        actions = tuple(Action.SUB if each is Action.PUB else each for each in actions)
+        return actions, Resource(Kind.GROUP, group_of_retry_topic(name))
+    return actions, Resource(Kind.TOPIC, name)
+
+
+def _group(resource: Any, actions: tuple[Action, ...] = _SUB) -> _Demand:
+    return actions, Resource(Kind.GROUP, full_name(resource))
+
+
+def of_route(request: Any) -> Demands:
+    """Either use of the topic."""
+    return (_topic(request.topic, _ANY),)
+
+
+def of_sending(request: Any) -> Demands:
+    """Every topic that is sent to."""
+    return {_topic(message.topic, _PUB) for message in request.messages}
+
+
+def of_producing(request: Any) -> Demands:
+    """The one topic of the request."""
+    return (_topic(request.topic, _PUB),)
+
+
+def of_consuming(request: Any) -> Demands:
+    """The topic and the group of the request."""
+    return _topic(request.topic, _SUB), _group(request.group)
+
+
+def of_queue(request: Any) -> Demands:
+    """The queue's topic and the group of the request."""
+    return _topic(request.message_queue.topic, _SUB), _group(request.group)
+
+
+def of_looking(request: Any) -> Demands:
+    """The queue's topic, which is only looked at."""
+    return (_topic(request.message_queue.topic, _LOOK),)
+
+
+def of_being_there(request: Any) -> Demands:
+    """The group, if the client is a consumer that names one."""
+    return (_group(request.group),) if full_name(request.group) else ()
+
+
+def of_telling(command: Any) -> Demands:
+    """What settings name: topics that are published to, a group and its topics."""
+    return list(_of_settings(command.settings)) if command.HasField("settings") else ()
+
+
+def _of_settings(settings: Any) -> Iterator[_Demand]:
+    for topic in settings.publishing.topics:
+        yield _topic(topic, _PUB)
+    if settings.HasField("subscription"):
+        yield _group(settings.subscription.group)
+        for entry in settings.subscription.subscriptions:
+            yield _topic(entry.topic, _SUB)

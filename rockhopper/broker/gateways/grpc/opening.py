@@ -1,0 +1,46 @@
+"""Opens the door of 5.x clients in front of a broker, and knows where the other brokers' are.
+
+A broker's gRPC port is as far from its listenPort as here: that holds for the brokers of one
+process group (brokers=N), and for those of a cluster with the same settings.
+"""
+
+from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.door import GrpcDoor
+from rockhopper.broker.settings.advertise import Advertiser
+from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.access import Access
+from rockhopper.protocol.addresses import join_address, split_address
+
+
+def open_door(
+    broker: ServingParts,
+    access: Access,
+    advertiser: Advertiser,
+    port: int,
+    connections_max: int,
+    gate: LeaseGate | None = None,
+) -> GrpcDoor:
+    """The door; *port* is the one that it is going to listen on. See GrpcDoor for *gate*."""
+    own_name = broker.config.broker_name
+
+    async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:
+        connection = call.connection
+        own = advertiser.address_for(connection.peer_host, connection.local_host)
+        own_grpc = advertiser.address_for(connection.peer_host, connection.local_host, port)
+        found = []
+        for each in await broker.cluster_queues.brokers_of(topic, own):
+            is_own = each.broker_name == own_name
+            address = own_grpc if is_own else _beside(each.address, own, own_grpc)
+            found.append(BrokerQueues(*each[:4], address, is_own))
+        return found
+
+    return GrpcDoor(broker, access, brokers_of, connections_max, gate)
+
+
+def _beside(address: str, own: str, own_grpc: str) -> str:
+    """The gRPC address of the broker at *address*."""
+    host, port = split_address(address)
+    apart = (split_address(own_grpc)[1] or 0) - (split_address(own)[1] or 0)
+    return join_address(host, (port or 0) + apart)

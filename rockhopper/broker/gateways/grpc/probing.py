@@ -1,0 +1,63 @@
+"""Health checks and reflection, open to every caller: for probes and grpcurl.
+
+They reveal whether the broker takes messages and what is in messaging.proto: no topic, no client.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.call import Call, Rpc
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.protocol.grpc_v2.codes import GrpcStatus
+from rockhopper.protocol.grpc_v2.probes import (
+    CHECK,
+    HEALTH,
+    INFOS,
+    NOT_SERVING,
+    SERVICES,
+    SERVING,
+    files_of,
+)
+
+
+def probes(check_writable: Callable[[], None]) -> dict[str, Rpc]:
+    """The RPCs, by path; *check_writable* raises StoreError while no messages are taken."""
+
+    def check(call: Call, request: Any) -> None:
+        if request.service and request.service not in SERVICES:
+            call.connection.fail(call, GrpcStatus.NOT_FOUND, "the service is not known")
+            return
+        try:
+            check_writable()
+            call.write(CHECK.reply(status=SERVING))
+        except StoreError:
+            call.write(CHECK.reply(status=NOT_SERVING))
+        call.end()
+
+    found = {f"/{HEALTH}/{CHECK.name}": Rpc(CHECK, check, None)}
+    for service, method in INFOS.items():
+
+        def describe(call: Call, request: Any, reply: Any = method.reply) -> None:
+            call.write(_described(reply(original_request=request), request))
+
+        found[f"/{service}/{method.name}"] = Rpc(method, describe, None)
+    return found
+
+
+def _described(reply: Any, request: Any) -> Any:
+    reply.valid_host = request.host
+    if request.HasField("list_services"):
+        for name in SERVICES:
+            reply.list_services_response.service.add(name=name)
+        return reply
+    try:
+        if request.HasField("file_by_filename"):
+            files = files_of(name=request.file_by_filename)
+        else:
+            files = files_of(symbol=request.file_containing_symbol)
+    except KeyError:
+        reply.error_response.error_code = int(GrpcStatus.NOT_FOUND)
+        reply.error_response.error_message = "nothing of that name is served here"
+        return reply
+    reply.file_descriptor_response.file_descriptor_proto.extend(files)
+    return reply

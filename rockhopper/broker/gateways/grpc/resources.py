@@ -1,0 +1,64 @@
+"""Names of topics and groups as requests carry them: a name, and perhaps a namespace.
+
+A namespace stands in front of the name, ``namespace%name``, as clients of RocketMQ 4 write it. So
+clients of both meet. RocketMQ's proxy drops it.
+"""
+
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.names import (
+    group_error,
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_group,
+    is_system_topic,
+    topic_error,
+)
+
+TOPICS_REMEMBERED_MAX = 4096
+_sound_topics: set[str] = set()
+
+
+def full_name(resource: Any) -> str:
+    """The name under which the broker knows a resource."""
+    name, namespace = resource.name, resource.resource_namespace
+    return f"{namespace}%{name}" if namespace and name else str(name)
+
+
+def topic_of(resource: Any) -> str:
+    """The topic that a request names. Raises StatusError."""
+    name = full_name(resource)
+    if name in _sound_topics:
+        return name
+    problem = topic_error(name)
+    if problem is None and is_system_topic(name):
+        problem = f"the topic {name} is the broker's own"
+    if problem is not None:
+        raise StatusError(Code.ILLEGAL_TOPIC, problem)
+    if len(_sound_topics) >= TOPICS_REMEMBERED_MAX:
+        _sound_topics.clear()
+    _sound_topics.add(name)
+    return name
+
+
+def sendable_topic_of(resource: Any) -> str:
+    """The topic that a producer sends to. Raises StatusError."""
+    name = topic_of(resource)
+    if name[0] == "%" and (is_retry_topic(name) or is_dlq_topic(name)):
+        raise StatusError(
+            Code.ILLEGAL_TOPIC, f"the topic {name} is of a group: only the broker sends there"
+        )
+    return name
+
+
+def group_of(resource: Any) -> str:
+    """The consumer group that a request names. Raises StatusError."""
+    name = full_name(resource)
+    problem = group_error(name)
+    if problem is None and is_system_group(name):
+        problem = f"the group {name} is for tools and brokers"
+    if problem is not None:
+        raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, problem)
+    return name

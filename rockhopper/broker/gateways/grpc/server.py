@@ -1,0 +1,102 @@
+"""GrpcServer: the port of 5.x clients and its connections."""
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+from rockhopper.broker.gateways.grpc.connection import GrpcConnection
+from rockhopper.broker.gateways.grpc.service import GrpcService
+from rockhopper.broker.server.listening.connections import Connections
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.unfinished import Unfinished
+from rockhopper.broker.users.guard import guard_of
+from rockhopper.tasks import end_task, run_in_background
+
+SWEEP_INTERVAL_S = 1.0
+SWEPT_PER_TURN = 500
+CLOSE_TIMEOUT_S = 1.0
+ALPN = "h2"
+REQUEST_OVERHEAD_BYTES = 1 << 20
+
+
+class GrpcServer(Connections[GrpcConnection]):
+    """Listens, and keeps the connections."""
+
+    def __init__(
+        self, service: GrpcService, *, connections_max: int, message_size_bytes_max: int
+    ) -> None:
+        super().__init__("grpc", connections_max)
+        self.has_users = guard_of(service.access) is not None
+        self._unfinished = Unfinished(has_users=self.has_users)
+        self.service = service
+        self.request_size_bytes_max = message_size_bytes_max + REQUEST_OVERHEAD_BYTES
+        self._listeners: list[Listener] = []
+        self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._is_closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
+        """Listen on a socket that is bound already, and is this server's from now on."""
+        listener = Listener(
+            bound,
+            lambda caller: GrpcConnection(self, caller),
+            name=self.name,
+            gate=gate,
+            alpn=(ALPN,),
+            has_room=self.has_room,
+        )
+        await listener.start()
+        self._listeners.append(listener)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def stop_listening(self) -> None:
+        """Take no more connections, and no more calls on those that are open."""
+        self._is_closing = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        for connection in list(self.connections):
+            connection.leave()
+
+    async def close(self) -> None:
+        """Close every connection, sending what is queued first."""
+        self.stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for task in list(self._tasks):
+            end_task(task)
+        # What was answered in this turn of the loop is written in the next.
+        await asyncio.sleep(0)
+        for connection in list(self.connections):
+            connection.close()
+        await self.all_gone(CLOSE_TIMEOUT_S)
+
+    def count_unfinished(self, size_bytes: int) -> None:
+        """Note that so much more is held of requests, and close who holds too much, if need be."""
+        self._unfinished.count(size_bytes, self.connections)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with *work* in turns of its own, until the server closes."""
+        task = run_in_background(work, "a gRPC stream")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def admit(self, connection: GrpcConnection) -> bool:
+        """As Connections, and nobody while the server closes."""
+        return not self._is_closing and super().admit(connection)
+
+    def _sweep(self) -> None:
+        self._sweep_piece(list(self.connections), asyncio.get_running_loop().time())
+
+    def _sweep_piece(self, connections: list[GrpcConnection], now_s: float) -> None:
+        for connection in connections[-SWEPT_PER_TURN:]:
+            reason = connection.overdue(now_s)
+            if reason is not None:
+                connection.abort(reason)
+        del connections[-SWEPT_PER_TURN:]
+        loop = asyncio.get_running_loop()
+        if connections:
+            self._sweeper = loop.call_soon(self._sweep_piece, connections, now_s)
+        else:
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)

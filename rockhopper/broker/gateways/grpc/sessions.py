@@ -1,0 +1,190 @@
+"""Sessions: clients by their id, whatever connections they come by.
+
+Between a client and this port there may be a balancer that lets many clients share a connection, or
+one use several. So who a client is stands in each call, and what the broker tells it goes by the
+newest of its Telemetry streams. A session ends when the client says so, or after 120 s without a
+heartbeat; the broker's members, locks and transactions know it as their peer.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.commands import Commands, recovery_of
+from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.users.peer import Notice, Peer, Principal, TransactionCheck
+from rockhopper.protocol.codes import MQ_VERSION, LanguageCode
+from rockhopper.protocol.grpc_v2.codes import Code
+
+log = structlog.get_logger("broker.grpc")
+
+SESSIONS_MAX = 100_000
+
+_LANGUAGES = {
+    "JAVA": LanguageCode.JAVA,
+    "CPP": LanguageCode.CPP,
+    "DOTNET": LanguageCode.DOTNET,
+    "DOT_NET": LanguageCode.DOTNET,
+    "PYTHON": LanguageCode.PYTHON,
+    "GO": LanguageCode.GO,
+    "GOLANG": LanguageCode.GO,
+    "RUST": LanguageCode.RUST,
+    "HTTP": LanguageCode.HTTP,
+}
+
+
+class Session:
+    """One client, as the broker's peer."""
+
+    def __init__(self, call: Call) -> None:
+        self.client_id = call.client_id
+        self.language = call.fields.get("x-mq-language", "").upper()
+        self.principal: Principal = call.principal
+        self.closed = False
+        self.writing_paused = True
+        """Nothing can be told to a client without a Telemetry stream that it reads."""
+        self.attributes: dict[str, object] = {}
+        self.on_close: list[Callable[[Peer], None]] = []
+        self.peer_host = call.connection.peer_host
+        self.local_host = call.connection.local_host
+        self.settings: Any = None
+        """What it said of itself last."""
+        self.commands = Commands(self.tell)
+        self.last_seen_ms = 0
+        self._telemetry: Call | None = None
+        self._connection = call.connection
+
+    @property
+    def peer(self) -> str:
+        """Its address as text."""
+        return self._connection.peer
+
+    def client(self) -> Client:
+        """How it is registered."""
+        language = _LANGUAGES.get(self.language, LanguageCode.OTHER)
+        return Client(self, self.client_id, language.value, MQ_VERSION, self.principal.user)
+
+    def talk_by(self, telemetry: Call) -> None:
+        """Tell the client what there is to tell by this stream from now on."""
+        self._telemetry = telemetry
+        self._connection = telemetry.connection
+        self.peer_host = telemetry.connection.peer_host
+        self.local_host = telemetry.connection.local_host
+        self.writing_paused = False
+        telemetry.waiting().on_close.append(lambda _peer: self._silent(telemetry))
+
+    def _silent(self, telemetry: Call) -> None:
+        if self._telemetry is telemetry:
+            self._telemetry = None
+            self.writing_paused = True
+
+    def tell(self, command: Any) -> int:
+        """Send a command by the Telemetry stream; its size in bytes, 0 where there is none."""
+        if self._telemetry is None or self._telemetry.is_over:
+            return 0
+        self._telemetry.write(command)
+        return int(command.ByteSize())
+
+    def notify(self, notice: Notice) -> int:
+        """Tell the client; that others came or went it need not know."""
+        if isinstance(notice, TransactionCheck):
+            return self.tell(recovery_of(notice))
+        return 0
+
+    async def running_info(self, *, with_stacks: bool) -> bytes:
+        """See Questioned."""
+        return await self.commands.running_info(self.settings, with_stacks=with_stacks)
+
+    async def consume_directly(self, record: bytes) -> bytes:
+        """See Questioned."""
+        return await self.commands.consume_directly(record)
+
+    def close(self) -> None:
+        """The client has gone."""
+        if self.closed:
+            return
+        self.closed = True
+        self.commands.close()
+        for callback in self.on_close:
+            callback(self)
+        self.on_close.clear()
+        if self._telemetry is not None:
+            self._telemetry.end()
+            self._telemetry = None
+
+
+class Sessions:
+    """All clients of one broker's gRPC port."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def find(self, call: Call) -> Session | None:
+        """The session of a call's client; None while it has not said what it is.
+
+        Raises:
+            StatusError: it has no id, or one that another user's client has.
+        """
+        session = self._sessions.get(call.client_id)
+        if session is not None and session.principal.user != call.principal.user:
+            raise StatusError(
+                Code.UNAUTHORIZED,
+                f"the client id {call.client_id} is that of another user's client",
+            )
+        return session
+
+    def known(self, call: Call) -> Session:
+        """As ``find``; a client that has not said what it is is asked to. Raises StatusError."""
+        session = self.find(call)
+        if session is None or session.settings is None:
+            raise StatusError(
+                Code.UNRECOGNIZED_CLIENT_TYPE,
+                "the client has sent no settings by Telemetry: send them, and then this again",
+            )
+        session.last_seen_ms = self._now_ms()
+        return session
+
+    def open(self, call: Call) -> Session:
+        """The session of a call's client, a new one if need be. Raises StatusError."""
+        session = self.find(call)
+        if session is None:
+            if len(self._sessions) >= SESSIONS_MAX:
+                raise StatusError(Code.TOO_MANY_REQUESTS, f"{SESSIONS_MAX} clients are there")
+            session = self._sessions[call.client_id] = Session(call)
+        session.last_seen_ms = self._now_ms()
+        return session
+
+    def end(self, session: Session) -> None:
+        """The client has said goodbye."""
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
+        session.close()
+
+    def expire(self) -> None:
+        """Forget who has gone silent."""
+        now_ms = self._now_ms()
+        for session in self:
+            if now_ms - session.last_seen_ms > HEARTBEAT_TIMEOUT_MS:
+                log.info("a client stopped sending heartbeats", client=session.client_id)
+                self.end(session)
+
+    def end_user(self, user: str) -> None:
+        """Let every client of *user* go."""
+        for session in self:
+            if session.principal.user == user:
+                self.end(session)
+
+    def close(self) -> None:
+        """Let everybody go."""
+        for session in self:
+            self.end(session)

@@ -1,0 +1,200 @@
+"""What a follower asks its master: the requests that RocketMQ's slaves make, and two more.
+
+    code  what                                for
+      21  topics and static topics            messages come into queues of topics that are known
+      26  settings                            haListenPort, file size, whether it may be written to
+            and what stored messages mean
+      28  runtime info                        where its log begins and ends
+      43  consumer offsets                    groups go on where they were
+      45  delay offsets                       delayed messages are delivered from there on
+      60  timer checkpoint (since 5.0)        the same of timed messages
+     201  groups
+     402  who pops (since 5.0)
+
+The listen port serves them all; RocketMQ's own slaves ask for some two ports below.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import NamedTuple, TypeVar
+
+from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
+from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.addresses import join_address, split_address
+from rockhopper.protocol.bodies.properties_text import decode_properties_text
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.signing import Credentials
+
+ANSWER_TIMEOUT_S = 10.0
+SAMPLED_WITHIN_S = (0.5, 0.5, 1.0)
+_PERM_WRITE = 2
+
+_CLASSIC_ALONE = "only masters with classic replication can be followed"
+_OTHER_KINDS = {
+    "enableControllerMode": f"under a controller: {_CLASSIC_ALONE}",
+    "enableDLegerCommitLog": f"with a DLedger commit log: {_CLASSIC_ALONE}",
+    # What it has there is neither in its log nor in a table that slaves ask for.
+    "timerRocksDBEnable": "with timers in RocksDB, and which are delivered would not be known "
+    "here: switch to files (mqadmin switchTimerEngine -e F), and restart it without the setting",
+    "popConsumerKVServiceEnable": "with popped messages in RocksDB, and what is not acknowledged "
+    "would be lost here: restart it without the setting, and have it move them to its log by "
+    "request code 200056 (POP_ROLLBACK)",
+    "transRocksDBEnable": "with open transactions in RocksDB, which would be lost here: wait "
+    "until they have ended, and restart it without the setting",
+}
+
+MEANINGS = ("messageDelayLevel", "timerPrecisionMs", "enableLmq", "enableMultiDispatch")
+"""Settings by which stored messages are read: a takeover with others changes what they mean."""
+
+Result = TypeVar("Result")
+
+
+class FollowError(Exception):
+    """What stands against following, or a takeover: a sentence that says what to do."""
+
+
+class DivergedError(FollowError):
+    """The copy is not the beginning of the master's log: nothing is copied, and nothing is cut."""
+
+
+class MasterFacts(NamedTuple):
+    """What a master says about itself."""
+
+    log_min_offset: int
+    log_max_offset: int
+    log_file_size_bytes: int
+    ha_address: str
+    broker_name: str
+    is_writable: bool
+    """Whether clients may send to it."""
+    meanings: dict[str, str]
+    """Its values of MEANINGS, as far as it names them."""
+
+
+class MasterTables(NamedTuple):
+    """Its tables as it sent them; None where it knows no such table."""
+
+    topics: bytes
+    groups: bytes
+    consumer_offsets: bytes
+    delay_offsets: bytes
+    request_modes: bytes | None
+    timer_check: bytes | None
+
+
+class Master:
+    """One master, asked over one connection that is made when needed."""
+
+    def __init__(
+        self,
+        address: str,
+        ha_address: str = "",
+        outgoing: Outgoing = PLAIN,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """*ha_address* goes before what the master says."""
+        self.address = address
+        self._ha_address = ha_address
+        self._link = NameServiceLink(
+            address, on_lost=lambda: None, outgoing=outgoing, credentials=credentials
+        )
+
+    async def facts(self) -> MasterFacts:
+        """How it is now.
+
+        Raises:
+            FollowError: it does not answer, or cannot be followed as it is.
+        """
+        body = await self._body(RequestCode.GET_BROKER_CONFIG)
+        low, high = await self.log_range()
+        try:
+            settings = decode_properties_text(body)
+            self._refuse_other_kinds(settings)
+            return MasterFacts(
+                low,
+                high,
+                int(settings["mappedFileSizeCommitLog"]),
+                self._ha_address or self._ha_address_by(settings),
+                settings["brokerName"],
+                self._is_writable(settings),
+                {key: settings[key] for key in MEANINGS if key in settings},
+            )
+        except (ProtocolError, KeyError, ValueError) as error:
+            raise FollowError(
+                f"{self.address} does not name its settings as RocketMQ does ({error}): is that "
+                "the listenPort of a broker?"
+            ) from None
+
+    def _refuse_other_kinds(self, settings: dict[str, str]) -> None:
+        for key, what in _OTHER_KINDS.items():
+            if settings.get(key, "").lower() == "true":
+                raise FollowError(f"{self.address} has {key}=true and runs {what}")
+
+    def _ha_address_by(self, settings: dict[str, str]) -> str:
+        host, _ = split_address(self.address)
+        return join_address(host, int(settings["haListenPort"]))
+
+    @staticmethod
+    def _is_writable(settings: dict[str, str]) -> bool:
+        may_write = int(settings.get("brokerPermission", "6")) & _PERM_WRITE
+        return bool(may_write) and settings.get("brokerRole") != "SLAVE"
+
+    async def log_range(self) -> tuple[int, int]:
+        """Where its log begins and ends. Raises FollowError."""
+        body = await self._runtime_info()
+        try:
+            table = fastjson.loads(body)["table"]
+            # A log without any file begins at -1.
+            return max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"])
+        except (ProtocolError, ValueError, KeyError, TypeError) as error:
+            raise FollowError(
+                f"{self.address} does not say where its log begins and ends ({error}): is that "
+                "the listenPort of a broker?"
+            ) from None
+
+    async def _runtime_info(self) -> bytes:
+        """RocketMQ 5.5 fails this for a second after its start, before its first sample."""
+        for pause_s in SAMPLED_WITHIN_S:
+            answer = await self._in_time(self._link.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
+            if answer.code != ResponseCode.SYSTEM_ERROR:
+                break
+            await asyncio.sleep(pause_s)
+        return await self._body(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+    async def tables(self) -> MasterTables:
+        """Its tables as they are now. Raises FollowError."""
+        return MasterTables(
+            await self._body(RequestCode.GET_ALL_TOPIC_CONFIG),
+            await self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+            await self._body(RequestCode.GET_ALL_CONSUMER_OFFSET),
+            await self._body(RequestCode.GET_ALL_DELAY_OFFSET),
+            await self._body_if_known(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE),
+            await self._body_if_known(RequestCode.GET_TIMER_CHECK_POINT),
+        )
+
+    async def _body(self, code: RequestCode) -> bytes:
+        answer = await self._in_time(self._link.call(code, {}))
+        return answer.body
+
+    async def _body_if_known(self, code: RequestCode) -> bytes | None:
+        """The same of what masters before 5.0 have not, or one that is set so."""
+        answer = await self._in_time(self._link.ask(code, {}))
+        return answer.body if answer.code == ResponseCode.SUCCESS and answer.body else None
+
+    async def _in_time(self, answer: Awaitable[Result]) -> Result:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            reason = f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except RefusedError as error:
+            reason = str(error)
+        raise FollowError(f"the master at {self.address} cannot be asked: {reason}") from None
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._link.close()

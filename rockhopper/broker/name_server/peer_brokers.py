@@ -1,0 +1,75 @@
+"""Other brokers of the cluster, asked by name: for what of a static topic is with them."""
+
+import asyncio
+from collections.abc import Mapping
+
+from rockhopper.broker.name_server.broker_standing import MASTER_ID
+from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
+from rockhopper.broker.name_server.service import NameService
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.protocol.bodies.route import ClusterInfo
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
+
+ANSWER_TIMEOUT_S = 5.0
+
+
+class UnreachableError(Exception):
+    """No answer came; str() says from whom and why."""
+
+
+class PeerBrokers(Part):
+    """Connections to the masters of other brokers, made when one is needed."""
+
+    def __init__(self, config: BrokerConfig, name_service: NameService | None = None) -> None:
+        self._config = config
+        self._name_service = name_service
+        self._outgoing = Outgoing(config.tls)
+        self._links: dict[str, NameServiceLink] = {}
+
+    async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Command:
+        """Send a request to the master of *broker* and return its answer, whatever its code.
+
+        Raises:
+            UnreachableError: there is none.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                address = await self._address(broker)
+                if address is None:
+                    raise UnreachableError(f"no name service knows the broker {broker}")
+                link = self._links.get(address)
+                if link is None:
+                    link = self._links[address] = self._link(address)
+                return await link.ask(code, dict(ext))
+        except (OSError, ProtocolError, RefusedError, TimeoutError) as error:
+            raise UnreachableError(f"broker {broker} does not answer: {error!r}") from None
+
+    async def _address(self, broker: str) -> str | None:
+        if self._name_service is not None:
+            for member in self._name_service.routes.members(""):
+                if member.name == broker and member.addresses.get(MASTER_ID):
+                    return member.addresses[MASTER_ID]
+        for address in self._config.namesrv_addr:
+            link = self._links.setdefault(address, self._link(address))
+            answer = await link.call(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+            found = ClusterInfo.decode(answer.body).broker_addr_table.get(broker)
+            if found is not None and MASTER_ID in found.broker_addrs:
+                return found.broker_addrs[MASTER_ID]
+        return None
+
+    def _link(self, address: str) -> NameServiceLink:
+        return NameServiceLink(
+            address,
+            lambda: None,
+            outgoing=self._outgoing,
+            credentials=self._config.auth.inner,
+        )
+
+    def stop(self) -> None:
+        """Drop the connections."""
+        for link in self._links.values():
+            link.close()

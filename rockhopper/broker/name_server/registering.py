@@ -1,0 +1,163 @@
+"""What a broker elsewhere says when it registers (103): the checks, and the decoding of its topics.
+
+A registration names every topic of its broker, so that a long one is decoded in a thread, one at a
+time and in the order in which they came. A short one waits for those of its own connection: a long
+one that is taken behind it would bring back what was so before. A compressed one may become as
+large as one that is not, and no larger.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import TYPE_CHECKING
+
+from rockhopper.broker.name_server.route_table import Registration
+from rockhopper.broker.server.loop.slices import at_once, in_slices, in_thread
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
+from rockhopper.broker.tables.json_table import DataVersion
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.users.errors import Refusal, TooManyWait
+from rockhopper.protocol.bodies.topics import RegisterBrokerBody
+from rockhopper.protocol.requests import RegisterBrokerRequest
+
+if TYPE_CHECKING:
+    from rockhopper.broker.server.remoting.server import Connection
+
+TOPICS_MAX = 100_000
+NAME_LENGTH_MAX = 255
+# Of registrations that wait for their turn to be decoded.
+WAITING_BYTES_MAX = 256 << 20
+# How many of a connection do.
+_WAITING = "registrations"
+
+
+class RegistrationReader:
+    """Decodes the registrations that one name service gets."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting_bytes = 0
+
+    def read(
+        self,
+        request: Request,
+        fields: RegisterBrokerRequest,
+        take: Callable[[Registration], Generator[None, None, Response]],
+    ) -> Response | Awaitable[Response | None]:
+        """What *take* makes of the registration; later, if it is long, compressed or has to wait.
+
+        Raises:
+            Refusal, MalformedBodyError: it cannot be taken.
+        """
+        is_short = not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX
+        if is_short and not _waiting_count(request.connection):
+            return at_once(take(_decode(request, fields)))
+        # With the connection it goes, and one that is never begun costs later ones a detour.
+        _count_waiting(request.connection, 1)
+        return self._read_later(request, fields, take)
+
+    async def _read_later(
+        self,
+        request: Request,
+        fields: RegisterBrokerRequest,
+        take: Callable[[Registration], Generator[None, None, Response]],
+    ) -> Response | None:
+        size_bytes = len(request.body)
+        try:
+            if self._waiting_bytes + size_bytes > WAITING_BYTES_MAX:
+                raise TooManyWait(
+                    f"[OVERLOAD]{self._waiting_bytes} bytes of registrations wait already: "
+                    "register again later"
+                )
+            self._waiting_bytes += size_bytes
+            try:
+                return await self._read_in_turn(request, fields, take)
+            finally:
+                self._waiting_bytes -= size_bytes
+        finally:
+            _count_waiting(request.connection, -1)
+
+    async def _read_in_turn(
+        self,
+        request: Request,
+        fields: RegisterBrokerRequest,
+        take: Callable[[Registration], Generator[None, None, Response]],
+    ) -> Response | None:
+        async with self._lock:
+            registration = await in_thread("registrations", lambda: _decode(request, fields))
+            # Who has gone meanwhile would be remembered for good.
+            if request.connection.closed:
+                return None
+            return await in_slices(take(registration))
+
+
+def _waiting_count(connection: "Connection") -> int:
+    count = connection.attributes.get(_WAITING)
+    return count if isinstance(count, int) else 0
+
+
+def _count_waiting(connection: "Connection", change: int) -> None:
+    connection.attributes[_WAITING] = _waiting_count(connection) + change
+
+
+def check_lengths(names: Iterable[str | None]) -> None:
+    """Raise Refusal if one of the names or addresses of a registration is too long to be kept."""
+    longest = max((len(name or "") for name in names), default=0)
+    if longest > NAME_LENGTH_MAX:
+        raise Refusal(
+            f"a name or an address in a registration has {longest} characters, and "
+            f"{NAME_LENGTH_MAX} is the most"
+        )
+
+
+def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
+    check_lengths(
+        (
+            fields.cluster_name,
+            fields.broker_name,
+            fields.broker_addr,
+            fields.ha_server_addr,
+            fields.zone_name,
+        )
+    )
+    if fields.body_crc32 not in (0, zlib.crc32(request.body) & 0x7FFFFFFF):
+        raise Refusal("crc32 not match")
+    table = RegisterBrokerBody.decode_registration(
+        request.body or b"{}", compressed=fields.compressed, version=request.version
+    ).topic_config_serialize_wrapper
+    count = len(table.topic_config_table)
+    if count > TOPICS_MAX:
+        raise Refusal(
+            f"a broker registers {count} topics, and {TOPICS_MAX} is the most: spread them over "
+            "several brokers"
+        )
+    check_lengths(table.topic_config_table)
+    version = table.data_version
+    return Registration(
+        cluster=fields.cluster_name,
+        name=fields.broker_name or "",
+        broker_id=fields.broker_id,
+        address=fields.broker_addr,
+        ha_address=fields.ha_server_addr,
+        timeout_ms=fields.heartbeat_timeout_millis,
+        zone=fields.zone_name,
+        acting_master=fields.enable_acting_master,
+        version=DataVersion(version.counter, version.timestamp, version.state_version),
+        topics={
+            # What no route shows would only take memory, as much as a peer likes.
+            name: TopicConfig(
+                name,
+                read_queue_nums=topic.read_queue_nums,
+                write_queue_nums=topic.write_queue_nums,
+                perm=topic.perm,
+                sys_flag=topic.topic_sys_flag,
+            )
+            for name, topic in table.topic_config_table.items()
+        },
+        mappings={
+            name: mapping
+            for name, mapping in table.topic_queue_mapping_info_map.items()
+            if isinstance(mapping, dict) and name in table.topic_config_table
+        },
+    )

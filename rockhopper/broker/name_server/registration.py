@@ -1,0 +1,410 @@
+"""Registers this broker with the name services elsewhere (namesrvAddr), and keeps it registered.
+
+RocketMQ: BrokerOuterAPI. Every name service has a task of its own, so that one that hangs delays
+no other. A registration is sent at the start, every registerNameServerPeriod and at once when the
+name service closed the connection. It names all topics: a name service refuses a first registration
+of a single one. Between two registrations, a changed topic is sent alone (217, as with
+RocketMQ's enableSingleTopicRegister). All are sent again when a topic is deleted, when many change
+at once, and to name services that refuse 217.
+
+A replica of a set registers as what it is just then: the master under id 0, a follower under its
+own, both with the epoch as stateVersion, by which a name service tells who came later.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+
+import structlog
+
+from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
+from rockhopper.broker.name_server.sharing import CREATES_FIELD, adopt, share_fields
+from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.settings.advertise import Advertiser
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.addresses import join_address, split_address
+from rockhopper.protocol.bodies.route import QueueData, TopicRouteData
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+from rockhopper.tasks import end_task, keep_running
+
+log = structlog.get_logger("broker.registration")
+
+INSTANCE_FIELD = "rockhopperInstance"
+RETRY_S = 1.0
+TOLD_ALONE_MAX = 100
+"""With more topics that have changed, all are registered."""
+# One that a broker embeds has that broker's users, and RocketMQ's has none.
+_TAKEN_OR_UNKNOWN = frozenset({ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+UNREGISTER_TIMEOUT_S = 1.0
+
+
+class Registration:
+    """The tasks that keep this broker known elsewhere."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        advertiser: Advertiser,
+        *,
+        instance: str,
+        ha_port: int,
+        standing: Callable[[], BrokerStanding] = lambda: ALONE,
+        accounts: Callable[[], bytes] | None = None,
+    ) -> None:
+        """*accounts* are what name services are to know of users (shared_accounts.py)."""
+        self.standing = standing
+        """What this broker is in its replica set just now; ``announce_soon`` when it changes."""
+        self._config = config
+        self.accounts = accounts
+        self.credentials = config.auth.inner
+        """As whom this broker asks name services."""
+        self._topics = topics
+        self._instance = instance
+        self._outgoing = Outgoing(config.tls)
+        self._keepers = [
+            _Keeper(address, self, advertiser, ha_port) for address in config.namesrv_addr
+        ]
+        topics.listeners.append(self._topic_changed)
+
+    def start(self) -> None:
+        """Begin to register; needs a running event loop."""
+        self._topics.on_created.append(self._share)
+        for keeper in self._keepers:
+            keeper.start()
+
+    def announce_soon(self) -> None:
+        """Register anew, because something that routes show has changed."""
+        for keeper in self._keepers:
+            keeper.wake()
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        is_alone = topic is not None and name not in self._topics.mappings
+        for keeper in self._keepers:
+            keeper.wake(name if is_alone else None)
+
+    def _share(self, topic: TopicConfig) -> None:
+        """Tell the name services of a topic that was created for a client."""
+        for keeper in self._keepers:
+            keeper.share(topic)
+
+    def take(self, command: Command) -> None:
+        """Serve what a name service asks of this broker."""
+        if command.code == RequestCode.SHARE_TOPIC and self.standing().is_leading:
+            try:
+                adopt(self._topics, command.ext)
+            except FieldError as error:
+                log.warning("topics cannot be shared through a name service", reason=str(error))
+
+    async def announced(self) -> None:
+        """Return when every name service knows the topics as they are now, or cannot be reached."""
+        await asyncio.gather(*(keeper.settled() for keeper in self._keepers))
+
+    async def stop(self) -> None:
+        """Unregister where that is possible at once, and stop."""
+        await asyncio.gather(*(keeper.stop() for keeper in self._keepers))
+
+    def request_body(self, standing: BrokerStanding) -> bytes:
+        """The body of a registration: every topic, as brokerPermission lets it be used.
+
+        Runs in a thread: with 10,000 topics it takes longer than the event loop may stand still.
+        A topic that is created meanwhile wakes the keepers again.
+        """
+        version = self._topics.version.to_json()
+        mask = self._mask
+        if standing.is_in_set:
+            version["stateVersion"] = standing.epoch
+        topics = {name: _masked(topic, mask) for name, topic in self._topics.configs.copy().items()}
+        return fastjson.dumps(
+            {
+                "filterServerList": [],
+                "topicConfigSerializeWrapper": {
+                    "dataVersion": version,
+                    "mappingDataVersion": version,
+                    "topicConfigTable": topics,
+                    "topicQueueMappingDetailMap": {},
+                    "topicQueueMappingInfoMap": {
+                        name: static.info() for name, static in dict(self._topics.mappings).items()
+                    },
+                },
+            }
+        ).encode()
+
+    @property
+    def _mask(self) -> int:
+        permission = self._config.live.broker_permission
+        read_write = PERM_READ | PERM_WRITE
+        return -1 if permission & read_write == read_write else permission
+
+    def topic_body(self, name: str) -> bytes | None:
+        """The body of the registration of one topic; None if it has gone."""
+        topic = self._topics.configs.get(name)
+        if topic is None:
+            return None
+        queues = QueueData(
+            self.broker_name,
+            topic.read_queue_nums,
+            topic.write_queue_nums,
+            topic.perm & self._mask,
+            topic.sys_flag,
+        )
+        return TopicRouteData(queue_datas=[queues], broker_datas=[]).encode()
+
+    def request_fields(
+        self, address: str, ha_port: int, body: bytes, standing: BrokerStanding
+    ) -> dict[str, str]:
+        """The header of a registration under *address*."""
+        config = self._config
+        host, _ = split_address(address)
+        fields = encode_fields(
+            RegisterBrokerRequest(
+                broker_name=config.broker_name,
+                broker_addr=address,
+                cluster_name=config.cluster_name,
+                ha_server_addr=join_address(host, ha_port),
+                broker_id=standing.broker_id,
+                body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+            )
+        )
+        fields[INSTANCE_FIELD] = self._instance
+        fields[CREATES_FIELD] = config.live.auto_create_topic.value
+        return fields
+
+    def identity_fields(self, address: str) -> dict[str, str]:
+        """The header that takes the registration back."""
+        config = self._config
+        return encode_fields(
+            BrokerIdentityRequest(
+                broker_name=config.broker_name,
+                broker_addr=address,
+                cluster_name=config.cluster_name,
+                broker_id=self.standing().broker_id,
+            )
+        )
+
+    @property
+    def broker_name(self) -> str:
+        """Under which it registers."""
+        return self._config.broker_name
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """How name services are connected to."""
+        return self._outgoing
+
+    @property
+    def interval_s(self) -> float:
+        """How often to register when nothing happens."""
+        return self._config.register_interval_ms / 1000
+
+    @property
+    def timeout_s(self) -> float:
+        """How long one registration may take."""
+        return self._config.register_timeout_ms / 1000
+
+
+class _Keeper:
+    """Keeps the broker registered with one name service."""
+
+    def __init__(
+        self, address: str, owner: Registration, advertiser: Advertiser, ha_port: int
+    ) -> None:
+        self._owner = owner
+        self._advertiser = advertiser
+        self._ha_port = ha_port
+        self._link = NameServiceLink(
+            address,
+            self._lost,
+            owner.take,
+            outgoing=owner.outgoing,
+            credentials=owner.credentials,
+        )
+        self._wanted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._registered_as: str | None = None
+        self._registered_standing: BrokerStanding | None = None
+        # Topics to be told alone, unless all of them are to be.
+        self._changed: dict[str, None] = {}
+        self._is_all_wanted = True
+        self._takes_one = True
+        self._next_at_s = 0.0
+        self._failure: str | None = None
+        self._shared_accounts = b""
+
+    def start(self) -> None:
+        self._task = keep_running(self._run, f"registering at {self._link.address}")
+
+    def _lost(self) -> None:
+        self._shared_accounts = b""
+        self._takes_one = True
+        self.wake()
+
+    def wake(self, topic: str | None = None) -> None:
+        """Register one topic, or all."""
+        if topic is None:
+            self._is_all_wanted = True
+        else:
+            self._changed[topic] = None
+        self._settled.clear()
+        self._wanted.set()
+
+    def share(self, topic: TopicConfig) -> None:
+        if self._registered_as is not None:
+            self._link.tell(RequestCode.SHARE_TOPIC, share_fields(topic))
+
+    async def settled(self) -> None:
+        """Return once the last change is registered; at once when attempts are failing."""
+        if self._task is not None and not self._task.done() and self._failure is None:
+            await self._settled.wait()
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        end_task(self._task)
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._settled.set()
+        await self._unregister()
+        self._link.close()
+
+    async def _unregister(self) -> None:
+        if self._registered_as is None or not self._link.is_connected:
+            return
+        try:
+            async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
+                await self._link.call(
+                    RequestCode.UNREGISTER_BROKER,
+                    self._owner.identity_fields(self._registered_as),
+                )
+        except (OSError, RefusedError, TimeoutError) as error:
+            log.info(
+                "not unregistered: the name service will drop this broker after its timeout",
+                nameserver=self._link.address,
+                reason=str(error) or "no answer",
+            )
+        self._registered_as = None
+
+    async def _run(self) -> None:
+        while True:
+            self._wanted.clear()
+            await self._register()
+            if self._failure is not None or not self._wanted.is_set():
+                self._settled.set()
+            if self._failure is not None:
+                # A name service that closes at once must not be asked in a tight loop.
+                self._is_all_wanted = True
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                async with asyncio.timeout_at(self._next_at_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                self._is_all_wanted = True
+
+    async def _register(self) -> None:
+        standing = self._owner.standing()
+        if not standing.is_shown:
+            await self._unregister()
+            self._plan_next()
+            self._failure = None
+            return
+        if await self._tell_alone(standing):
+            return
+        try:
+            async with asyncio.timeout(self._owner.timeout_s):
+                peer_host, local_host = await self._link.connect()
+                address = self._advertiser.address_for(peer_host, local_host)
+                self._is_all_wanted, self._changed = False, {}
+                body = await asyncio.to_thread(self._owner.request_body, standing)
+                self._plan_next()
+                if self._owner.standing() != standing:
+                    self.wake()
+                    return
+                await self._link.call(
+                    RequestCode.REGISTER_BROKER,
+                    self._owner.request_fields(address, self._ha_port, body, standing),
+                    body,
+                )
+                await self._share_accounts()
+        except (OSError, RefusedError, TimeoutError) as error:
+            self._note_failure(str(error) or "no answer in time")
+            return
+        if self._registered_as != address or self._failure is not None:
+            log.info("registered", nameserver=self._link.address, as_address=address)
+        self._registered_as, self._registered_standing = address, standing
+        self._failure = None
+
+    def _plan_next(self) -> None:
+        self._next_at_s = asyncio.get_running_loop().time() + self._owner.interval_s
+
+    async def _tell_alone(self, standing: BrokerStanding) -> bool:
+        """Register the topics that have changed, if that is enough; whether it was."""
+        names, self._changed = self._changed, {}
+        is_enough = (
+            not self._is_all_wanted
+            and self._takes_one
+            and self._registered_as is not None
+            and self._registered_standing == standing
+            and len(names) <= TOLD_ALONE_MAX
+        )
+        if not is_enough or not self._link.is_connected:
+            return False
+        try:
+            async with asyncio.timeout(self._owner.timeout_s):
+                for name in names:
+                    body = self._owner.topic_body(name)
+                    if body is None:
+                        return False
+                    fields = {"topic": name}
+                    await self._link.call(RequestCode.REGISTER_TOPIC_IN_NAMESRV, fields, body)
+        except RefusedError:
+            self._takes_one = False
+            return False
+        except (OSError, TimeoutError):
+            return False
+        return True
+
+    async def _share_accounts(self) -> None:
+        if self._owner.accounts is None:
+            return
+        accounts = self._owner.accounts()
+        if accounts == self._shared_accounts:
+            return
+        if not self._link.keeps_secrets:
+            self._shared_accounts = accounts
+            log.warning(
+                "users are not copied to a name service on another host without TLS: set "
+                "tlsEnable=true, or give it its own users",
+                nameserver=self._link.address,
+            )
+            return
+        fields = {"brokerName": self._owner.broker_name}
+        answer = await self._link.ask(RequestCode.SHARE_ACCOUNTS, fields, accounts)
+        if answer.code not in _TAKEN_OR_UNKNOWN:
+            log.warning(
+                "the name service refuses the users",
+                nameserver=self._link.address,
+                reason=answer.remark,
+            )
+        self._shared_accounts = accounts
+
+    def _note_failure(self, reason: str) -> None:
+        if self._failure is None:
+            log.warning(
+                "registration failed, retrying", nameserver=self._link.address, reason=reason
+            )
+        self._failure = reason
+
+
+def _masked(topic: TopicConfig, mask: int) -> JsonObject:
+    value = topic.to_json()
+    value["perm"] = topic.perm & mask
+    return value

@@ -1,0 +1,545 @@
+"""RouteTable: which brokers serve which topics, as they registered.
+
+RocketMQ: RouteInfoManager. Memory only: brokers register again every 30 s, and an entry whose
+broker falls silent or closes its connection goes. The broker in this process is not registered;
+the table reads its topics where they are, so that a topic is routable the moment it exists.
+
+A broker name stands for a master (id 0) and its slaves; topics belong to the name. In a replica set
+the epoch in which a broker registers (stateVersion) tells who came later: a master of an earlier
+epoch does not take the place of any other. Of the set to which the broker in this process belongs
+its own view is shown, and what others of the set have registered fills it in.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+
+from rockhopper.broker.name_server.broker_standing import MASTER_ID
+from rockhopper.broker.name_server.embedded import EmbeddedBroker
+from rockhopper.broker.name_server.served_topics import ServedTopics
+from rockhopper.broker.server.loop.slices import at_once
+from rockhopper.broker.tables.json_table import DataVersion, JsonObject
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.sys_flags import PERM_WRITE
+
+log = structlog.get_logger("broker.nameserver")
+
+TOPICS_PER_STEP = 512
+DEPARTED_MAX = 1000
+BROKERS_PER_CONNECTION_MAX = 100
+BROKERS_MAX = 5_000
+TOPICS_PER_CONNECTION_MAX = 200_000
+TOPICS_MAX = 2_000_000
+"""Of all brokers, a topic counted for each that has it."""
+
+
+@dataclass(slots=True)
+class Registration:
+    """What a broker says about itself with request code 103."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+    ha_address: str = ""
+    timeout_ms: int | None = None
+    zone: str | None = None
+    acting_master: bool | None = None
+    version: DataVersion = field(default_factory=DataVersion)
+    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    mappings: Mapping[str, JsonObject] = field(default_factory=dict)
+
+
+class Accepted(NamedTuple):
+    """The answer to a registration: what a slave needs to know of its master."""
+
+    master_address: str | None = None
+    master_ha_address: str | None = None
+
+
+@dataclass(slots=True)
+class Member:
+    """One broker name: the addresses behind it, by broker id."""
+
+    cluster: str
+    name: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    zone: str | None = None
+    acting_master: bool = False
+
+
+@dataclass(slots=True)
+class _Live:
+    """One broker process that is heard of."""
+
+    member: Member
+    address: str
+    ha_address: str
+    version: DataVersion
+    last_heard_ms: int
+    timeout_ms: int
+    connection: Any
+
+
+class QueueData(NamedTuple):
+    """A topic's queues on one broker name."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    sys_flag: int
+
+
+class Route(NamedTuple):
+    """Where a topic's queues are."""
+
+    queues: list[QueueData]
+    members: list[Member]
+    mappings: Mapping[str, JsonObject] = {}
+
+
+class RouteTable:
+    """The tables of a name service. Pure: times and connections come in from outside."""
+
+    def __init__(
+        self,
+        *,
+        local: EmbeddedBroker | None = None,
+        expiry_ms: int = 120_000,
+        forget_missing_topics: bool = False,
+    ) -> None:
+        self._local = local
+        self._expiry_ms = expiry_ms
+        self._forget_missing_topics = forget_missing_topics
+        self._members: dict[str, Member] = {}
+        self._topics = ServedTopics()
+        self._live: dict[tuple[str, str], _Live] = {}
+        self._registered_over: dict[object, dict[tuple[str, str], _Live]] = {}
+        self._write_wiped: set[str] = set()
+        # When those that went were last heard of.
+        self._departed: dict[str, int] = {}
+
+    @property
+    def departed(self) -> list[str]:
+        """Brokers that were registered here and are not any more, in the order in which they went.
+
+        They may have messages that nobody is told of meanwhile.
+        """
+        return list(self._departed)
+
+    def departed_ages_ms(self, now_ms: int) -> dict[str, int]:
+        """How long nothing has been heard of each of them."""
+        return {name: max(now_ms - heard_ms, 0) for name, heard_ms in self._departed.items()}
+
+    def register(
+        self, registration: Registration, now_ms: int, connection: object = None
+    ) -> Accepted | None:
+        """``register_in_steps`` at once."""
+        return at_once(self.register_in_steps(registration, now_ms, connection))
+
+    def register_in_steps(
+        self, registration: Registration, now_ms: int, connection: object
+    ) -> Generator[None, None, Accepted | None]:
+        """Take or refresh a broker; None when its first registration names exactly one topic.
+
+        That is a broker announcing a single new topic to a name service that has just been
+        restarted: taking it would hide all its others.
+
+        Raises:
+            Refusal: this connection, or all together, would register too much.
+        """
+        member = self._members.get(registration.name)
+        known_address = member.addresses.get(registration.broker_id) if member else None
+        if member is not None and self._epoch_beside(member, registration) > (
+            registration.version.state_version
+        ):
+            return Accepted()
+        if known_address is None and len(registration.topics) == 1:
+            return None
+        key = (registration.cluster, registration.address)
+        before = self._live.get(key)
+        self._check_room(registration, before, now_ms, connection)
+        if before is not None and before.member is not member:
+            self.unregister(*key)
+        if member is None:
+            member = Member(registration.cluster, registration.name)
+            self._members[registration.name] = member
+            self._departed.pop(registration.name, None)
+        self._take_address(member, registration)
+        live = _Live(
+            member,
+            registration.address,
+            registration.ha_address,
+            registration.version,
+            now_ms,
+            registration.timeout_ms or self._expiry_ms,
+            connection,
+        )
+        self._hear_of(key, live)
+        is_changed = (
+            known_address is None or before is None or before.version != registration.version
+        )
+        for _ in self._take_topics(member, registration, is_changed=is_changed):
+            yield
+            if self._live.get(key) is not live:
+                # It left meanwhile, or registers anew.
+                return Accepted()
+        if before is None:
+            log.info(
+                "broker registered",
+                broker=registration.name,
+                id=registration.broker_id,
+                address=registration.address,
+                topics=len(registration.topics),
+            )
+        return self._accepted(member, registration)
+
+    def _check_room(
+        self, registration: Registration, before: _Live | None, now_ms: int, connection: object
+    ) -> None:
+        reason = self._lack_of_room(registration, before, connection)
+        if reason is None:
+            return
+        if before is not None and before.connection is connection:
+            # What it registered before stays.
+            before.last_heard_ms = now_ms
+        log.warning("registration refused", broker=registration.name, reason=reason)
+        raise Refusal(reason)
+
+    def _lack_of_room(
+        self, registration: Registration, before: _Live | None, connection: object
+    ) -> str | None:
+        own = self._registered_over.get(connection, {})
+        if before is None and len(self._live) >= BROKERS_MAX:
+            return f"{BROKERS_MAX} brokers are registered, and no more are taken"
+        is_new_here = before is None or before.connection is not connection
+        if is_new_here and len(own) >= BROKERS_PER_CONNECTION_MAX:
+            return (
+                f"{BROKERS_PER_CONNECTION_MAX} brokers are registered over this connection, and "
+                "no more are taken: register others over connections of their own"
+            )
+        return self._lack_of_room_for(registration.name, registration.topics.keys(), own.values())
+
+    def _lack_of_room_for(
+        self, name: str, topics: Set[str], over_connection: Iterable[_Live]
+    ) -> str | None:
+        known = self._topics.of(name)
+        count = len(topics - known)
+        if not count:
+            return None
+        if self._topics.count + count > TOPICS_MAX:
+            return (
+                f"all brokers together register at most {TOPICS_MAX} topics, a topic counted for "
+                "each broker that has it: delete topics that nobody needs"
+            )
+        names = {live.member.name for live in over_connection} | {name}
+        if sum(len(self._topics.of(each)) for each in names) + count > TOPICS_PER_CONNECTION_MAX:
+            return (
+                f"the brokers of one connection register at most {TOPICS_PER_CONNECTION_MAX} "
+                "topics, deleted ones among them until the broker starts anew: spread topics over "
+                "several brokers"
+            )
+        return None
+
+    def _hear_of(self, key: tuple[str, str], live: _Live) -> None:
+        self._lose_sight_of(key)
+        self._live[key] = live
+        self._registered_over.setdefault(live.connection, {})[key] = live
+
+    def _lose_sight_of(self, key: tuple[str, str]) -> None:
+        live = self._live.pop(key, None)
+        if live is None:
+            return
+        over = self._registered_over[live.connection]
+        del over[key]
+        if not over:
+            del self._registered_over[live.connection]
+
+    def _epoch_beside(self, member: Member, registration: Registration) -> int:
+        """The latest epoch of those that a registration has to be as new as.
+
+        That is who has its id already, and for a master everybody else under its name.
+        """
+        place = registration.broker_id, registration.address
+        return max(
+            (
+                self._epoch_of(member.cluster, address)
+                for broker_id, address in member.addresses.items()
+                if (broker_id, address) != place
+                and registration.broker_id in (broker_id, MASTER_ID)
+            ),
+            default=0,
+        )
+
+    def _take_address(self, member: Member, registration: Registration) -> None:
+        addresses = member.addresses
+        for broker_id in [
+            other
+            for other, address in addresses.items()
+            if address == registration.address and other != registration.broker_id
+        ]:
+            del addresses[broker_id]
+        former = addresses.get(registration.broker_id)
+        if former is not None and former != registration.address:
+            epoch = registration.version.state_version
+            if epoch <= self._epoch_of(member.cluster, former):
+                log.warning(
+                    "two brokers register with the same name: give each its own brokerName",
+                    broker=registration.name,
+                    id=registration.broker_id,
+                    former=former,
+                    now=registration.address,
+                )
+            self._lose_sight_of((member.cluster, former))
+        elif former is not None and member.cluster != registration.cluster:
+            self._lose_sight_of((member.cluster, former))
+        addresses[registration.broker_id] = registration.address
+        member.cluster = registration.cluster
+        member.zone = registration.zone
+        member.acting_master = bool(registration.acting_master)
+
+    def _take_topics(
+        self, member: Member, registration: Registration, *, is_changed: bool
+    ) -> Iterator[None]:
+        is_master = registration.broker_id == MASTER_ID
+        is_prime_slave = (
+            not is_master
+            and registration.acting_master is not None
+            and registration.broker_id == min(member.addresses)
+        )
+        if not (is_master or is_prime_slave) or self._follows_local(member.name):
+            return
+        known = self._topics.of(member.name)
+        for number, (name, topic) in enumerate(registration.topics.items(), 1):
+            if number % TOPICS_PER_STEP == 0:
+                yield
+            if is_changed or name not in known:
+                writable = not (is_prime_slave and registration.acting_master)
+                self._topics.put(name, member.name, topic if writable else _without_write(topic))
+            if name in registration.mappings:
+                self._topics.put_mapping(name, member.name, registration.mappings[name])
+        if self._forget_missing_topics and is_changed and registration.topics:
+            for name in self._topics.of(member.name) - registration.topics.keys():
+                self._topics.remove(name, member.name)
+
+    def _follows_local(self, name: str) -> bool:
+        """Whether a slave of this process' broker registers, whose topics are known here."""
+        local = self._local
+        return local is not None and local.name == name and local.standing().slaves_port > 0
+
+    def _accepted(self, member: Member, registration: Registration) -> Accepted:
+        if registration.broker_id == MASTER_ID:
+            return Accepted()
+        master = member.addresses.get(MASTER_ID)
+        live = self._live.get((member.cluster, master)) if master is not None else None
+        return Accepted(master, live.ha_address) if live is not None else Accepted()
+
+    def _epoch_of(self, cluster: str, address: str) -> int:
+        live = self._live.get((cluster, address))
+        return live.version.state_version if live is not None else 0
+
+    def query_version(
+        self, cluster: str, address: str, version: DataVersion, now_ms: int
+    ) -> tuple[bool, DataVersion | None]:
+        """Whether a broker's topics are other than registered, and the registered version."""
+        live = self._live.get((cluster, address))
+        if live is None:
+            return True, None
+        live.last_heard_ms = now_ms
+        return live.version != version, live.version
+
+    def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
+        """Note that a broker lives; unknown ones are for register."""
+        live = self._live.get((cluster, address))
+        if live is not None:
+            live.last_heard_ms = now_ms
+
+    def unregister(self, cluster: str, address: str, connection: object = None) -> bool:
+        """Remove a broker; with its last address its name and its topics go.
+
+        With a *connection* only what was registered over it: at the same address another broker may
+        have registered since.
+        """
+        live = self._live.get((cluster, address))
+        if live is None or (connection is not None and live.connection is not connection):
+            return False
+        self._lose_sight_of((cluster, address))
+        member = live.member
+        for broker_id in [key for key, value in member.addresses.items() if value == address]:
+            del member.addresses[broker_id]
+        if not member.addresses and self._members.get(member.name) is member:
+            del self._members[member.name]
+            if not self._is_local(member.name):
+                self._note_departed(member.name, live.last_heard_ms)
+                self._write_wiped.discard(member.name)
+            self._topics.remove_broker(member.name)
+        log.info("broker unregistered", broker=member.name, address=address)
+        return True
+
+    def _note_departed(self, name: str, heard_ms: int) -> None:
+        self._departed[name] = heard_ms
+        if len(self._departed) > DEPARTED_MAX:
+            del self._departed[next(iter(self._departed))]
+
+    def connection_lost(self, connection: object) -> None:
+        """Remove the brokers that registered over *connection*."""
+        for cluster, address in list(self._registered_over.get(connection, ())):
+            self.unregister(cluster, address)
+
+    def expire(self, now_ms: int) -> list[Any]:
+        """Remove the brokers not heard of in time; return their connections, to be closed."""
+        connections = []
+        for (cluster, address), live in list(self._live.items()):
+            if live.last_heard_ms + live.timeout_ms < now_ms:
+                log.warning(
+                    "broker is silent and dropped", broker=live.member.name, address=address
+                )
+                self.unregister(cluster, address)
+                connections.append(live.connection)
+        return connections
+
+    def route(self, topic: str, local_address: str) -> Route | None:
+        """Where *topic* is; the broker of this process at *local_address*. None if nowhere."""
+        queues: list[QueueData] = []
+        members: list[Member] = []
+        registered = self._topics.brokers(topic)
+        if self._local is not None:
+            # A follower may learn of a topic later than its master registers it.
+            config = self._local.find_topic(topic) or registered.get(self._local.name)
+            if config is not None:
+                queues.append(self._with_wipe(self._local_queues(config)))
+                members.append(self._local_member(local_address))
+        for name, config in registered.items():
+            member = self._members.get(name)
+            if member is not None and member.addresses and not self._is_local(name):
+                queues.append(self._with_wipe(_queue_data(name, config, config.perm)))
+                members.append(member)
+        return Route(queues, members, self._mappings_of(topic, queues)) if queues else None
+
+    def _mappings_of(self, topic: str, queues: Iterable[QueueData]) -> dict[str, JsonObject]:
+        """What the brokers of a route say of *topic*, if it is a static one."""
+        found = dict(self._topics.mappings(topic))
+        if self._local is not None:
+            static = self._local.table.mappings.get(topic)
+            if static is not None:
+                found[self._local.name] = static.info()
+        if not found:
+            return found
+        names = {data.broker_name for data in queues}
+        return {name: mapping for name, mapping in found.items() if name in names}
+
+    def members(self, local_address: str) -> list[Member]:
+        """Every broker name, the one of this process at *local_address*."""
+        local = [self._local_member(local_address)] if self._local is not None else []
+        return local + [each for each in self._members.values() if not self._is_local(each.name)]
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are at most: one may be here and elsewhere."""
+        local = self._local
+        return len(self._topics) + (len(local.table.configs) if local is not None else 0)
+
+    def topic_names(
+        self,
+        cluster: str | None = None,
+        *,
+        wanted: Callable[[QueueData], bool] = lambda queues: True,
+    ) -> Generator[None, None, set[str]]:
+        """Topics, of all clusters or one, of which some broker's queues are wanted; in steps."""
+        names: set[str] = set()
+        local = self._local
+        if local is not None and cluster in (None, local.cluster):
+            for number, config in enumerate(local.topics(), 1):
+                if wanted(self._local_queues(config)):
+                    names.add(config.name)
+                if number % TOPICS_PER_STEP == 0:
+                    yield
+        for number, topic in enumerate(self._topics.names(), 1):
+            for name, config in self._topics.brokers(topic).items():
+                member = self._members.get(name)
+                is_in_cluster = member is not None and cluster in (None, member.cluster)
+                if is_in_cluster and wanted(_queue_data(name, config, config.perm)):
+                    names.add(topic)
+            if number % TOPICS_PER_STEP == 0:
+                yield
+        return names
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget where *topic* is, until a broker that still has it registers a change."""
+        for name in list(self._topics.brokers(topic)):
+            member = self._members.get(name)
+            if cluster is None or (member is not None and member.cluster == cluster):
+                self._topics.remove(topic, name)
+
+    def add_topic(self, broker_name: str, topic: TopicConfig) -> None:
+        """Take a single topic of a broker that is registered; of others, nothing.
+
+        Raises:
+            Refusal: too many are registered.
+        """
+        if broker_name not in self._members:
+            return
+        reason = self._lack_of_room_for(broker_name, {topic.name}, ())
+        if reason is not None:
+            log.warning("topic refused", broker=broker_name, topic=topic.name, reason=reason)
+            raise Refusal(reason)
+        self._topics.put(topic.name, broker_name, topic)
+
+    def set_write_wiped(self, broker_name: str, *, wiped: bool) -> int:
+        """Take producers off a broker, or let them back; return how many topics that concerns.
+
+        Unlike RocketMQ's this stays until it is taken back, whatever the broker registers.
+        """
+        if wiped and (broker_name in self._members or self._is_local(broker_name)):
+            self._write_wiped.add(broker_name)
+        elif not wiped:
+            self._write_wiped.discard(broker_name)
+        if self._local is not None and self._local.name == broker_name:
+            return sum(1 for _ in self._local.topics())
+        return len(self._topics.of(broker_name))
+
+    def _with_wipe(self, queues: QueueData) -> QueueData:
+        if queues.broker_name in self._write_wiped:
+            return queues._replace(perm=queues.perm & ~PERM_WRITE)
+        return queues
+
+    def _local_queues(self, topic: TopicConfig) -> QueueData:
+        assert self._local is not None
+        return _queue_data(self._local.name, topic, self._local.perm_of(topic))
+
+    def _local_member(self, address: str) -> Member:
+        local = self._local
+        assert local is not None
+        standing = local.standing()
+        if not standing.shares_name:
+            return Member(local.cluster, local.name, {MASTER_ID: address})
+        member = self._members.get(local.name)
+        registered = member.addresses if member is not None else {}
+        epoch = self._epoch_of(local.cluster, registered.get(MASTER_ID, ""))
+        return Member(local.cluster, local.name, standing.members(address, registered, epoch))
+
+    def _is_local(self, name: str) -> bool:
+        return self._local is not None and name == self._local.name
+
+
+def _queue_data(broker_name: str, topic: TopicConfig, perm: int) -> QueueData:
+    return QueueData(
+        broker_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.sys_flag
+    )
+
+
+def _without_write(topic: TopicConfig) -> TopicConfig:
+    return TopicConfig(
+        topic.name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & ~PERM_WRITE,
+        filter_type=topic.filter_type,
+        sys_flag=topic.sys_flag,
+        order=topic.order,
+        attributes=topic.attributes,
+    )

@@ -1,0 +1,155 @@
+"""A topic that one broker makes by itself is made by the other masters of its cluster as well.
+
+RocketMQ's producers send to an unknown topic through all brokers that would create it, and each
+broker creates it when its first message comes. A topic then has as many queues as brokers were
+hit: all of them by ten messages, one broker's by one message, and for ever.
+
+Here a broker that has created a topic for a client says so to its name services (SHARE_TOPIC,
+70010, one way), and they pass it on to the brokers that registered with them and are ours. Those
+create it with as many queues, or grow to as many if they have just created it themselves: whatever
+order messages come in, all masters end with the largest number that any of them was asked for.
+Brokers that do not create topics (autoCreateTopic=off) take no part.
+
+With autoCreateTopic=on-lookup a name service that runs alone passes on the request for a route
+(with ``queueNums`` 0: as many as the broker gives), and answers when the brokers have registered.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rockhopper.broker.name_server.embedded import EmbeddedBroker
+from rockhopper.broker.name_server.route_table import RouteTable
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.tables.topics import (
+    TopicConfig,
+    TopicTable,
+    may_be_looked_up,
+)
+from rockhopper.broker.users.errors import NoPermission
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.requests import RpcRequest, decode_fields
+from rockhopper.protocol.requests.fields import Int32
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+
+if TYPE_CHECKING:
+    from rockhopper.broker.server.remoting.server import Connection
+
+CREATES_FIELD = "rockhopperCreates"
+ON_LOOKUP = "on-lookup"
+LOOKUP_TIMEOUT_S = 1.0
+LOOKUPS_MAX = 1000
+
+
+class ShareTopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """SHARE_TOPIC (70010)."""
+
+    topic: str
+    queue_nums: Int32
+    perm: Int32 = PERM_READ | PERM_WRITE
+
+
+def share_fields(topic: TopicConfig) -> dict[str, str]:
+    """The header that tells of a topic."""
+    return {
+        "topic": topic.name,
+        "queueNums": str(topic.write_queue_nums),
+        "perm": str(topic.perm),
+    }
+
+
+def adopt(topics: TopicTable, ext: dict[str, str] | None) -> None:
+    """Take what a name service passes on. Raises FieldError, or nothing comes of it."""
+    fields = decode_fields(ShareTopicRequest, ext)
+    if fields.queue_nums <= 0:
+        topics.create_on_lookup(fields.topic)
+    else:
+        topics.adopt(fields.topic, fields.queue_nums, fields.perm & (PERM_READ | PERM_WRITE))
+
+
+class TopicSharing:
+    """The name service's part: who is ours, and what is passed on to whom."""
+
+    def __init__(self, routes: RouteTable, local: EmbeddedBroker | None) -> None:
+        self._routes = routes
+        self._local = local
+        self._brokers: dict[Connection, tuple[str, str, str]] = {}
+        self._registered = asyncio.Event()
+        self._lookups = 0
+        if local is not None:
+            local.table.on_created.append(self._share_local)
+
+    def registered(
+        self, connection: "Connection", cluster: str, name: str, creates: str | None
+    ) -> None:
+        """Note a broker of ours, and by which request it creates topics."""
+        if creates is not None:
+            if connection not in self._brokers:
+                connection.on_close.append(lambda _gone: self._connection_lost(connection))
+            self._brokers[connection] = cluster, name, creates
+        self._registered.set()
+
+    def _connection_lost(self, connection: "Connection") -> None:
+        self._brokers.pop(connection, None)
+
+    def share(self, request: Request) -> Response:
+        """70010: a broker that is registered has created a topic."""
+        request.fields(ShareTopicRequest)
+        known = self._brokers.get(request.connection)
+        if known is None:
+            raise NoPermission("only a broker that is registered shares topics")
+        cluster = known[0]
+        local = self._local
+        # A follower has its topics from its master.
+        if local is not None and cluster == local.cluster and local.standing().is_leading:
+            adopt(local.table, request.ext)
+        self._send(self._others(cluster, request.connection), dict(request.ext))
+        return Response()
+
+    def _share_local(self, topic: TopicConfig) -> None:
+        """The broker in this process has created a topic."""
+        assert self._local is not None
+        self._send(self._others(self._local.cluster, None), share_fields(topic))
+
+    def _others(self, cluster: str, origin: "Connection | None") -> "list[Connection]":
+        return [
+            connection
+            for connection, (theirs, _, _) in self._brokers.items()
+            if theirs == cluster and connection is not origin
+        ]
+
+    def _send(self, connections: "Iterable[Connection]", ext: dict[str, str]) -> None:
+        for connection in connections:
+            connection.send_request(RequestCode.SHARE_TOPIC, ext)
+
+    def may_create(self, topic: str) -> bool:
+        """Whether some broker elsewhere creates *topic* because its route is asked for."""
+        return (
+            (self._local is None or not self._local.standing().is_leading)
+            and self._lookups < LOOKUPS_MAX
+            and may_be_looked_up(topic)
+            and any(creates == ON_LOOKUP for _, _, creates in self._brokers.values())
+        )
+
+    async def created(self, topic: str) -> None:
+        """Have the brokers create *topic*; return when they registered it, or took too long."""
+        asked = {
+            name: connection
+            for connection, (_, name, creates) in self._brokers.items()
+            if creates == ON_LOOKUP
+        }
+        self._lookups += 1
+        try:
+            self._send(asked.values(), {"topic": topic, "queueNums": "0", "perm": "6"})
+            async with asyncio.timeout(LOOKUP_TIMEOUT_S):
+                while not asked.keys() <= self._serving(topic):
+                    self._registered.clear()
+                    await self._registered.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._lookups -= 1
+
+    def _serving(self, topic: str) -> set[str]:
+        route = self._routes.route(topic, "")
+        return {queues.broker_name for queues in route.queues} if route is not None else set()

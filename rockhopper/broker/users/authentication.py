@@ -1,0 +1,138 @@
+"""Authentication: the signature of a request must be that of the user whom it names.
+
+An unknown user, a disabled one and a wrong signature get the same answer after the same work. A
+name that fails too often on a connection is refused there without a check until its bucket has
+filled again. Its address is not: behind NAT or a balancer other clients share it.
+"""
+
+import hmac
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from rockhopper.broker.users.accounts import User
+from rockhopper.broker.users.errors import NotAuthenticated
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.signing import sign
+
+log = structlog.get_logger("broker.access")
+
+FAILURES_PER_S = 20.0
+NAMES_PER_CONNECTION_MAX = 32
+ADDRESSES_MAX = 4096
+LOG_INTERVAL_S = 60.0
+_NOBODY = User("", "the secret of nobody, so that unknown users take as long", is_enabled=False)
+
+
+class Failures:
+    """Who has failed lately on one connection: for each name, how many failures are left."""
+
+    __slots__ = ("_buckets", "_names_max")
+
+    def __init__(self, names_max: int = NAMES_PER_CONNECTION_MAX) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._names_max = names_max
+
+    def left(self, name: str, now_s: float) -> float:
+        """How often *name* may still fail now."""
+        left, at_s = self._buckets.get(name, (FAILURES_PER_S, now_s))
+        return min(FAILURES_PER_S, left + (now_s - at_s) * FAILURES_PER_S)
+
+    def charge(self, name: str, now_s: float) -> None:
+        """Count a failure. Of too many names, those that have all their failures left go first."""
+        left, buckets = self.left(name, now_s), self._buckets
+        if name not in buckets and len(buckets) >= self._names_max:
+            for known in [each for each in buckets if self.left(each, now_s) >= FAILURES_PER_S]:
+                del buckets[known]
+            if len(buckets) >= self._names_max:
+                del buckets[next(iter(buckets))]
+        buckets[name] = left - 1, now_s
+
+
+class Authenticator:
+    """Checks signatures against the users of one process."""
+
+    def __init__(
+        self,
+        users: Mapping[str, User],
+        *,
+        is_enabled: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*users* is looked at for each signature, and may change."""
+        self.is_enabled = is_enabled
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the name of a user who was deleted or disabled, or has a new secret: whatever
+        acts in this name is to be closed."""
+        self.users = users
+        self._clock = clock
+        self._by_address = Failures(ADDRESSES_MAX)
+        """Of those that have no connection of their own: names at addresses."""
+        self._refused = 0
+        self._logged_at_s = -LOG_INTERVAL_S
+
+    def verify(
+        self,
+        access_key: str,
+        signed: bytes,
+        signature: bytes,
+        host: str,
+        failures: Failures | None = None,
+    ) -> Principal:
+        """Who has signed *signed*; *signature* is its bytes, not text.
+
+        *failures* are those of the connection that it came by.
+
+        Raises:
+            NotAuthenticated: nobody whom this broker knows.
+        """
+        user = self._claimed(access_key, host, failures)
+        is_right = hmac.compare_digest(sign(user.secret, signed), signature)
+        return self._proved(access_key, user, host, failures, is_right=is_right)
+
+    def prove(self, access_key: str, secret: str, host: str) -> Principal:
+        """Who knows this user's secret. Raises NotAuthenticated."""
+        user = self._claimed(access_key, host, None)
+        is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
+        return self._proved(access_key, user, host, None, is_right=is_right)
+
+    def _claimed(self, access_key: str, host: str, failures: Failures | None) -> User:
+        counted, name = self._counted(access_key, host, failures)
+        if counted.left(name, self._clock()) < 1:
+            raise self._refusal(host)
+        return self.users.get(access_key, _NOBODY)
+
+    def _counted(
+        self, access_key: str, host: str, failures: Failures | None
+    ) -> tuple[Failures, str]:
+        """Where a name's failures are counted, and as what: all unknown ones as one."""
+        name = access_key if access_key in self.users else ""
+        return (self._by_address, f"{name}@{host}") if failures is None else (failures, name)
+
+    def _proved(
+        self, access_key: str, user: User, host: str, failures: Failures | None, *, is_right: bool
+    ) -> Principal:
+        if not (is_right and user.is_enabled):
+            counted, name = self._counted(access_key, host, failures)
+            counted.charge(name, self._clock())
+            raise self._refusal(host)
+        return Principal(host, user.name)
+
+    def user_changed(self, name: str) -> None:
+        """Have everybody close what acts in the name of a user."""
+        for listener in list(self.on_change):
+            listener(name)
+
+    def _refusal(self, host: str) -> NotAuthenticated:
+        self._refused += 1
+        now_s = self._clock()
+        if now_s - self._logged_at_s >= LOG_INTERVAL_S:
+            log.warning(
+                "requests without a valid user were refused", last=host, count=self._refused
+            )
+            self._logged_at_s, self._refused = now_s, 0
+        return NotAuthenticated(
+            "check signature failed: the user is unknown or disabled, or the secret is another; "
+            "check accessKey and secretKey of the client"
+        )

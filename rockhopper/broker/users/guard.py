@@ -1,0 +1,136 @@
+"""Guard: the rules of a broker with users, by RocketMQ's decisions.
+
+Without authenticationEnabled it is as open as Access. With it everybody has to say who he is, and
+administration from other hosts is for Super users, or, with authorizationEnabled, for whom the
+rules allow what the request does.
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from rockhopper.broker.users.access import CLUSTER, Access, Action, Kind, Resource
+from rockhopper.broker.users.accounts import Rule, RuleIndex, User, decide
+from rockhopper.broker.users.authentication import Authenticator
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.names import STATE_TOPIC
+
+VERDICTS_MAX = 1024
+PRINCIPALS_MAX = 1024
+NOTES = Resource(Kind.TOPIC, STATE_TOPIC)
+"""Where a replica set keeps secrets, so that no rule allows it to anybody."""
+Question = tuple[tuple[Action, ...], Resource]
+
+
+class Guard(Access):
+    """Belongs to the event loop."""
+
+    def __init__(
+        self,
+        *,
+        remote_admin: bool,
+        authenticates: bool = False,
+        authorizes: bool = False,
+        cluster_name: str = "*",
+        unsigned_codes: Collection[int] = (),
+        free_codes: Collection[int] = (),
+        seal_secret: bytes = b"",
+    ) -> None:
+        """*unsigned_codes* need no user, *free_codes* no rule; cluster UPDATE needs both."""
+        super().__init__(remote_admin=remote_admin)
+        self.is_open = not authenticates
+        self.unsigned_codes = frozenset(unsigned_codes)
+        self.free_codes = frozenset(free_codes)
+        self.seal_secret = seal_secret or secrets.token_bytes(32)
+        """By which the console of this process, or of its parent, says for whom it asks."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when users or rules are others than before."""
+        self._authorizes = authorizes
+        self._cluster = Resource(Kind.CLUSTER, cluster_name)
+        self._users: Mapping[str, User] = {}
+        self._rules: Mapping[str, Sequence[Rule]] = {}
+        self._indexes: dict[str, RuleIndex] = {}
+        self._verdicts: dict[Principal, dict[Question, bool]] = {}
+        self.authenticator = Authenticator({}, is_enabled=authenticates)
+
+    def use(self, users: Mapping[str, User], rules: Mapping[str, Sequence[Rule]]) -> None:
+        """Decide by these from now on; ``rules_changed`` when they change."""
+        self._users, self._rules = users, rules
+        self.authenticator.users = users
+        self._indexes.clear()
+        self._verdicts.clear()
+
+    def rules_changed(self) -> None:
+        """Forget what was decided."""
+        self._indexes.clear()
+        self._verdicts.clear()
+        for listener in self.on_change:
+            listener()
+
+    @property
+    def users(self) -> Mapping[str, User]:
+        """Those by whom it decides."""
+        return self._users
+
+    def is_super(self, principal: Principal) -> bool:
+        """Whether somebody is a Super user; without users nobody is."""
+        user = self._users.get(principal.user)
+        return user is not None and user.is_enabled and user.is_super
+
+    def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        """As Access."""
+        if self.is_open:
+            return super().may(principal, action, resource)
+        return self.may_any(principal, (action,), resource)
+
+    def may_any(
+        self, principal: Principal, actions: tuple[Action, ...], resource: Resource
+    ) -> bool:
+        """As Access; a rule that denies one of *actions* denies all, as RocketMQ's do."""
+        if self.is_open:
+            return super().may_any(principal, actions, resource)
+        verdicts = self._verdicts.get(principal)
+        if verdicts is None:
+            if len(self._verdicts) >= PRINCIPALS_MAX:
+                self._verdicts.clear()
+            verdicts = self._verdicts[principal] = {}
+        verdict = verdicts.get((actions, resource))
+        if verdict is None:
+            if len(verdicts) >= VERDICTS_MAX:
+                verdicts.clear()
+            verdict = self._decide(principal, actions, resource)
+            verdicts[actions, resource] = verdict
+        return verdict
+
+    def _decide(
+        self, principal: Principal, actions: tuple[Action, ...], resource: Resource
+    ) -> bool:
+        user = self._users.get(principal.user)
+        if user is None or not user.is_enabled:
+            return False
+        if user.is_super:
+            return True
+        if resource == NOTES:
+            return False
+        if Action.ADMINISTER in actions:
+            # What the request does is another need of it.
+            return self._authorizes or self._remote_admin or is_loopback(principal.host)
+        if not self._authorizes:
+            return True
+        rule = self.deciding(principal, actions, resource)
+        return rule is not None and rule.is_allowed
+
+    def deciding(
+        self, principal: Principal, actions: Collection[Action], resource: Resource
+    ) -> Rule | None:
+        """The rule that decides for a user who is not Super; None when none is about it."""
+        asked = self._cluster if resource == CLUSTER else resource
+        index = self._indexes.get(principal.user)
+        if index is None:
+            index = self._indexes[principal.user] = RuleIndex(self._rules.get(principal.user, ()))
+        return decide(index.about(asked), actions, asked, principal.host)
+
+
+def guard_of(access: Access | None) -> Guard | None:
+    """What requires users of all peers, if something does."""
+    return access if isinstance(access, Guard) and not access.is_open else None

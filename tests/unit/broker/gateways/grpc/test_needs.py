@@ -1,0 +1,110 @@
+"""What callers of each RPC must be allowed."""
+
+from typing import Any
+
+import pytest
+
+from rockhopper.broker.gateways.grpc import needs
+from rockhopper.broker.users.access import Access, Action, Kind, Resource
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.messages import METHODS
+from tests.support.grpc_client import (
+    GrpcBroker,
+    GrpcClient,
+    add_message,
+    receiving,
+    request,
+    sending,
+    settings_of_consumer,
+    settings_of_producer,
+)
+
+TOPIC, GROUP = Resource(Kind.TOPIC, "t"), Resource(Kind.GROUP, "g")
+PUB, SUB = (Action.PUB,), (Action.SUB,)
+
+
+class NoAccess(Access):
+    """Nobody may do anything."""
+
+    is_open = False
+
+    def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        del principal, action, resource
+        return False
+
+
+def two_topics() -> Any:
+    made = sending("t")
+    add_message(made, "other", b"x", "B")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("of", "made", "demands"),
+    [
+        (needs.of_route, request("QueryRoute", topic="t"), {((*PUB, *SUB), TOPIC)}),
+        (
+            needs.of_sending,
+            two_topics(),
+            {(PUB, TOPIC), (PUB, Resource(Kind.TOPIC, "other"))},
+        ),
+        (needs.of_sending, sending("%RETRY%g"), {(SUB, GROUP)}),
+        (needs.of_producing, request("EndTransaction", topic="t"), {(PUB, TOPIC)}),
+        (
+            needs.of_consuming,
+            request("AckMessage", topic="t", group="g"),
+            {(SUB, TOPIC), (SUB, GROUP)},
+        ),
+        (needs.of_queue, receiving("t"), {(SUB, TOPIC), (SUB, GROUP)}),
+        (needs.of_queue, receiving("%RETRY%g2"), {(SUB, Resource(Kind.GROUP, "g2")), (SUB, GROUP)}),
+        (
+            needs.of_queue,
+            receiving("%DLQ%g2"),
+            {(SUB, Resource(Kind.TOPIC, "%DLQ%g2")), (SUB, GROUP)},
+        ),
+        (needs.of_being_there, request("Heartbeat", group="g"), {(SUB, GROUP)}),
+        (needs.of_being_there, request("Heartbeat"), set()),
+        (needs.of_telling, settings_of_producer("t"), {(PUB, TOPIC)}),
+        (needs.of_telling, settings_of_consumer("g", "t"), {(SUB, TOPIC), (SUB, GROUP)}),
+        (needs.of_telling, METHODS["Telemetry"].request(), set()),
+    ],
+)
+def test_a_request_demands(of: Any, made: Any, demands: set[Any]) -> None:
+    assert set(of(made)) == demands
+
+
+async def test_every_rpc_asks(served: GrpcBroker) -> None:
+    """An RPC that would ask for nothing is found here: each of them names a topic or a group."""
+    service = served.door.server.service
+    for name, method in METHODS.items():
+        rpc = service.find(f"/apache.rocketmq.v2.MessagingService/{name}")
+        assert rpc is not None, name
+        made = method.request()
+        if name == "Telemetry":
+            made = settings_of_consumer("g", "t")
+        elif name == "SendMessage":
+            made = sending("t")
+        elif name in ("Heartbeat", "NotifyClientTermination"):
+            made.group.name = "g"
+        assert rpc.demands is not None
+        assert list(rpc.demands(made)), name
+
+
+async def test_who_may_nothing_is_refused_by_every_rpc(served: GrpcBroker) -> None:
+    served.dispatcher.access = NoAccess(remote_admin=False)
+    await served.door.close()
+    served.open_door()
+    client = GrpcClient(served.door)
+    made = {
+        "SendMessage": sending("t"),
+        "ReceiveMessage": receiving("t"),
+        "Heartbeat": request("Heartbeat", group="g", client_type=3),
+        "NotifyClientTermination": request("NotifyClientTermination", group="g"),
+    }
+    for name, method in METHODS.items():
+        if name != "Telemetry":
+            answer = client.ask_for(name, made.get(name, method.request()))
+            (reply,) = (await answer.ended()).messages
+            assert reply.status.code == Code.UNAUTHORIZED, name
+    assert served.store.max_commit_log_offset == 0

@@ -1,0 +1,97 @@
+"""Who asks by gRPC: where there are users, what is not signed by one is served to nobody."""
+
+from typing import Any
+
+import pytest
+
+from rockhopper.broker.gateways.grpc.probing import probes
+from rockhopper.broker.gateways.grpc.service import GrpcService
+from rockhopper.broker.users.accounts import User
+from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.guard import Guard
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.grpc_v2.messages import METHODS
+from rockhopper.protocol.signing import sign
+
+SECRET, DATE = "a secret of root", "20261126T180000Z"
+
+
+class Asking:
+    """A call, and what became of it."""
+
+    def __init__(self, service: GrpcService, **fields: str) -> None:
+        self.fields = {name.replace("_", "-"): text for name, text in fields.items()}
+        self.principal = Principal("10.0.0.7")
+        self.connection = self
+        self.proved = None
+        self.failures = Failures()
+        self.peer_host = "10.0.0.7"
+        self.proved = None
+        self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
+        self.replies: list[Any] = []
+        self.refusals: list[str] = []
+
+    def write(self, reply: Any) -> None:
+        self.replies.append(reply)
+
+    def end(self) -> None:
+        pass
+
+    def reply(self, reply: Any) -> None:
+        self.replies.append(reply)
+
+    def refuse(self, error: Exception) -> None:
+        self.refusals.append(type(error).__name__)
+
+
+def served(path: str | None = None, **fields: str) -> Asking:
+    guard = Guard(remote_admin=False, authenticates=True)
+    guard.use({"root": User("root", SECRET, is_super=True)}, {})
+    service = GrpcService(
+        {"Heartbeat": (lambda _call, _request: "served", lambda _request: ())},
+        guard,
+        lambda _call: None,
+        lambda _call: None,
+        lambda: None,
+    )
+    service.add(probes(lambda: None))
+    asking = Asking(service, **fields)
+    if path is not None:
+        asking.rpc = service.find(path)
+    rpc = asking.rpc
+    request = METHODS["Heartbeat"] if path is None or rpc is None else rpc.method.request()
+    service.serve(asking, request)  # type: ignore[arg-type]
+    return asking
+
+
+def test_probes_are_served_to_nobody_and_to_anybody() -> None:
+    for fields in ({}, {"authorization": "MQv2-HMAC-SHA1 nonsense"}):
+        asking = served("/grpc.health.v1.Health/Check", **fields)
+        assert [reply.status for reply in asking.replies] == [1]
+    assert served().refusals
+
+
+def header(secret: str = SECRET, user: str = "root") -> str:
+    signature = sign(secret, DATE.encode()).hex()
+    return f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
+
+
+def test_a_signed_call_is_served_in_its_users_name() -> None:
+    asking = served(authorization=header(), x_mq_date_time=DATE)
+    assert (asking.replies, asking.principal.user) == (["served"], "root")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"authorization": header()},
+        {"authorization": header(), "x_mq_date_time": "20261126T180001Z"},
+        {"authorization": header("another"), "x_mq_date_time": DATE},
+        {"authorization": header(user="bob"), "x_mq_date_time": DATE},
+        {"authorization": "Basic cm9vdA==", "x_mq_date_time": DATE},
+    ],
+)
+def test_any_other_is_refused_though_it_needs_nothing(fields: dict[str, str]) -> None:
+    asking = served(**fields)
+    assert (asking.replies, asking.refusals) == ([], ["NotAuthenticated"])
