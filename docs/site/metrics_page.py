@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from rockhopper.broker import Broker
-from rockhopper.broker.assembly.families import Family
-from rockhopper.broker.assembly.lag_metrics import LagAges
-from rockhopper.broker.assembly.metrics import families
-from rockhopper.broker.assembly.tls_metrics import tls_families
+from rockhopper.broker.kernel.metrics.broker_metrics import families
+from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
+from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.observing import log
 from rockhopper.broker.replication.roles import set_metrics
 from rockhopper.broker.supervising.pages import PARENT_FAMILIES

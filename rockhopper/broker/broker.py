@@ -27,20 +27,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rockhopper.broker.assembly.families import Family, rendered
-from rockhopper.broker.assembly.lag_metrics import LagAges
-from rockhopper.broker.assembly.metrics import build_info, families, readiness
-from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.assembly.tls_metrics import tls_families
 from rockhopper.broker.gateways.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.members.guarding import (
+from rockhopper.broker.kernel.members.guarding import (
     accounts_of,
     guard_of,
     guard_with,
     may_publish,
     tell_about_guard,
 )
+from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families, readiness
+from rockhopper.broker.kernel.metrics.families import Family, rendered
+from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
+from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.processors.classic import ClassicProcessors
+from rockhopper.broker.kernel.processors.replica import ReplicaProcessors, following_server
+from rockhopper.broker.kernel.processors.slave import Takeover, slave_server
+from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
@@ -50,10 +54,6 @@ from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from rockhopper.broker.processors.classic import ClassicProcessors
-from rockhopper.broker.processors.replica import ReplicaProcessors, following_server
-from rockhopper.broker.processors.slave import Takeover, slave_server
-from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, Follower
 from rockhopper.broker.replication.roles.follower_reads import FollowerReads

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 SYNCS_OF_ONE_SAVE_MAX = 8

@@ -8,7 +8,7 @@ import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.grpc_v2.framing import framed
 from rockhopper.protocol.grpc_v2.messages import SERVICE

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from rockhopper.broker import Broker
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import StoreFailedError
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.client import Admin
 from rockhopper.protocol.codes import RequestCode
 from tests.support.direct import pull, send

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rockhopper.broker import Broker
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.stalls import STALL_S
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.popping import GROUP, TOPIC, PopConsumer, pop_fields

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.name_server.route_table import Accepted
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
 from tests.support.free_ports import free_port

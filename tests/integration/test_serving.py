@@ -50,7 +50,7 @@ async def test_tables_that_cannot_be_saved_at_the_end_are_an_error(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     await broker.topics.saved()
-    monkeypatch.setattr("rockhopper.broker.tables.json_table.write_atomically", full)
+    monkeypatch.setattr("rockhopper.broker.kernel.tables.json_table.write_atomically", full)
     broker.topics.ensure_retry_topic("billing")
     os.kill(os.getpid(), 15)
     assert await task == 1

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from rockhopper.broker.pulling.long_polling import PARKED_PER_CONNECTION_MAX
+from rockhopper.broker.kernel.pull.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.server.remoting import server
 from rockhopper.broker.server.remoting.server import Connection, Server
 from rockhopper.broker.server.remoting.sweeping import (

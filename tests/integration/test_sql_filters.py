@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
-from rockhopper.broker.pulling import pull_filters
+from rockhopper.broker.kernel.pull import pull_filters
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.client import Message, Producer, PullConsumer, Sql
 from rockhopper.client.errors import RequestRefusedError

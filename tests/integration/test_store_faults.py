@@ -12,10 +12,10 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store import reput, retention
 from rockhopper.broker.store.files import checkpoint, disk
-from rockhopper.broker.tables import json_table
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.direct import ask, pull, send, send_fields, topic_fields

@@ -11,7 +11,7 @@ import pytest
 
 import rockhopper.broker
 from rockhopper.broker import Broker
-from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.protocol.codes import RequestCode as Code
 from tests.support.wire import WireClient
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rockhopper.broker import Broker
-from rockhopper.broker.tables.topic_ids import TopicIds
+from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.client import Admin, Message, Producer
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import RequestCode, ResponseCode

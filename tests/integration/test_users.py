@@ -11,7 +11,7 @@ import pytest
 
 from rockhopper import App, ReceivedMessage, sync
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.users.errors import NotAuthenticated
 from rockhopper.broker.users.peer import Principal
 from rockhopper.client import Admin, Consumer, Credentials, Producer

@@ -32,7 +32,7 @@ BETWEEN = 100
 SEND_TIMEOUT_S = 30.0
 """The page says ten or more; a process may take seconds to start where others work as well."""
 THIS, NEXT = "V5_3_3", "V_THE_NEXT"
-TELLS_VERSION = Path("rockhopper/broker/processors/runtime_info.py")
+TELLS_VERSION = Path("rockhopper/broker/kernel/processors/runtime_info.py")
 
 
 def next_release(directory: Path) -> Path:

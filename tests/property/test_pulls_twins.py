@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rockhopper.broker.hot import plain_pulls
-from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.reading import filter_budget
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.subscription import Subscription
 from tests.support.hot_broker import HotBroker

@@ -4,7 +4,7 @@ A figure is a number with a unit, or with something that it counts. For the word
 table names where it comes from:
 
     ["docs/consumer-groups.md"]
-    "or 120 s pass" = "rockhopper.broker.members.consumer_groups:HEARTBEAT_TIMEOUT_MS"
+    "or 120 s pass" = "rockhopper.broker.kernel.members.consumer_groups:HEARTBEAT_TIMEOUT_MS"
 
 ==================================  ===========================================================
 ``rockhopper.….module:NAME``        a constant

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.users.access import Access
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError

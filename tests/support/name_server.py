@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.broker_standing import ALONE
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.processors import NameServiceProcessors
@@ -11,7 +12,6 @@ from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.users.access import Access
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

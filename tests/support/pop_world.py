@@ -4,6 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+)
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
@@ -14,9 +20,6 @@ from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed

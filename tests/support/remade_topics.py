@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.tables.topic_ends import TopicEnds
+from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
 from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.refusing_brokers import refuse

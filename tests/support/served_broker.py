@@ -7,16 +7,16 @@ would get.
 import asyncio
 from pathlib import Path
 
-from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore, PutResult
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.users.access import Access
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode

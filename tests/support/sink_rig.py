@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import (
@@ -17,7 +18,6 @@ from rockhopper.broker.sinks import (
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.message_ids import UniqueIds
 from tests.support.open_stores import STORE_HOST, open_store

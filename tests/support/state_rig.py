@@ -5,8 +5,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.later.timers.times import out_ms
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.scheduled.timers.times import out_ms
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo
@@ -18,7 +19,6 @@ from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,

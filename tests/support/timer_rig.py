@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rockhopper.broker.later.timers.recall_handle import decode_recall_handle
+from rockhopper.broker.kernel.scheduled.timers.recall_handle import decode_recall_handle
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage

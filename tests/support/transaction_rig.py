@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rockhopper.broker.members.consumer_groups import Client
+from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage

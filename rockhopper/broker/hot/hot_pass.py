@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     BATCH_PREFIX,
@@ -42,11 +41,12 @@ from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.processors.pulls import PULL_CODES
+from rockhopper.broker.kernel.pull.puller import Outcome
+from rockhopper.broker.kernel.send.send_request import waits_for_disk
+from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.processors.pulls import PULL_CODES
-from rockhopper.broker.pulling.puller import Outcome
-from rockhopper.broker.sending.send_request import waits_for_disk
-from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
 from rockhopper.broker.server.remoting.general_pass import frame_handler

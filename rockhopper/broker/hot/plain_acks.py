@@ -1,13 +1,12 @@
 """Acknowledgements of popped messages (200051), as many in one go as settle messages of one pop.
 
 A consumer acknowledges the messages of a pop one by one, and one behind the other. Whatever is
-not exactly that goes the general way (processors/pop.py), which says what the answer must be:
-messages popped in order, offsets that their queue does not have, queues that do not exist.
+not exactly that goes the general way (kernel/processors/pop.py), which says what the answer must
+be: messages popped in order, offsets that their queue does not have, queues that do not exist.
 """
 
 from typing import NamedTuple
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     COMMITTED,
@@ -16,6 +15,7 @@ from rockhopper.broker.hot.hot_codec import (
     decode_ack,
     json_frame,
 )
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.errors import FieldError

@@ -1,10 +1,9 @@
 """Commits of offsets (15) that only go forward, as consumers send them while they run.
 
-Whatever is not exactly that goes the general way (processors/offsets.py), which says what the
-answer must be: offsets that go back, the first one of a queue, resets, logical queues.
+Whatever is not exactly that goes the general way (kernel/processors/offsets.py), which says what
+the answer must be: offsets that go back, the first one of a queue, resets, logical queues.
 """
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
     COMMIT_PREFIX,
     COMMITTED,
@@ -13,6 +12,7 @@ from rockhopper.broker.hot.hot_codec import (
     decode_commit,
     json_frame,
 )
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame

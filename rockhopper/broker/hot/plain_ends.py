@@ -8,7 +8,6 @@ reference for what an end does: rollbacks, ends that are repeated, topics that a
 
 from functools import partial
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import (
     COMMITTED,
     END_PREFIX,
@@ -18,6 +17,7 @@ from rockhopper.broker.hot.hot_codec import (
     decode_end,
     json_frame,
 )
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run

@@ -14,12 +14,12 @@ from functools import partial
 from mmap import mmap
 from typing import TypeAlias
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.processors.pulls import PULL_CODES
+from rockhopper.broker.kernel.pull.long_polling import ParkedPull
+from rockhopper.broker.kernel.pull.puller import Outcome, Pull
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
-from rockhopper.broker.processors.pulls import PULL_CODES
-from rockhopper.broker.pulling.long_polling import ParkedPull
-from rockhopper.broker.pulling.puller import Outcome, Pull
 from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX
 from rockhopper.broker.server.remoting.dispatcher import (
     allow_all,

@@ -9,8 +9,8 @@ little unusual it leaves to HotPass. Without it everything is left.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot.hot_codec import Templates, pieces
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode

@@ -4,7 +4,8 @@ import asyncio
 import secrets
 
 from rockhopper.broker.gateways.console.door import Console
-from rockhopper.broker.members.guarding import guard_of, guard_with, tell_about_guard
+from rockhopper.broker.kernel.members.guarding import guard_of, guard_with, tell_about_guard
+from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.name_server.route_table import RouteTable
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.name_server.shared_accounts import SharedAccounts
@@ -18,7 +19,6 @@ from rockhopper.broker.server.remoting.startup import StartError, store_errors_e
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.tables.accounts import AclTable, UserTable
 from rockhopper.broker.users.accounts import User
 from rockhopper.protocol.signing import Credentials
 

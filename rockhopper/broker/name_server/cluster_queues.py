@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.errors import ProtocolError

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 

@@ -7,6 +7,8 @@ compactly and without true, false and null: some clients read them with parsers 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.broker_standing import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.neighbours import Neighbours
@@ -41,8 +43,6 @@ from rockhopper.broker.server.remoting.json_bodies import (
 from rockhopper.broker.server.remoting.needs import Need, everything, on_cluster, on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
-from rockhopper.broker.tables.json_table import DataVersion
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.broker.users.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.protocol import fastjson

@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.route_table import Registration
 from rockhopper.broker.server.loop.slices import at_once, in_slices, in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
-from rockhopper.broker.tables.json_table import DataVersion
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.users.errors import Refusal, TooManyWait
 from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.requests import RegisterBrokerRequest

@@ -17,14 +17,14 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.kernel.tables.json_table import JsonObject
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
 from rockhopper.broker.name_server.sharing import CREATES_FIELD, adopt, share_fields
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.tables.json_table import JsonObject
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.bodies.route import QueueData, TopicRouteData

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.broker_standing import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.served_topics import ServedTopics
 from rockhopper.broker.server.loop.slices import at_once
-from rockhopper.broker.tables.json_table import DataVersion, JsonObject
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.sys_flags import PERM_WRITE
 

@@ -5,8 +5,8 @@ A broker that goes costs as much as it has topics, however many others there are
 
 from collections.abc import Mapping, Set
 
-from rockhopper.broker.tables.json_table import JsonObject
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.json_table import JsonObject
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 
 _NONE: frozenset[str] = frozenset()
 

@@ -16,9 +16,9 @@ nothing to another host without TLS.
 
 from collections.abc import Mapping, Sequence
 
+from rockhopper.broker.kernel.tables.accounts import read_accounts
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import check_size
-from rockhopper.broker.tables.accounts import read_accounts
 from rockhopper.broker.users.accounts import Rule, User
 from rockhopper.broker.users.errors import InvalidParameter, NoPermission
 from rockhopper.broker.users.guard import Guard

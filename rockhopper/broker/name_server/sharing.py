@@ -18,14 +18,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.name_server.embedded import EmbeddedBroker
-from rockhopper.broker.name_server.route_table import RouteTable
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
-from rockhopper.broker.tables.topics import (
+from rockhopper.broker.kernel.tables.topics import (
     TopicConfig,
     TopicTable,
     may_be_looked_up,
 )
+from rockhopper.broker.name_server.embedded import EmbeddedBroker
+from rockhopper.broker.name_server.route_table import RouteTable
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.requests import RpcRequest, decode_fields

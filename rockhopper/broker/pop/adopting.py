@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import structlog
 
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.pop.lanes import InFlight, Lanes
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import REVIVE_GROUP, REVIVE_TOPIC_PREFIX, TIMER_TOPIC
 from rockhopper.protocol.properties import (

@@ -6,6 +6,7 @@ the queue go on.
 
 import msgspec
 
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.pop.extra_info import NORMAL, ExtraInfo
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.pop.ordered import OrderedBatch
@@ -14,7 +15,6 @@ from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.subscription import Subscription

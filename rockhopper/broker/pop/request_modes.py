@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.server.loop.clock import wall_clock_ms
-from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
 
 

@@ -7,10 +7,10 @@ there are and what they read does.
 
 from collections.abc import Sequence
 
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.pop.extra_info import pop_owners
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
 
 

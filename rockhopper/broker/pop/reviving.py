@@ -13,6 +13,12 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+)
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes
@@ -22,9 +28,6 @@ from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import decode_offset_message_id

@@ -18,6 +18,9 @@ from collections.abc import Callable, Generator, Iterable
 
 import structlog
 
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.adopting import adopt
 from rockhopper.broker.pop.compaction import Compaction
@@ -44,9 +47,6 @@ from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.names import RETRY_PREFIX, retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.pop.extra_info import pop_retry_topics
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.names import retry_topic
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.sinks.runs import messages_of, plain_count
 from rockhopper.broker.sinks.staged_parts import items
@@ -22,7 +23,6 @@ from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.store.queues.queue_tail import QueueTail
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.properties import (

@@ -2,7 +2,8 @@
 
 ``<store>/rockhopper/sinks/intent.json`` exists from the moment at which a batch is sure to be
 published until all of it is in the log and on disk; ``published.json`` holds, for each sink, [last
-batch id, its messages]. Both are checked tables (broker/tables/checked_table.py), whose entries are
+batch id, its messages]. Both are checked tables (broker/kernel/tables/checked_table.py), whose
+entries are
 
     {"sinkId": …, "batchId": …, "messageCount": …, "parts": [file name, …], "fromOffset": …}
     {"<sink id>": [41, 1000], …}
@@ -20,11 +21,11 @@ from typing import Any
 
 import msgspec
 
+from rockhopper.broker.kernel.tables.checked_table import CheckedTable
+from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.disk import backup_path
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.tables.checked_table import CheckedTable
-from rockhopper.broker.tables.json_table import JsonObject
 
 
 class Intent(msgspec.Struct, rename="camel", frozen=True):

@@ -14,7 +14,7 @@ again with other rows under the same number:
 
 from typing import NamedTuple
 
-from rockhopper.broker.tables.checked_table import CheckedTable
+from rockhopper.broker.kernel.tables.checked_table import CheckedTable
 
 
 class SinkOwners(CheckedTable):

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
@@ -42,7 +43,6 @@ from rockhopper.broker.sinks.staged_parts import (
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
 from rockhopper.tasks import end_tasks, run_in_background, start_task
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 

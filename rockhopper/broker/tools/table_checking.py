@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zlib import crc32
 
+from rockhopper.broker.kernel.tables.table_seal import is_damaged, unseal
 from rockhopper.broker.store.files import checked_line
 from rockhopper.broker.store.files.disk import backup_path
 from rockhopper.broker.store.recovering import inventory, log_identity
-from rockhopper.broker.tables.table_seal import is_damaged, unseal
 from rockhopper.broker.tools.findings import RESTORE_FILE, Findings
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol import fastjson

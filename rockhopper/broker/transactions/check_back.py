@@ -16,8 +16,8 @@ transaction 8 minutes after its producers went away. The look is made as soon as
 
 from collections.abc import Callable, Iterable
 
-from rockhopper.broker.members.consumer_groups import Client
-from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.consumer_groups import Client
+from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.transactions.check_counts import CheckCounts

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 
 log = structlog.get_logger("broker.transactions")
 

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias
 
 import structlog
 
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy, Redirect
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy
 from rockhopper.broker.transactions.ledger import Ledger, Written

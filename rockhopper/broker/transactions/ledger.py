@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.later.delays import WAITING_TOPICS
+from rockhopper.broker.kernel.scheduled.delays import WAITING_TOPICS
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.transactions.half_messages import (
     HALF_QUEUE_ID,
     PROPERTY_FINAL_OFFSET,

@@ -14,8 +14,10 @@ import asyncio
 
 import structlog
 
-from rockhopper.broker.later.last_flush import last_flush
-from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.scheduled.last_flush import last_flush
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
@@ -23,8 +25,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy, Redirect
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.check_back import CheckBack
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.ends import Ends

@@ -1,7 +1,7 @@
 """Users and what they may do, as RocketMQ's auth module has them: plain values, no files.
 
 A secret stands here in clear because an HMAC cannot be checked without it; nothing but the files of
-the tables (broker/tables/accounts.py) and the answer to a Super user shows one.
+the tables (broker/kernel/tables/accounts.py) and the answer to a Super user shows one.
 """
 
 import ipaddress

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.tables import json_table
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send, send_fields
 from tests.support.free_ports import free_port

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from rockhopper.broker.processors.classic import ClassicProcessors
-from rockhopper.broker.processors.compatibility import broker_table, name_service_table
-from rockhopper.broker.processors.unserved import UNSERVED
+from rockhopper.broker.kernel.processors.classic import ClassicProcessors
+from rockhopper.broker.kernel.processors.compatibility import broker_table, name_service_table
+from rockhopper.broker.kernel.processors.unserved import UNSERVED
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.grpc_v2.codes import Code as GrpcCode
 from tests.support.prose import ROOT, Line, Page, pages, sources

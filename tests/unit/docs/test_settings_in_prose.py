@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables import subscription_groups
 from rockhopper.broker.settings import config_file
 from rockhopper.broker.settings.config_file import (
     SETTING_PARTS,
@@ -24,7 +25,6 @@ from rockhopper.broker.settings.setting_fields import (
     settings_of,
     unit_of,
 )
-from rockhopper.broker.tables import subscription_groups
 from tests.support.prose import ROOT, Line, Page, pages, said_to_be_defaults, sources
 
 FIELDS = {

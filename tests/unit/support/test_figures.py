@@ -52,7 +52,7 @@ def test_a_measured_figure_is_rounded_and_another_is_not(
 
 
 def test_a_source_is_in_the_base_of_its_unit() -> None:
-    heartbeat = value_of("rockhopper.broker.members.consumer_groups:HEARTBEAT_TIMEOUT_MS")
+    heartbeat = value_of("rockhopper.broker.kernel.members.consumer_groups:HEARTBEAT_TIMEOUT_MS")
     assert heartbeat == Value(Fraction(120), is_exact=True)
     assert value_of("setting maxMessageSize most") == Value(Fraction(16 << 20), is_exact=True)
     assert value_of("parameter rockhopper:Consumer hand_over_s") == Value(Fraction(1, 2), True)

@@ -1,7 +1,7 @@
 """Commands: what the broker tells and asks clients by their Telemetry streams.
 
 A question has a nonce, which the answer repeats. Administrators ask with remoting's requests
-(processors/client_calls.py) and get RocketMQ's JSON.
+(kernel/processors/client_calls.py) and get RocketMQ's JSON.
 """
 
 import asyncio

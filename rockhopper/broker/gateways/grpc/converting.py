@@ -15,7 +15,7 @@ from rockhopper.broker.gateways.grpc.sending_rules import (
     type_of,
 )
 from rockhopper.broker.gateways.grpc.statuses import StatusError, millis_of
-from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.calendar_times import in_calendar
 from rockhopper.protocol.codes import MQ_VERSION

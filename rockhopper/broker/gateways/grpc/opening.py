@@ -4,10 +4,10 @@ A broker's gRPC port is as far from its listenPort as here: that holds for the b
 process group (brokers=N), and for those of a cluster with the same settings.
 """
 
-from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.door import GrpcDoor
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import Access

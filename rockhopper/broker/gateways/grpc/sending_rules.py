@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rockhopper.broker.gateways.grpc.statuses import StatusError, millis_of
-from rockhopper.broker.tables.topic_attributes import (
+from rockhopper.broker.kernel.tables.topic_attributes import (
     MESSAGE_TYPE_DELAY,
     MESSAGE_TYPE_FIFO,
     MESSAGE_TYPE_MIXED,

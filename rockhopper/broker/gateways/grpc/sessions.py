@@ -14,7 +14,7 @@ import structlog
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.commands import Commands, recovery_of
 from rockhopper.broker.gateways.grpc.statuses import StatusError
-from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.kernel.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.users.peer import Notice, Peer, Principal, TransactionCheck
 from rockhopper.protocol.codes import MQ_VERSION, LanguageCode
 from rockhopper.protocol.grpc_v2.codes import Code

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.users.errors import Refusal
 
 log = structlog.get_logger("broker.nameserver")

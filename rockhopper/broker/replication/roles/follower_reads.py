@@ -4,10 +4,10 @@ They see what is confirmed. Offsets are committed at the master: here they would
 What a group has subscribed to is known from its master, for heartbeats change nothing here.
 """
 
-from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.pulling.long_polling import LongPolling
-from rockhopper.broker.pulling.puller import Puller
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.pull.puller import Puller
 
 
 class FollowerReads:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.replication.election.leaving import serve_alone
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.engines import engine_for

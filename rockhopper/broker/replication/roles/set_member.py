@@ -23,8 +23,9 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from rockhopper.broker.assembly.families import Family
-from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.name_server.broker_standing import BrokerStanding
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.election.keeping import Keeping, boot_id
@@ -63,7 +64,6 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
 )
 from rockhopper.broker.store.lease_gate import LeaseGate
-from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.tasks import end_task, run_in_background
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.replica_set import Announcement, View
 from rockhopper.broker.replication.election.standing import Standing
-from rockhopper.broker.tables.json_table import JsonObject
 
 
 def status(

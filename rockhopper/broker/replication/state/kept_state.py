@@ -11,11 +11,12 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from rockhopper.broker.assembly.persistence import Tables
-from rockhopper.broker.later.delay_journal import DelayJournal, Pass
-from rockhopper.broker.later.timers.entries import ENTRY, Entry
-from rockhopper.broker.later.timers.timers import Timers
-from rockhopper.broker.members.queue_locks import FREE, LEASE_MS, QueueKey
+from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
+from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, Entry
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.tables.offset_journal import decode_changes
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.lanes import Lanes
@@ -32,7 +33,6 @@ from rockhopper.broker.replication.state.state_records import (
 )
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.offset_journal import decode_changes
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
-from rockhopper.broker.tables.json_table import JsonTable
 from rockhopper.broker.transactions.check_counts import CheckCounts
 
 

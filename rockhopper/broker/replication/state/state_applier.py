@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.assembly.persistence import Tables
-from rockhopper.broker.later.delay_journal import Pass
-from rockhopper.broker.later.timers.timers import Timers
-from rockhopper.broker.members.queue_locks import HeldLocks
+from rockhopper.broker.kernel.members.queue_locks import HeldLocks
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.scheduled.delay_journal import Pass
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.applied import Applied
 from rockhopper.broker.replication.state.kept_state import KeptState

@@ -16,7 +16,7 @@ Kinds and their payloads:
                      zlib's, and hold entries
     2 ENTRY          size:2 table, size:2 name, value as JSON; nothing for one that has gone
     3 DOCUMENT       size:2 table, its whole content as JSON
-    4 OFFSETS        lines of the journal of consumer offsets (tables/offset_journal.py)
+    4 OFFSETS        lines of the journal of consumer offsets (kernel/tables/offset_journal.py)
     5 DELAYED        level:8 first queue offset:8 offset behind the last:8, of a pass whose copies
                      follow in the log
     6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
@@ -30,7 +30,7 @@ Kinds and their payloads:
    14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is done with
    15 PART           size:2 file name, position:8, bytes of a part that is going to be published
    16 INTENT         rockhopper/sinks/intent.json, the entries (sinks/journal.py)
-   17 TIMERS_MORE    entries of slots (later/timers/entries.py), behind TIMERS_ALL
+   17 TIMERS_MORE    entries of slots (kernel/scheduled/timers/entries.py), behind TIMERS_ALL
    18 LOCKS          [[group, topic, broker, queue id, client, blank for a lock that is over], …] as
                      JSON
 """

@@ -21,11 +21,14 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.later.delay_journal import Pass
-from rockhopper.broker.later.timers.due import DueMessage
-from rockhopper.broker.later.timers.entries import SLOT_MS
-from rockhopper.broker.members.queue_locks import QueueKey
+from rockhopper.broker.kernel.members.queue_locks import QueueKey
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.scheduled.delay_journal import Pass
+from rockhopper.broker.kernel.scheduled.timers.due import DueMessage
+from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
+from rockhopper.broker.kernel.tables.json_table import JsonTable
+from rockhopper.broker.kernel.tables.offset_journal import Change, encode_changes
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.kept_tables import KeptTables
@@ -43,9 +46,6 @@ from rockhopper.broker.replication.state.state_records import (
 )
 from rockhopper.broker.sinks.journal import Intent
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
-from rockhopper.broker.tables.json_table import JsonTable
-from rockhopper.broker.tables.offset_journal import Change, encode_changes
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.names import STATE_TOPIC
 

@@ -2,7 +2,8 @@
 
 Every processor that stores a message and says so ends with ``answer_when_safe``; the pass over many
 sends (turn.py) and whoever can wait (``MessageStore.safe``) ask the store the same question.
-``tests/unit/broker/processors/test_safe_answers.py`` goes through the table of request codes.
+``tests/unit/broker/kernel/processors/test_safe_answers.py`` goes through the table of request
+codes.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.disk import sync_directory

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.hot.plain_commits import PlainCommits
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
 from tests.support.hot_broker import HotBroker

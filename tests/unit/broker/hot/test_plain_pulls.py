@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.hot import plain_pulls
-from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.pulling import long_polling
-from rockhopper.broker.pulling.puller import Outcome
+from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.kernel.pull import long_polling
+from rockhopper.broker.kernel.pull.puller import Outcome
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import decode_header
 from rockhopper.protocol.frame import Frame, FrameDecoder

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server.cluster_queues import ROUTE_AGE_S_MAX, ClusterQueues
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from tests.support.fake_server import FakeServer, route
 from tests.support.peers import Clock
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from tests.support.peers import Clock
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.broker_standing import BrokerStanding
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

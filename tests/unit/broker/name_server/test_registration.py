@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server import link
 from rockhopper.broker.name_server import registration as module
 from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.name_server.registration import Registration
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer

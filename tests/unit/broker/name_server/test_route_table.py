@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server import route_table as module
 from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
@@ -17,8 +19,6 @@ from rockhopper.broker.name_server.route_table import (
 )
 from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.tables.json_table import DataVersion
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.users.errors import Refusal
 
 NOW = 1_700_000_000_000

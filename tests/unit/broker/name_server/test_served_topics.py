@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.served_topics import ServedTopics
-from rockhopper.broker.tables.topics import TopicConfig
 
 
 def served() -> ServedTopics:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.kernel.tables.accounts import user_to_json
 from rockhopper.broker.name_server.shared_accounts import BROKERS_MAX, SharedAccounts
-from rockhopper.broker.tables.accounts import user_to_json
 from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.errors import InvalidParameter, NoPermission

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server import sharing as module
 from rockhopper.broker.name_server.broker_standing import BrokerStanding
 from rockhopper.broker.name_server.sharing import TopicSharing, adopt, share_fields
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import FieldError
 from tests.support.name_server import FIELDS, NameServer

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import REVIVE_GROUP, TIMER_TOPIC
 from tests.support.pop_world import GROUP, TOPIC, PopWorld
 

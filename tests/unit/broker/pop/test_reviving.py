@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.pop import reviving as module
 from rockhopper.broker.store.files.errors import DiskFullError, RecordTooLargeError
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.tables.topics import TopicConfig
 from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.server.loop.slices import at_once
@@ -14,7 +15,6 @@ from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 

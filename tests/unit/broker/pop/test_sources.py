@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.pop.extra_info import parse_extra_info, real_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources
 from rockhopper.broker.server.loop.slices import Work, at_once
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld

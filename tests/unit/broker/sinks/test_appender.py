@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import appender as appending
@@ -15,7 +16,6 @@ from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun, encode_sink_body
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.store.message_codec import encode_batch

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.subscription import Subscription

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables.table_seal import seal
 from rockhopper.broker.replication.election.keeping import Keeping
 from rockhopper.broker.store.files.disk import write_atomically
-from rockhopper.broker.tables.table_seal import seal
 from rockhopper.protocol.store.note_records import encode_record
 from tests.support.rot import flip_bit
 from tests.support.tool_stores import checked

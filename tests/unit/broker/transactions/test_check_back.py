@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.members.consumer_groups import Client
+from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.store.trusted_time import TrustedTime
 from tests.support.peers import Clock
 from tests.support.transaction_rig import TransactionRig, checks

@@ -6,7 +6,7 @@ read: Node takes an exponential policy alone, Python a customized one, and Java 
 
 from typing import Any
 
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.grpc_v2.messages import RetryPolicy
 
 _S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)

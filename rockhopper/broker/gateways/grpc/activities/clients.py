@@ -12,11 +12,11 @@ from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import full_name, group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, status_of
-from rockhopper.broker.members.consumer_groups import ConsumerGroups, ConsumeSettings
-from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, ConsumeSettings
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.users.errors import SubscriptionNotParsed
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus

@@ -18,14 +18,14 @@ from rockhopper.broker.gateways.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
-from rockhopper.broker.later.timers.withdrawing import Withdrawing
-from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.sending.sender import Half, Sender
+from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.sender import Half, Sender
+from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.grpc_v2.codes import Code

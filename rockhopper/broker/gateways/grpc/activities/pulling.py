@@ -9,12 +9,12 @@ from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
-from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
+from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import (

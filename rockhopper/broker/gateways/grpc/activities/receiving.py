@@ -14,12 +14,12 @@ from rockhopper.broker.gateways.grpc.handles import RENEWED_INVISIBLE_MS, Handle
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
+from rockhopper.broker.kernel.processors.pop_checks import PopChecks
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.pop.extra_info import real_topic
 from rockhopper.broker.pop.reading import Found, PopAnswer, Wanted
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.processors.pop_checks import PopChecks
 from rockhopper.broker.server.loop.slices import Work
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.users.errors import SubscriptionNotParsed, TooManyWait
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.grpc_v2.codes import Code

@@ -12,9 +12,9 @@ from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sending_rules import accepted_types
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
-from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.addresses import is_loopback, split_address
 from rockhopper.protocol.grpc_v2.codes import Code

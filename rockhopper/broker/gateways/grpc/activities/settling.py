@@ -15,8 +15,8 @@ from rockhopper.broker.gateways.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
-from rockhopper.broker.sending.looking_up import ANY_MESSAGE, Identity
-from rockhopper.broker.sending.send_back import SendBack
+from rockhopper.broker.kernel.send.looking_up import ANY_MESSAGE, Identity
+from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import Refusal

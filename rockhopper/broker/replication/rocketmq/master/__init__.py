@@ -5,5 +5,5 @@
     master.py    the port, and what a store waits for because of it
 
 The other side is replication/rocketmq/slave; what slaves ask at listenPort is
-processors/classic.py's.
+kernel/processors/classic.py's.
 """

@@ -19,6 +19,7 @@ import sys
 
 import structlog
 
+from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.replication.rocketmq.master.feed import Feed, FeedError, FeedSettings
 from rockhopper.broker.replication.rocketmq.master.slaves import Slave, Slaves
 from rockhopper.broker.server.listening.caller import Caller
@@ -27,7 +28,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig, BrokerRole
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.protocol.addresses import join_address
 
 log = structlog.get_logger("broker.ha")

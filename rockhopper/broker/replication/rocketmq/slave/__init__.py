@@ -6,5 +6,5 @@
     note.py            that a store follows, for the next start
 
 The master is asked by name_server/followed_master.py; what clients are told meanwhile is
-processors/slave.py's.
+kernel/processors/slave.py's.
 """

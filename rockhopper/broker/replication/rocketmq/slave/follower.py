@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.assembly.parts import ServingParts
+from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.name_server.followed_master import (
     DivergedError,
     FollowError,

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.assembly.persistence import Tables
-from rockhopper.broker.later.timers.java_files import TIMER_CHECK_SIZE_BYTES, save_timer_check
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.scheduled.timers.java_files import (
+    TIMER_CHECK_SIZE_BYTES,
+    save_timer_check,
+)
+from rockhopper.broker.kernel.tables.static_topics import StaticTopic
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
-from rockhopper.broker.tables.static_topics import StaticTopic
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from tests.support.grpc_client import GrpcBroker, GrpcClient
 from tests.support.peers import Clock
 

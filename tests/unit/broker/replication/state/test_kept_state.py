@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.later.timers.entries import SLOT_MS
+from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
 from rockhopper.broker.replication.state.state_records import (
     Kind,
     StateRecordError,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.tables.json_table import JsonTable
 from tests.support.state_rig import Member, Pair
 
 MODE = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 1}

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state.state_records import Kind, decode_state
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.store.files.errors import NotReplicatedError
-from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.state_rig import GROUP, Member, Pair

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.server.loop.clock import BrokerClock
 from tests.support.peers import Clock, Peer
 from tests.support.pop_world import PopWorld

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.tables.table_journal import TableJournal
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.table_journal import TableJournal
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.backing_up import Backup
 from rockhopper.broker.tools.store_view import StoreView

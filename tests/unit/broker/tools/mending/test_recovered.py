@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from rockhopper.broker.tables.offset_journal import LINES
+from rockhopper.broker.kernel.tables.offset_journal import LINES
 from rockhopper.broker.tools.mending import recovered
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.store.note_records import encode_record

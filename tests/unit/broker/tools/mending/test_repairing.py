@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.tables.table_seal import seal
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.tables.table_seal import seal
 from rockhopper.broker.tools.dumping import Wanted, dump
 from rockhopper.broker.tools.mending.repairing import FILLER_TOPIC, Lost, filling
 from rockhopper.broker.tools.store_view import StoreView

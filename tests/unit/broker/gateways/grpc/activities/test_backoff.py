@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.gateways.grpc.activities.backoff import consumer_policy, producer_policy
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 
 
 def group_with(policy: object) -> SubscriptionGroup:

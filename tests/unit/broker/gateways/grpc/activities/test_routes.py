@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import MessageType, Permission
 from tests.support.grpc_client import GrpcBroker, GrpcClient, request

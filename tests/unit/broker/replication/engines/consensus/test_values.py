@@ -77,7 +77,7 @@ def test_what_later_releases_tell_of_a_replica_is_stored_if_it_is_known() -> Non
     member = replace(MEMBER, settings=(("haMode", "sync"),), own_address="h2:10911")
     stored = encode_member(member)
     assert stored.endswith(b'"settings":{"haMode":"sync"},"ownAddress":"h2:10911"}')
-    assert decode_member("members/2", stored) == member
+    assert decode_member("kernel/members/2", stored) == member
 
 
 def test_an_earlier_release_keeps_what_it_does_not_know_of_a_state() -> None:

@@ -1,0 +1,617 @@
+"""Who consumes: the clients that send heartbeats, by group and by connection.
+
+A consumer group has members, one for each connection. Members share the queues of a topic among
+themselves, so all of them must learn of every change at once: NOTIFY_CONSUMER_IDS_CHANGED (40) goes
+to the whole group whenever a member comes, goes, or changes the set of its topics. A closed socket
+counts as going; so do 120 s without a heartbeat.
+
+RocketMQ (ConsumerManager) keeps one subscription table per group, where the last heartbeat wins, so
+that members with different expressions filter each other's messages. Here each member has its own,
+and what the group subscribes to is what its members subscribe to together. Who reads a topic then:
+readers.py.
+
+All of it lives in memory: after a restart the next heartbeats bring it back. What groups
+subscribed to is remembered on disk, so that pulls need not wait for them
+(remembered_subscriptions.py).
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from rockhopper.broker.kernel.members.change_notices import CallLater, ChangeNotices
+from rockhopper.broker.kernel.members.readers import ALL, Kind, Readers, find_readers
+from rockhopper.broker.kernel.tables.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.users.errors import TooManyWait
+from rockhopper.broker.users.peer import ConsumersChanged, Peer
+from rockhopper.protocol.names import is_retry_topic
+from rockhopper.protocol.subscription import Subscription
+
+log = structlog.get_logger("broker.consumer_groups")
+
+HEARTBEAT_TIMEOUT_MS = 120_000
+# Two heartbeats, which clients send every 30 s.
+SHARED_ID_AFTER_MS = 60_000
+DEPARTED_MEMORY_MS = 600_000
+DEPARTED_MAX = 20_000
+GROUPS_PER_CONNECTION_MAX = 2000
+# A member whose connection ended without a goodbye may be starting again.
+LOST_MEMORY_MS = 30_000
+
+_NAMED_MAX = 5
+
+BROADCASTING = "BROADCASTING"
+CLUSTERING = "CLUSTERING"
+PULLING = "CONSUME_ACTIVELY"
+
+
+class Client:
+    """One side of a registration: a connection, and what its heartbeats say about it."""
+
+    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "user", "version")
+
+    def __init__(
+        self, connection: Peer, client_id: str, language: int, version: int, user: str = ""
+    ) -> None:
+        self.connection = connection
+        self.client_id = client_id
+        self.language = language
+        self.version = version
+        self.user = user
+        """Who said so; empty where there are no users."""
+        self.last_seen_ms = 0
+
+
+Shape = frozenset[tuple[str, str, str]]
+"""Topics, expression types and expressions, whatever their versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeSettings:
+    """How a client consumes in a group, by RocketMQ's names."""
+
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    heeds_readers: bool = False
+    """Whether it leaves a topic to the topic's readers: Rockhopper's Consumer does."""
+
+
+class Member(Client):
+    """A consumer in a group, with the subscriptions that are its own."""
+
+    __slots__ = ("fingerprint", "joined_ms", "settings", "shape", "subscriptions")
+
+    def __init__(self, client: Client, joined_ms: int = 0) -> None:
+        super().__init__(client.connection, client.client_id, client.language, client.version)
+        self.joined_ms = joined_ms
+        self.subscriptions: dict[str, Subscription] = {}
+        self.settings = ConsumeSettings()
+        self.shape: Shape = frozenset()
+        self.fingerprint = 0
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether it reads every queue for itself."""
+        return self.settings.message_model == BROADCASTING
+
+    @property
+    def heeds_readers(self) -> bool:
+        """Whether it leaves a topic to the topic's readers."""
+        return self.settings.heeds_readers
+
+    @property
+    def kind(self) -> "tuple[str, Shape]":
+        """What all members of a group should have in common."""
+        return self.settings.message_model, self.shape
+
+
+class ConsumerGroup:
+    """The members of one group that are online now."""
+
+    __slots__ = ("_kinds", "_lost", "_readers", "members", "name", "settings", "shared_ids")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.settings = ConsumeSettings()
+        """Of the last heartbeat."""
+        self.members: dict[Peer, Member] = {}
+        self.shared_ids: frozenset[str] = frozenset()
+        """Client ids that more than one live member has: each of these gets all messages."""
+        # How many members are of which kind; looking at all of them at every join would be too
+        # slow.
+        self._kinds: Counter[tuple[str, Shape]] = Counter()
+        # What members wanted whose connections have ended, and until when that counts.
+        self._lost: dict[Shape, tuple[int, Mapping[str, Subscription]]] = {}
+        self._readers: Readers | None = None
+
+    def subscribe(
+        self, member: Member, subscriptions: Mapping[str, Subscription], settings: ConsumeSettings
+    ) -> None:
+        """Take what a member subscribes to from now on."""
+        member.subscriptions = dict(subscriptions)
+        shape = frozenset(
+            (s.topic, s.expression_type, s.expression) for s in subscriptions.values()
+        )
+        if shape == member.shape and settings == member.settings:
+            return
+        self._forget(member)
+        member.shape, member.settings = shape, settings
+        if shape:
+            self._kinds[member.kind] += 1
+            self._lost.pop(shape, None)
+
+    def add(self, member: Member) -> None:
+        """Take a member in; what it subscribes to comes next."""
+        self.members[member.connection] = member
+        self._readers = None
+
+    def remove(self, connection: Peer) -> Member | None:
+        """Take a member out; None if there is none."""
+        member = self.members.pop(connection, None)
+        if member is not None:
+            self._forget(member)
+        return member
+
+    def _forget(self, member: Member) -> None:
+        self._readers = None
+        if member.shape:
+            self._kinds[member.kind] -= 1
+            if not self._kinds[member.kind]:
+                del self._kinds[member.kind]
+
+    def lose(self, member: Member, until_ms: int) -> bool:
+        """Let what a removed member wanted count a little longer: it may come back.
+
+        False if others want the same, or if that changes nothing.
+        """
+        if not member.heeds_readers or member.is_broadcasting or member.kind in self._kinds:
+            return False
+        before = self.readers
+        self._lost[member.shape] = until_ms, member.subscriptions
+        self._readers = None
+        if self.readers == before:
+            del self._lost[member.shape]
+            self._readers = None
+            return False
+        return True
+
+    def forget_lost(self, now_ms: int) -> bool:
+        """Forget what members wanted that have not come back; whether there were any."""
+        gone = [shape for shape, (until_ms, _) in self._lost.items() if now_ms >= until_ms]
+        for shape in gone:
+            del self._lost[shape]
+            self._readers = None
+        return bool(gone)
+
+    @property
+    def readers(self) -> Readers:
+        """Who reads which topic, where members differ."""
+        if len(self._kinds) <= 1 and not self._lost:
+            return ALL
+        if self._readers is None:
+            found: dict[tuple[Shape, bool], tuple[Member, set[str]]] = {}
+            for each in self.members.values():
+                if not each.is_broadcasting:
+                    key = each.shape, each.heeds_readers
+                    found.setdefault(key, (each, set()))[1].add(each.client_id)
+            self._readers = find_readers(
+                [Kind(one.subscriptions, one.heeds_readers, ids) for one, ids in found.values()],
+                self.client_ids(),
+                [wanted for _, wanted in self._lost.values()],
+            )
+        return self._readers
+
+    def must_leave(self, connection: Peer, topic: str) -> bool:
+        """Whether the member on *connection* would skip messages of *topic* that others want."""
+        readers = self.readers.by_topic.get(topic)
+        member = self.members.get(connection)
+        return (
+            readers is not None
+            and member is not None
+            and member.heeds_readers
+            and not member.is_broadcasting
+            and member.client_id not in readers
+            and not is_retry_topic(topic)
+        )
+
+    def settings_of(self, connection: Peer) -> ConsumeSettings:
+        """How the member on *connection* consumes; of a stranger, what the last heartbeat said."""
+        member = self.members.get(connection)
+        return self.settings if member is None else member.settings
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member reads every queue for itself."""
+        return all(member.is_broadcasting for member in self.members.values())
+
+    def client_ids(self) -> list[str]:
+        """Each member once: a client that reconnected may still have its old connection.
+
+        RocketMQ lists it twice, and the queues of the second one are nobody's until it expires.
+        """
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def find_shared_ids(self, now_ms: int) -> frozenset[str]:
+        """Find client ids that members on several connections have kept for a minute.
+
+        A client that has reconnected sends no more heartbeats on its old connection.
+        """
+        if len(self.members) < 2 or self.is_broadcasting:
+            return frozenset()
+        kept = Counter(
+            member.client_id
+            for member in self.members.values()
+            if now_ms - member.joined_ms >= SHARED_ID_AFTER_MS
+            and now_ms - member.last_seen_ms < SHARED_ID_AFTER_MS
+        )
+        return frozenset(client_id for client_id, count in kept.items() if count > 1)
+
+    def subscriptions(self) -> dict[str, Subscription]:
+        """What the group subscribes to, by topic; the newest expression of each."""
+        merged: dict[str, Subscription] = {}
+        for member in self.members.values():
+            for topic, subscription in member.subscriptions.items():
+                known = merged.get(topic)
+                if known is None or subscription.version > known.version:
+                    merged[topic] = subscription
+        return merged
+
+    def subscription(self, topic: str) -> Subscription | None:
+        """The newest subscription that any member has to *topic*."""
+        newest: Subscription | None = None
+        for member in self.members.values():
+            subscription = member.subscriptions.get(topic)
+            if subscription is not None and (
+                newest is None or subscription.version > newest.version
+            ):
+                newest = subscription
+        return newest
+
+    def is_consistent(self) -> bool:
+        """Whether all members that told us subscribe to the same, and in the same model."""
+        return len(self._kinds) <= 1
+
+    @property
+    def kind_count(self) -> int:
+        """How many kinds of members there are that get in each other's way; 0 if none."""
+        return 0 if self.is_consistent() or self.is_broadcasting else len(self._kinds)
+
+    def is_alone(self, member: Member) -> bool:
+        """Whether no other member is of its kind."""
+        return self._kinds[member.kind] == 1
+
+    def models(self) -> list[str]:
+        """The message models of its members."""
+        return sorted({model for model, _ in self._kinds})
+
+    def differences(self, member: Member) -> tuple[list[str], list[str]]:
+        """What only *member* wants, and what only others do: topics with their expressions."""
+        others = Shape().union(*(shape for _, shape in self._kinds if shape != member.shape))
+        return _named(member.shape - others), _named(others - member.shape)
+
+
+def _named(shape: Shape) -> list[str]:
+    return [f"{topic} {expression}" for topic, _, expression in sorted(shape)[:_NAMED_MAX]]
+
+
+class ConsumerGroups(Part):
+    """All consumer groups that are online.
+
+    *may_notify* says for a group whether its members want to hear of changes (the settings
+    notifyConsumerIdsChangedEnable of broker and group); *call_later* is the event loop's, see
+    ChangeNotices; *remembered* knows what groups subscribed to before a restart.
+    """
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        may_notify: Callable[[str], bool] = lambda _group: True,
+        call_later: CallLater | None = None,
+        remembered: RememberedSubscriptions | None = None,
+    ) -> None:
+        self._now_ms = now_ms
+        self._may_notify = may_notify
+        self._notices = ChangeNotices(self._tell, call_later=call_later)
+        self._remembered = remembered
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._groups_of: dict[Peer, set[str]] = {}
+        # Who pulls or commits for a group from before the restart, and has sent no heartbeat since.
+        self._early_members: dict[str, set[Peer]] = {}
+        # What V2 clients told us before they lost their connection: they do not repeat it.
+        self._departed: OrderedDict[tuple[str, str], tuple[int, Member]] = OrderedDict()
+        self.listeners: list[Callable[[], None]] = []
+        """Called when somebody comes, goes, or subscribes to something else."""
+
+    def __iter__(self) -> Iterator[ConsumerGroup]:
+        return iter(list(self._groups.values()))
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        """The group, if any member is online."""
+        return self._groups.get(group)
+
+    def find(self, group: str, client_id: str) -> Member | None:
+        """The member with this client id; of several connections the newest."""
+        found: Member | None = None
+        online = self._groups.get(group)
+        if online is not None:
+            for member in online.members.values():
+                if member.client_id == client_id:
+                    found = member
+        return found
+
+    def connection_of(self, group: str, client_id: str) -> Peer | None:
+        """The newest open connection of a member."""
+        online = self._groups.get(group)
+        for member in reversed(online.members.values()) if online is not None else ():
+            if member.client_id == client_id and not member.connection.closed:
+                return member.connection
+        return None
+
+    def subscription(self, group: str, topic: str, connection: Peer) -> Subscription | None:
+        """What filters *topic* for the member on *connection*: its own, else the group's newest."""
+        online = self._groups.get(group)
+        if online is not None:
+            member = online.members.get(connection)
+            own = member.subscriptions.get(topic) if member is not None else None
+            newest = own if own is not None else online.subscription(topic)
+            if newest is not None:
+                return newest
+        return self._remembered.find(group, topic) if self._remembered is not None else None
+
+    def is_remembered(self, group: str) -> bool:
+        """Whether *group* was online before a restart so short ago that it may come back."""
+        return self._remembered is not None and group in self._remembered
+
+    def seen_early(self, group: str, connection: Peer) -> bool:
+        """Hear of a pull or commit for a group that *connection* has sent no heartbeat for.
+
+        False if the group was not online before a restart so short ago.
+
+        After a restart that is a member whose next heartbeat may be 30 s away, while those that are
+        back already share out its queues. So it is told of changes as they are: a Java, Go or Rust
+        client then finds that it is not counted, lets its queues go and sends a heartbeat at once.
+        """
+        if connection.closed or not self.is_remembered(group):
+            return False
+        early = self._early_members.setdefault(group, set())
+        if connection not in early:
+            early.add(connection)
+            connection.on_close.append(lambda closed: early.discard(closed))
+            if self._may_tell(group):
+                connection.notify(ConsumersChanged(group))
+        return True
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The groups that are online and subscribe to *topic*."""
+        return [
+            group.name
+            for group in self._groups.values()
+            if any(topic in member.subscriptions for member in group.members.values())
+        ]
+
+    def register(
+        self,
+        group: str,
+        client: Client,
+        settings: ConsumeSettings,
+        subscriptions: Mapping[str, Subscription],
+        fingerprint: int = 0,
+    ) -> None:
+        """Take a heartbeat that names its subscriptions."""
+        if client.connection.closed:
+            return
+        online, member, is_new = self._seen(group, client)
+        changed = is_new or member.subscriptions.keys() != subscriptions.keys()
+        if changed or member.settings != settings or member.subscriptions != subscriptions:
+            self._tell_listeners()
+        online.settings = settings
+        was_consistent, kind = online.is_consistent(), member.kind
+        online.subscribe(member, subscriptions, settings)
+        member.fingerprint = fingerprint
+        if self._remembered is not None:
+            self._remember(online, subscriptions, fingerprint)
+        if kind != member.kind:
+            changed = changed or not (was_consistent and online.is_consistent())
+            self._tell_differences(online, member, was_consistent=was_consistent)
+        if changed:
+            self._notices.changed(group)
+
+    def _tell_differences(
+        self, online: ConsumerGroup, member: Member, *, was_consistent: bool
+    ) -> None:
+        """Log, once for each kind of members, that a group has members of several kinds."""
+        if online.is_consistent():
+            if not was_consistent:
+                log.info("members of a group have the same subscriptions again", group=online.name)
+            return
+        if not online.is_alone(member):
+            return
+        here, elsewhere = online.differences(member)
+        models = online.models()
+        log.warning(
+            "members of a group have different subscriptions",
+            group=online.name,
+            client=member.client_id,
+            only_here=here,
+            only_elsewhere=elsewhere,
+            **({"models": models} if len(models) > 1 else {}),
+        )
+        readers = online.readers
+        unread = sorted(topic for topic, ids in readers.by_topic.items() if not ids)
+        if unread:
+            log.warning(
+                "some topics of a group are not read: no member subscribes to all that the "
+                "members subscribe to",
+                group=online.name,
+                topics=unread[:_NAMED_MAX],
+                count=len(unread),
+            )
+        if readers.at_risk:
+            log.warning(
+                "messages of a group may be skipped, or some queues may have no reader",
+                group=online.name,
+                topics=sorted(readers.at_risk)[:_NAMED_MAX],
+                count=len(readers.at_risk),
+            )
+
+    def _remember(
+        self, online: ConsumerGroup, subscriptions: Mapping[str, Subscription], fingerprint: int
+    ) -> None:
+        assert self._remembered is not None
+        if online.is_consistent():
+            self._remembered.put(online.name, subscriptions, fingerprint)
+        else:
+            # Whose expression a pull needs, nobody could tell.
+            self._remembered.forget(online.name)
+
+    def register_again(self, group: str, client: Client, fingerprint: int) -> bool:
+        """Take a heartbeat that only says "as before" (V2, withoutSub).
+
+        False when nothing is known under this fingerprint: the client should then say it in full.
+        """
+        if client.connection.closed:
+            return True
+        online, member, is_new = self._seen(group, client)
+        departed = self._departed.pop((group, client.client_id), None)
+        if is_new and departed is not None:
+            online.subscribe(member, departed[1].subscriptions, departed[1].settings)
+            member.fingerprint = departed[1].fingerprint
+        elif is_new and self._remembered is not None:
+            known = self._remembered.find_all(group, fingerprint)
+            online.subscribe(member, known, member.settings)
+            member.fingerprint = fingerprint if member.subscriptions else 0
+        if is_new:
+            self._tell_listeners()
+            self._notices.changed(group)
+        return member.fingerprint == fingerprint
+
+    def _seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
+        groups = self._groups_of.get(client.connection)
+        if groups is not None and group not in groups and len(groups) >= GROUPS_PER_CONNECTION_MAX:
+            raise TooManyWait(
+                f"this connection is in {len(groups)} consumer groups, and no connection may be in "
+                "more: use several connections"
+            )
+        online = self._groups.get(group)
+        if online is None:
+            online = self._groups[group] = ConsumerGroup(group)
+        member = online.members.get(client.connection)
+        is_new = member is None or member.client_id != client.client_id
+        if member is None or is_new:
+            former = online.remove(client.connection)
+            member = Member(client, self._now_ms())
+            online.add(member)
+            if former is not None:
+                online.subscribe(member, former.subscriptions, former.settings)
+        member.last_seen_ms = self._now_ms()
+        if is_new:
+            self._early_members.get(group, set()).discard(client.connection)
+            if groups is None:
+                groups = self._groups_of[client.connection] = set()
+                client.connection.on_close.append(self._connection_closed)
+            groups.add(group)
+        return online, member, is_new
+
+    def unregister(self, group: str, connection: Peer) -> None:
+        """Take a member out, because it says goodbye."""
+        self._groups_of.get(connection, set()).discard(group)
+        self._remove(group, connection, remember=False)
+
+    def expire(self) -> None:
+        """Take out who has sent no heartbeat for 120 s. RocketMQ does, but tells nobody."""
+        now_ms = self._now_ms()
+        silent = [
+            (group.name, member.connection)
+            for group in self._groups.values()
+            for member in group.members.values()
+            if now_ms - member.last_seen_ms > HEARTBEAT_TIMEOUT_MS
+        ]
+        for online in self._groups.values():
+            shared_ids = online.find_shared_ids(now_ms)
+            for client_id in shared_ids - online.shared_ids:
+                log.warning(
+                    "members of a group share one client id, so each gets all messages: give "
+                    "each its own instance name or host name",
+                    group=online.name,
+                    client=client_id,
+                    peers=[
+                        member.connection.peer
+                        for member in online.members.values()
+                        if member.client_id == client_id
+                    ][:_NAMED_MAX],
+                )
+            online.shared_ids = shared_ids
+            if online.forget_lost(now_ms):
+                self._tell_listeners()
+                self._notices.changed(online.name)
+        for name, connection in silent:
+            log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
+            self.unregister(name, connection)
+        if self._early_members:
+            # Who has sent no heartbeat by then is not a member that comes back.
+            for group in [name for name in self._early_members if not self.is_remembered(name)]:
+                del self._early_members[group]
+        # Who left first comes first.
+        while self._departed:
+            key, (left_ms, _) = next(iter(self._departed.items()))
+            if now_ms - left_ms <= DEPARTED_MEMORY_MS:
+                break
+            del self._departed[key]
+
+    def _connection_closed(self, connection: Peer) -> None:
+        for group in self._groups_of.pop(connection, set()):
+            self._remove(group, connection, remember=True)
+
+    def _remove(self, group: str, connection: Peer, *, remember: bool) -> None:
+        online = self._groups.get(group)
+        was_consistent = online is not None and online.is_consistent()
+        member = online.remove(connection) if online is not None else None
+        if online is None or member is None:
+            return
+        self._tell_listeners()
+        if remember and member.fingerprint != 0:
+            self._depart(group, member)
+        if not online.members:
+            del self._groups[group]
+            return
+        if remember and online.lose(member, self._now_ms() + LOST_MEMORY_MS):
+            log.info(
+                "a group member disconnected: topics that only it subscribed to count a little "
+                "longer",
+                group=group,
+                client=member.client_id,
+                seconds=LOST_MEMORY_MS // 1000,
+            )
+        if online.is_consistent() and not was_consistent:
+            log.info("members of a group have the same subscriptions again", group=group)
+        self._notices.changed(group)
+
+    def _depart(self, group: str, member: Member) -> None:
+        """Remember what a member subscribed to, for it may come back and not say it again."""
+        departed = self._departed
+        departed.pop((group, member.client_id), None)
+        departed[group, member.client_id] = (self._now_ms(), member)
+        if len(departed) > DEPARTED_MAX:
+            del departed[next(iter(departed))]
+
+    def _tell_listeners(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    def _may_tell(self, name: str) -> bool:
+        group = self._groups.get(name)
+        return group is not None and not group.is_broadcasting and self._may_notify(name)
+
+    def _tell(self, name: str) -> int:
+        """Tell every member to share out the queues again; return how many there are."""
+        if not self._may_tell(name):
+            return 0
+        told = [*self._groups[name].members, *self._early_members.get(name, ())]
+        for connection in told:
+            connection.notify(ConsumersChanged(name))
+        return len(told)

@@ -1,0 +1,32 @@
+"""Which topics a group's lag counts: one answer for /metrics, FIGURES and every view of it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.protocol.names import is_retry_topic
+
+
+def followed_topics(
+    offsets: ConsumerOffsetTable,
+    consumers: ConsumerGroups,
+    topics: Iterable[str],
+    has_messages: Callable[[str], bool],
+    retry_groups: Callable[[str], Iterable[str]],
+) -> Iterator[tuple[str, str, Mapping[int, int]]]:
+    """Yield each topic that a group reads, its members online or not, with group and offsets.
+
+    These are the topics in which it has committed, those that its members subscribe to, and of
+    *topics* the retry topics with messages, whose groups *retry_groups* finds. A broadcast group
+    has no offsets, and so no lag: its members keep them themselves.
+    """
+    yield from offsets.entries()
+    begun: dict[tuple[str, str], None] = {}
+    for group in list(consumers):
+        begun.update(((topic, group.name), None) for topic in group.subscriptions())
+    for topic in topics:
+        if is_retry_topic(topic) and has_messages(topic):
+            begun.update(((topic, group), None) for group in retry_groups(topic))
+    for topic, name in begun:
+        if not offsets.queues(topic, name):
+            yield topic, name, {}

@@ -1,0 +1,150 @@
+"""Who produces: the clients whose heartbeats name a producer group, by group and by client id.
+
+Each step costs the same however many groups there are, and there are bounds: any user may fill this
+table.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
+
+from rockhopper.broker.kernel.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.users.errors import NoPermission, TooManyWait
+from rockhopper.broker.users.peer import Peer
+
+GROUPS_PER_CONNECTION_MAX = 2000
+GROUPS_MAX = 100_000
+"""Of all connections together: a group counts once for each that is in it."""
+EXPIRED_AT_ONCE_MAX = 2000
+
+_Place = tuple[str, Peer]
+"""A group, and a connection that is in it."""
+
+
+class ProducerTable(Part):
+    """The producers that are online, by group and by client id.
+
+    The broker calls a group back about transactions, and a client with replies to its requests. A
+    client stays known by its id as long as it is in any group; RocketMQ forgets it when one of its
+    groups goes.
+    """
+
+    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._groups: dict[str, dict[Peer, Client]] = {}
+        self._groups_of: dict[Peer, set[str]] = {}
+        # In how many groups a connection is under a client id.
+        self._counts: dict[tuple[Peer, str], int] = {}
+        # Everybody, who has been silent longest first.
+        self._by_age: OrderedDict[_Place, Client] = OrderedDict()
+        # Client id -> its connections, newest last.
+        self._connections: dict[str, dict[Peer, Client]] = {}
+        self.on_joined: Callable[[str], None] | None = None
+        """Called with a group when another connection joins it."""
+
+    def groups(self) -> dict[str, list[Client]]:
+        """Every producer group and who is in it."""
+        return {name: list(clients.values()) for name, clients in self._groups.items()}
+
+    def clients(self, group: str) -> list[Client]:
+        """The producers of *group*, oldest first; empty if nobody is online."""
+        return list(self._groups.get(group, {}).values())
+
+    def find(self, client_id: str) -> Client | None:
+        """The producer with this client id in any group; of several connections the newest."""
+        clients = self._connections.get(client_id)
+        return next(reversed(clients.values())) if clients else None
+
+    def register(self, group: str, client: Client) -> None:
+        """Take a heartbeat.
+
+        Raises:
+            NoPermission: another connection of another user has the id.
+            TooManyWait: this connection, or all together, are in too many groups.
+        """
+        connection = client.connection
+        if connection.closed:
+            return
+        # All that have the id are one user's: of the first two, one is not this connection.
+        for holder in islice(self._connections.get(client.client_id, {}).values(), 2):
+            if holder.user != client.user and holder.connection is not connection:
+                raise NoPermission(
+                    f"the client id {client.client_id} is that of another user's client"
+                )
+        groups = self._groups_of.get(connection)
+        is_new = groups is None or group not in groups
+        if is_new:
+            self._check_room(0 if groups is None else len(groups))
+        if groups is None:
+            groups = self._groups_of[connection] = set()
+            connection.on_close.append(self._connection_closed)
+        clients = self._groups.setdefault(group, {})
+        known = clients.get(connection)
+        if known is None or known.client_id != client.client_id:
+            if known is not None:
+                self._leave_id(known)
+            known = clients[connection] = client
+            of_id = connection, client.client_id
+            self._counts[of_id] = self._counts.get(of_id, 0) + 1
+        known.last_seen_ms = self._now_ms()
+        known.user = client.user
+        self._by_age[group, connection] = known
+        self._by_age.move_to_end((group, connection))
+        same_id = self._connections.setdefault(client.client_id, {})
+        same_id.pop(connection, None)
+        same_id[connection] = known
+        if is_new:
+            groups.add(group)
+            if self.on_joined is not None:
+                self.on_joined(group)
+
+    def _check_room(self, count: int) -> None:
+        if count >= GROUPS_PER_CONNECTION_MAX:
+            raise TooManyWait(
+                f"this connection is in {count} producer groups, and no connection may be in more: "
+                "use one group for each program"
+            )
+        if len(self._by_age) >= GROUPS_MAX:
+            raise TooManyWait(
+                f"all connections together are in {GROUPS_MAX} producer groups, and no more are "
+                "taken: find who makes them (rockhopper broker status), and have it use one group"
+            )
+
+    def unregister(self, group: str, connection: Peer) -> None:
+        """Take a producer out of one group."""
+        self._groups_of.get(connection, set()).discard(group)
+        clients = self._groups.get(group)
+        client = clients.pop(connection, None) if clients is not None else None
+        if client is None:
+            return
+        if not clients:
+            del self._groups[group]
+        del self._by_age[group, connection]
+        self._leave_id(client)
+
+    def _leave_id(self, client: Client) -> None:
+        """Take a client out of one group; with the last one its id is forgotten."""
+        of_id = client.connection, client.client_id
+        left = self._counts.pop(of_id) - 1
+        if left:
+            self._counts[of_id] = left
+            return
+        clients = self._connections.get(client.client_id, {})
+        clients.pop(client.connection, None)
+        if not clients:
+            self._connections.pop(client.client_id, None)
+
+    def expire(self) -> None:
+        """Take out those that have sent no heartbeat for 120 s; of many, the rest next time."""
+        silent_since_ms = self._now_ms() - HEARTBEAT_TIMEOUT_MS
+        for _ in range(EXPIRED_AT_ONCE_MAX):
+            (group, connection), client = next(iter(self._by_age.items()), (("", None), None))
+            if client is None or connection is None or client.last_seen_ms >= silent_since_ms:
+                return
+            self.unregister(group, connection)
+
+    def _connection_closed(self, connection: Peer) -> None:
+        for group in list(self._groups_of.get(connection, ())):
+            self.unregister(group, connection)
+        self._groups_of.pop(connection, None)

@@ -1,0 +1,309 @@
+"""/metrics: the broker's numbers under RocketMQ's metric names, in Prometheus' text format.
+
+The numbers are read when somebody asks, on the event loop, which gets its turn between pieces.
+docs/metrics.md lists them, made of what stands here (metrics_page.py).
+"""
+
+import platform
+from collections.abc import Iterator, Mapping
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.metrics.families import SAMPLES_PER_TURN, Family, counter, gauge
+from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
+from rockhopper.broker.kernel.metrics.latency_metrics import latency_families
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.log import dropped_count
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.observing.version import own_version
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
+from rockhopper.broker.settings.live_settings import LiveStoreSettings
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.transactions.transactions import Transactions
+from rockhopper.protocol.compiled import MISSING
+from rockhopper.protocol.names import is_retry_topic
+
+
+def families(
+    parts: ServingParts,
+    stalls: StallWatchdog,
+    connections: Mapping[str, int],
+    ages: LagAges,
+    *,
+    is_ready: bool,
+) -> Iterator[Family | None]:
+    """Every metric of a broker; *connections* are counted by port."""
+    yield build_info()
+    store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
+    permission = parts.config.live.broker_permission
+    yield gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
+    yield gauge("rocketmq_topic_number", "Topics, including system and retry topics").add(
+        len(topics)
+    )
+    yield gauge("rocketmq_consumer_group_number", "Consumer groups, including system groups").add(
+        len(parts.groups)
+    )
+    yield readiness(is_ready=is_ready)
+    yield counter("rockhopper_log_lines_dropped_total", "Log lines that could not be written").add(
+        dropped_count()
+    )
+    yield from _waiting(stalls, parts.timers)
+    yield gauge("rockhopper_parked_pulls", "Pulls that wait for a message").add(
+        len(parts.long_polling)
+    )
+    yield (
+        counter(
+            "rockhopper_pulls_total", "Pulls, by whether they found a message at once", "result"
+        )
+        .add(stats.get_found, "found")
+        .add(stats.get_missed, "missed")
+    )
+    yield None
+    yield from _traffic_in(stats, topics)
+    yield None
+    yield from _traffic_out(stats, topics)
+    yield None
+    yield from latency_families(parts.request_times, parts.flush_times)
+    yield from _storage(parts)
+    yield from _disks(store, parts.config.store.live)
+    yield from _transactions(parts.transactions, parts.steady_ms())
+    yield from _clients(connections, consumers, parts.producers)
+    yield from _pop(parts.pop)
+    yield None
+    yield from lag_families(parts, ages)
+
+
+def readiness(*, is_ready: bool) -> Family:
+    """What /readyz says, of a broker under any role."""
+    return gauge("rockhopper_ready", "1 when /readyz reports ready").add(is_ready)
+
+
+def _waiting(stalls: StallWatchdog, timers: Timers) -> Iterator[Family]:
+    yield counter("rockhopper_stalls_total", f"Event loop stalls: waits over {STALL_S:g} s").add(
+        stalls.count
+    )
+    yield counter("rockhopper_stall_seconds_total", "Total time of all event loop stalls").add(
+        stalls.total_s
+    )
+    yield gauge("rockhopper_stall_longest_seconds", "Longest event loop stall").add(
+        stalls.longest_s
+    )
+    yield gauge(
+        "rockhopper_timers_pending", "Timer messages that wait for their delivery time"
+    ).add(timers.pending_count)
+    yield gauge(
+        "rocketmq_timer_enqueue_lag", "Timer messages stored and not yet sorted by time"
+    ).add(max(timers.queue.range[1] - timers.queue.offset, 0))
+    yield gauge("rocketmq_timer_dequeue_latency", "How overdue the first timer message is").add(
+        timers.delivery.behind_ms
+    )
+    delivered = counter(
+        "rocketmq_timer_dequeue_total", "Timer messages delivered to their topics", "topic"
+    )
+    for topic, count in timers.delivery.delivered.items():
+        delivered.add(count, topic)
+    yield delivered
+    yield counter(
+        "rockhopper_timers_late_total", "Timer messages delivered over a second late"
+    ).add(timers.delivery.late_count)
+
+
+def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
+    labels = ("topic", "is_system")
+    messages = counter("rocketmq_messages_in_total", "Messages taken", *labels)
+    size = counter("rocketmq_throughput_in_total", "Bytes of records stored", *labels)
+    for index, (topic, traffic) in enumerate(stats.by_key("put")):
+        is_system = _text(topics.is_system(topic))
+        messages.add(traffic.messages, topic, is_system)
+        size.add(traffic.bytes, topic, is_system)
+        if index % SAMPLES_PER_TURN == 0:
+            yield None
+    yield messages
+    yield size
+    yield counter("rockhopper_send_failures_total", "Sends refused").add(stats.put_failed)
+
+
+def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
+    labels = ("topic", "consumer_group", "is_retry", "is_system")
+    messages = counter("rocketmq_messages_out_total", "Messages sent to consumers", *labels)
+    size = counter("rocketmq_throughput_out_total", "Bytes sent to consumers", *labels)
+    for index, (key, traffic) in enumerate(stats.by_key("get")):
+        topic, _, group = key.partition("@")
+        values = (
+            topic,
+            group,
+            _text(is_retry_topic(topic)),
+            _text(topics.is_system(topic)),
+        )
+        messages.add(traffic.messages, *values)
+        size.add(traffic.bytes, *values)
+        if index % SAMPLES_PER_TURN == 0:
+            yield None
+    yield messages
+    yield size
+    dead = counter(
+        "rocketmq_send_to_dlq_messages_total",
+        "Messages moved to the dead letters",
+        "topic",
+        "consumer_group",
+    )
+    for key, traffic in stats.by_key("dead"):
+        topic, _, group = key.partition("@")
+        dead.add(traffic.messages, topic, group)
+    yield dead
+
+
+def build_info() -> Family:
+    """Always 1; its labels say what runs here."""
+    labels = ("version", "python", "compiled")
+    compiled_parts = "all" if not MISSING else "some"
+    python = platform.python_version()
+    return gauge("rockhopper_build_info", "Always 1: the labels name the version", *labels).add(
+        1, own_version(), python, compiled_parts
+    )
+
+
+def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
+    used = gauge(
+        "rockhopper_disk_used_ratio",
+        "Used share of the disk that holds the log or the queues",
+        "holds",
+    )
+    for holds, percent in zip(
+        ("commit_log", "consume_queues"), store.disks_used_percent, strict=True
+    ):
+        if percent >= 0:
+            used.add(percent / 100, holds)
+    yield used
+    yield gauge("rockhopper_disk_refusing_ratio", "Disk usage above which sends are refused").add(
+        live.disk_warning_percent / 100
+    )
+
+
+def _storage(parts: ServingParts) -> Iterator[Family]:
+    store = parts.store
+    end, oldest_ms = store.max_commit_log_offset, store.earliest_time_ms
+    yield gauge("rocketmq_storage_message_reserve_time", "Age of the oldest stored message").add(
+        max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0
+    )
+    yield gauge("rocketmq_storage_size", "Size of the commit log").add(
+        end - store.min_commit_log_offset
+    )
+    yield gauge(
+        "rocketmq_storage_flush_behind_bytes", "Bytes appended and not yet flushed to disk"
+    ).add(end - store.flushed_offset)
+    yield gauge(
+        "rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not yet dispatched to queues"
+    ).add(end - store.dispatched_offset)
+    yield counter("rockhopper_filter_tests_total", "Messages evaluated by SQL92 filters").add(
+        store.tested_count
+    )
+    yield counter("rockhopper_damaged_messages_total", "Damaged messages found in the store").add(
+        store.damaged_count
+    )
+    yield counter(
+        "rockhopper_mended_entries_total", "Queue and index entries repaired from the log"
+    ).add(store.mended_count)
+    yield counter(
+        "rockhopper_altered_tables_total", "Table files found changed since they were saved"
+    ).add(parts.tables.altered_count)
+    yield counter(
+        "rockhopper_index_faults_total", "Index entries and keys that disagree with the log"
+    ).add(store.index_fault_count)
+    yield gauge("rockhopper_store_writable", "1 when the store accepts messages").add(
+        store.is_writable
+    )
+
+
+def _transactions(transactions: Transactions, now_ms: int) -> Iterator[Family]:
+    halves, ends = transactions.halves, transactions.ends
+    yield gauge("rocketmq_half_messages", "Open transactions").add(len(halves))
+    yield gauge(
+        "rockhopper_half_messages_without_producer",
+        "Open transactions whose producers are all offline",
+    ).add(halves.waiting_count())
+    first = halves.first()
+    age_ms = 0 if first is None else max(now_ms - first.stored_ms, 0)
+    yield gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest open transaction").add(
+        age_ms / 1000
+    )
+    for name, help_text, counts in (
+        ("rocketmq_commit_messages_total", "Transactions committed", ends.committed),
+        ("rocketmq_rollback_messages_total", "Transactions rolled back", ends.rolled_back),
+    ):
+        family = counter(name, help_text, "topic")
+        for topic, count in counts.items():
+            family.add(count, topic)
+        yield family
+    yield counter(
+        "rockhopper_transaction_checks_total", "Transaction checks sent to producers"
+    ).add(transactions.check_back.check_count)
+    yield counter("rockhopper_transactions_held_total", "Transactions held for an operator").add(
+        transactions.held_count
+    )
+
+
+def _clients(
+    connections: Mapping[str, int], consumers: ConsumerGroups, producers: ProducerTable
+) -> Iterator[Family]:
+    opened = gauge("rockhopper_connections", "Open connections", "server")
+    for name, count in connections.items():
+        opened.add(count, name)
+    yield opened
+    consuming = gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
+    shared = gauge(
+        "rockhopper_shared_client_ids", "Client ids that several members share", "consumer_group"
+    )
+    differing = gauge(
+        "rockhopper_differing_subscriptions",
+        "Different subscriptions among the members of a group",
+        "consumer_group",
+    )
+    unread = gauge(
+        "rockhopper_topics_without_reader",
+        "Topics that no member reads, because no member subscribes to all that the group wants",
+        "consumer_group",
+    )
+    for group in consumers:
+        consuming.add(len(group.members), group.name)
+        if group.shared_ids:
+            shared.add(len(group.shared_ids), group.name)
+        if count := group.kind_count:
+            differing.add(count, group.name)
+            unread.add(sum(not ids for ids in group.readers.by_topic.values()), group.name)
+    yield consuming
+    yield shared
+    yield differing
+    yield unread
+    producing = gauge("rocketmq_producer_connections", "Producers online", "producer_group")
+    for name, clients in producers.groups().items():
+        producing.add(len(clients), name)
+    yield producing
+
+
+def _pop(pop: PopService) -> Iterator[Family]:
+    yield gauge("rockhopper_pop_in_flight", "Messages popped and not acknowledged").add(
+        pop.lanes.in_flight
+    )
+    yield gauge("rockhopper_pop_waiting", "Waiting pops and notifications").add(len(pop.polling))
+    yield gauge(
+        "rocketmq_pop_revive_latency", "For how long the oldest popped message has been due again"
+    ).add(pop.reviving.behind_ms)
+    revived = counter(
+        "rocketmq_pop_revive_retry_messages_total",
+        "Popped messages redelivered",
+        *("consumer_group", "topic", "put_status"),
+    )
+    for (group, topic), count in pop.reviving.revived_of.items():
+        revived.add(count, group, topic, "PUT_OK")
+    yield revived
+    yield counter("rockhopper_pop_dead_total", "Popped messages moved to the dead letters").add(
+        pop.reviving.buried
+    )
+
+
+def _text(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,28 @@
+"""What /metrics shows of TLS: who speaks it, what failed, and when the certificate ends."""
+
+from collections.abc import Iterator, Mapping
+
+from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.server.listening.listener import Gate
+
+
+def tls_families(gate: Gate, connections: Mapping[str, int]) -> Iterator[Family]:
+    """The metrics of *gate*, if it has TLS; *connections* with it are counted by port."""
+    tls = gate.tls
+    if tls is None:
+        return
+    opened = Family("gauge", "rockhopper_tls_connections", "Open TLS connections", "server")
+    for name, count in connections.items():
+        opened.add(count, name)
+    yield opened
+    yield Family("counter", "rockhopper_tls_handshakes_failed_total", "Failed TLS handshakes").add(
+        tls.handshakes.failures.count
+    )
+    yield Family(
+        "gauge", "rockhopper_tls_handshakes_under_way", "TLS handshakes in progress or waiting"
+    ).add(tls.handshakes.count)
+    yield Family(
+        "gauge",
+        "rockhopper_tls_certificate_expires_seconds",
+        "Expiry time of the certificate, as a Unix time",
+    ).add(tls.expires_at_s)

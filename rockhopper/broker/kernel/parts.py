@@ -1,0 +1,325 @@
+"""ServingParts: what serves requests, built over an open store, and the order of its life.
+
+Broker adds what is around it: ports, connections, name service, registration, the process.
+"""
+
+from collections.abc import Callable
+
+from rockhopper.broker.kernel.members.change_notices import CallLater
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.queue_locks import QueueLocks
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.pull.puller import Puller
+from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
+from rockhopper.broker.kernel.purging import Contents
+from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
+from rockhopper.broker.kernel.scheduled.delays import by_delay
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
+from rockhopper.broker.kernel.send.send_back import SendBack
+from rockhopper.broker.kernel.send.send_checks import SendChecks
+from rockhopper.broker.kernel.send.sender import Sender, broker_properties
+from rockhopper.broker.kernel.store_protection import protect_store
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.static_topics import StaticTopicTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topic_ids import TopicIds
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.kernel.unused_groups import UnusedGroups
+from rockhopper.broker.name_server.cluster_queues import ClusterQueues
+from rockhopper.broker.name_server.peer_brokers import PeerBrokers
+from rockhopper.broker.name_server.service import NameService
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.retry_owners import RetryOwners
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
+from rockhopper.broker.server.loop.part import Parts
+from rockhopper.broker.server.loop.slices import in_slices
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.sinks import SinkNotes, SinkPublisher
+from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.opening import Extent
+from rockhopper.broker.transactions.transactions import Transactions
+from rockhopper.protocol.message_ids import UniqueIds
+from rockhopper.protocol.names import retry_topic
+
+
+class ServingParts:
+    """The parts by the names under which processors and tests reach them."""
+
+    config: BrokerConfig
+    clock: BrokerClock
+    stats: BrokerStats
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsetTable
+    static_topics: StaticTopicTable
+    peer_brokers: PeerBrokers
+    cluster_queues: ClusterQueues
+    topic_ids: TopicIds
+    consumers: ConsumerGroups
+    producers: ProducerTable
+    locks: QueueLocks
+    long_polling: LongPolling
+    filter_turns: FilterTurns
+    delayed: DelayedDelivery
+    timers: Timers
+    transactions: Transactions
+    retry_owners: RetryOwners
+    pop: PopService
+    sinks: SinkPublisher
+    sender: Sender
+    send_back: SendBack
+    withdrawing: Withdrawing
+    positions: ReaderPositions
+    puller: Puller
+    tables: Tables
+    log_end_at_start: int
+    parts: Parts
+    request_times: RequestTimes
+    flush_times: Latencies
+
+    async def announce(self) -> None:
+        """Return when the name services elsewhere know the topics as they are now, or are down."""
+        raise NotImplementedError
+
+    def change_config(self, config: BrokerConfig) -> None:
+        """Go on with other run-time settings."""
+        raise NotImplementedError
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The wall clock, for points in time."""
+        return self.clock.wall_ms
+
+    @property
+    def steady_ms(self) -> Callable[[], int]:
+        """The clock for what lasts."""
+        return self.clock.steady_ms
+
+    @property
+    def passed_ms(self) -> Callable[[], int]:
+        """The clock for what must not be over too early."""
+        return self.clock.passed_ms
+
+    def load_tables(self) -> None:
+        """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""
+        self.tables = Tables(self.config, now_ms=self.now_ms)
+        self.topics = self.tables.topics
+        self.groups = self.tables.groups
+        self.offsets = self.tables.offsets
+        self.static_topics = self.tables.static_topics
+        self.topic_ids = self.tables.topic_ids
+        self.tables.load()
+
+    def open_store(
+        self,
+        store_host: bytes,
+        levels: DelayLevels,
+        mapped_files_max: int = MAPPED_FILES_MAX,
+        cut_at: int | None = None,
+    ) -> None:
+        """Lock and recover the store, and correct the tables by it. Raises StoreError, OSError.
+
+        *cut_at* is as for MessageStore.
+        """
+        self.store = MessageStore.open(
+            self.config.store,
+            now_ms=self.steady_ms,
+            wall_ms=self.now_ms,
+            batch_topic=self.topics.is_batch,
+            known_offsets=self.tables.known_offsets,
+            delay_ms=levels.delay_ms,
+            store_host=store_host,
+            extent=Extent(mapped_files_max, cut_at),
+        )
+        protect_store(self.config)
+        self.clock.not_before(self.store.store_time_ms)
+        self.tables.agree_with(self.store)
+
+    def build(
+        self,
+        store_host: bytes,
+        levels: DelayLevels,
+        *,
+        name_service: NameService | None = None,
+        call_later: CallLater | None = None,
+    ) -> None:
+        """Make everything over tables and store; no I/O."""
+        config, now_ms, steady_ms, store, topics, stats = (
+            self.config,
+            self.now_ms,
+            self.steady_ms,
+            self.store,
+            self.topics,
+            self.stats,
+        )
+        # Before the parts begin to write by themselves.
+        self.log_end_at_start = store.max_commit_log_offset
+        self.request_times = RequestTimes()
+        self.flush_times = Latencies()
+        store.flush_service.on_took = self.flush_times.add
+        self.long_polling = LongPolling()
+        self.store.wake_with(self.long_polling.arrived)
+        self.offsets.is_known = lambda topic, queue_id: store.queue_range(topic, queue_id)[1] > 0
+        self.long_polling.on_left = self.store.forget_unused
+        self.consumers = ConsumerGroups(
+            now_ms=self.passed_ms,
+            may_notify=self._may_notify,
+            call_later=call_later,
+            remembered=self.tables.subscriptions,
+        )
+        self.producers = ProducerTable(now_ms=steady_ms)
+        self.locks = QueueLocks(
+            now_ms=self.passed_ms, other_connection=self.consumers.connection_of
+        )
+        self.delayed = DelayedDelivery(
+            store,
+            topics,
+            self.long_polling,
+            stats,
+            self.tables.delay_offsets,
+            levels,
+            now_ms=steady_ms,
+        )
+        self.timers = Timers(
+            config, store, topics, self.long_polling, stats, now_ms=now_ms, steady_ms=steady_ms
+        )
+        self.sender = Sender(
+            config,
+            store,
+            SendChecks(
+                config,
+                store,
+                topics,
+                self.groups,
+                now_ms=now_ms,
+                consumes_in_order=self.locks.is_held_by,
+            ),
+            stats,
+            store_host=store_host,
+            now_ms=now_ms,
+            delay_levels=levels,
+            timers=self.timers,
+        )
+        self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
+        self.withdrawing = Withdrawing(config, topics, self.timers)
+        redirect = by_delay(levels, self.timers, now_ms)
+        self.transactions = Transactions(
+            config,
+            store,
+            topics,
+            self.offsets,
+            self.producers,
+            stats,
+            redirect,
+            self.clock,
+        )
+        self.sender.on_half = self.transactions.opened
+        self.producers.on_joined = self.transactions.check_back.producer_came
+        self.positions = ReaderPositions(
+            store, self.consumers, self.offsets, stats, self.tables.history
+        )
+        self.puller = Puller(
+            config,
+            store,
+            topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.long_polling,
+            stats,
+        )
+        self.filter_turns = self.puller.turns
+        self.puller.positions = self.positions
+        self.peer_brokers = PeerBrokers(config, name_service)
+        self.cluster_queues = ClusterQueues(config, topics, name_service)
+        self.retry_owners = RetryOwners(topics, self.groups, self.offsets)
+        self.pop = PopService(
+            config,
+            store,
+            topics,
+            self.groups,
+            self.offsets,
+            stats,
+            now_ms=steady_ms,
+        )
+        self.pop.turns = self.filter_turns
+        self.pop.on_loaded = self.clock.not_before
+        self.puller.on_retries_read.append(self.pop.give_to_pulling)
+        self.pop.is_pulled = self._pulls_retries
+        self.timers.on_import = self.pop.adopt
+        self.sinks = SinkPublisher(
+            store.layout.own / "sinks",
+            store,
+            BatchAppender(
+                store,
+                topics,
+                stats,
+                redirect,
+                UniqueIds(store_host[:-4], now_ms),
+                store_host=store_host,
+                suffix=broker_properties(config),
+            ),
+            notes=SinkNotes(
+                self.tables.sink_owners,
+                self.tables.sink_homes,
+                self.tables.sink_prepared,
+                self.tables.sink_decisions,
+                self.tables.sink_contents,
+            ),
+            staged_bytes_max=config.sink_staged_bytes_max,
+            expire_ms=config.sink_staged_expire_ms,
+            now_ms=steady_ms,
+            passed_ms=self.clock.passed_ms,
+        )
+        topics.listeners.append(self.sinks.topic_changed)
+        self.tables.others = self.pop.request_modes, self.transactions.counts
+        if name_service is not None:
+            self.tables.others += (name_service.values,)
+        store.scrub_with(self.tables.scrub)
+        self.parts = Parts(
+            self.tables,
+            self.consumers,
+            self.producers,
+            self.locks,
+            self.transactions,
+            Contents(store, self.tables, self.consumers, stats),
+            self.positions,
+            self.pop,
+            self.delayed,
+            self.timers,
+            self.sinks,
+            self.peer_brokers,
+            self.cluster_queues,
+            self.filter_turns,
+            self.long_polling,
+            UnusedGroups(self.groups, topics, self.offsets, self.consumers, self.pop, store),
+        )
+
+    def expire(self) -> None:
+        """Forget who has gone silent, and what nobody came back for."""
+        self.parts.expire()
+
+    async def sample(self) -> None:
+        """Take the samples of the statistics that are due."""
+        if await in_slices(self.stats.sample_in_steps()):
+            self.store.put_times.begin_period()
+
+    def _pulls_retries(self, group: str) -> bool:
+        online = self.consumers.get(group)
+        return online is not None and online.subscription(retry_topic(group)) is not None
+
+    def _may_notify(self, group: str) -> bool:
+        settings = self.groups.get(group)
+        return self.config.live.notify_consumers_changed and (
+            settings is None or settings.notify_consumer_ids_changed_enable
+        )

@@ -1,0 +1,148 @@
+"""Who gets which queues, for clients that leave that to the broker: codes 400, 401 and 402.
+
+RocketMQ: QueryAssignmentProcessor. A group in POP mode shares all queues of a broker (queue id
+−1), or with popShareQueueNum those of as many following members.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.name_server.cluster_queues import ClusterQueues, Queues
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import (
+    check_size,
+    json_response,
+    long_json_response,
+)
+from rockhopper.broker.users.errors import (
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    TopicNotFound,
+)
+from rockhopper.protocol.bodies.popping import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    SetMessageRequestModeRequestBody,
+)
+from rockhopper.protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.names import is_retry_topic
+
+log = structlog.get_logger("broker.pop")
+
+BODY_SIZE_BYTES_MAX = 64 << 10
+POP, PULL = "POP", "PULL"
+ALL_QUEUES = -1
+
+
+def allocate_on_average(index: int, clients: int, queues: Queues) -> Queues:
+    """AVG: neighbouring queues for each client, the first ones get one more."""
+    base, more = divmod(len(queues), clients)
+    start = index * base + min(index, more)
+    return queues[start : start + base + (1 if index < more else 0)]
+
+
+def allocate_by_circle(index: int, clients: int, queues: Queues) -> Queues:
+    """AVG_BY_CIRCLE: every so many queues one."""
+    return queues[index::clients]
+
+
+STRATEGIES: dict[str, Callable[[int, int, Queues], Queues]] = {
+    "AVG": allocate_on_average,
+    "AVG_BY_CIRCLE": allocate_by_circle,
+}
+
+
+def allocate_for_pop(
+    allocate: Callable[[int, int, Queues], Queues],
+    index: int,
+    clients: int,
+    queues: Queues,
+    share: int,
+) -> Queues:
+    """What a popping client gets: everything, or its own part and those of the *share* next."""
+    if share <= 0 or share >= clients - 1:
+        return [(name, ALL_QUEUES) for name in dict.fromkeys(name for name, _ in queues)]
+    if clients > len(queues):
+        return [queues[index % len(queues)]] if queues else []
+    found: dict[tuple[str, int], None] = {}
+    for step in range(share + 1):
+        found.update(dict.fromkeys(allocate((index + step) % clients, clients, queues)))
+    return list(found)
+
+
+@dataclass(eq=False, repr=False)
+class AssignmentProcessors:
+    """Serves 400, 401 and 402."""
+
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _consumers: ConsumerGroups
+    _pop: PopService
+    _cluster_queues: ClusterQueues
+
+    async def query(self, request: Request) -> Response:
+        """400: the queues of one client, and whether it pulls or pops them."""
+        check_size(request.body, BODY_SIZE_BYTES_MAX)
+        wanted = QueryAssignmentRequestBody.decode(request.body)
+        mode = self._pop.request_modes.get(wanted.topic, wanted.consumer_group)
+        pops = mode is not None and mode.mode == POP and not is_retry_topic(wanted.topic)
+        share = mode.pop_share_queue_num if mode is not None else 0
+        queues = await self._queues(wanted, pops=pops, share=share)
+        if queues is None:
+            return json_response(QueryAssignmentResponseBody())
+        assignments = [
+            MessageQueueAssignment(
+                MessageQueueKey(wanted.topic, name, queue_id), POP if pops else PULL
+            )
+            for name, queue_id in queues
+        ]
+        return json_response(QueryAssignmentResponseBody(assignments))
+
+    async def _queues(
+        self, wanted: QueryAssignmentRequestBody, *, pops: bool, share: int
+    ) -> Queues | None:
+        queues = await self._cluster_queues.of(wanted.topic)
+        if queues is None:
+            return None
+        if wanted.message_model == "BROADCASTING":
+            return queues
+        online = self._consumers.get(wanted.consumer_group)
+        allocate = STRATEGIES.get(wanted.strategy_name)
+        if online is None or allocate is None:
+            return None
+        client_ids = sorted(online.client_ids())
+        if wanted.client_id not in client_ids:
+            return []
+        index = client_ids.index(wanted.client_id)
+        if pops:
+            return allocate_for_pop(allocate, index, len(client_ids), queues, share)
+        return allocate(index, len(client_ids), queues)
+
+    async def set_mode(self, request: Request) -> Response:
+        """401: have a group pull or pop a topic from now on."""
+        check_size(request.body, BODY_SIZE_BYTES_MAX)
+        mode = SetMessageRequestModeRequestBody.decode(request.body)
+        if is_retry_topic(mode.topic):
+            raise NoPermission("retry topic is not allowed to set mode")
+        if mode.topic not in self._topics:
+            raise TopicNotFound(f"topic[{mode.topic}] not exist")
+        if self._groups.find_or_create(mode.consumer_group) is None:
+            raise GroupNotFound(f"subscription group [{mode.consumer_group}] does not exist")
+        if mode.mode not in (POP, PULL):
+            raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL and POP are")
+        self._pop.request_modes.put(mode)
+        log.info("request mode set", topic=mode.topic, group=mode.consumer_group, mode=mode.mode)
+        await self._pop.request_modes.saved()
+        return Response()
+
+    def all_modes(self, _request: Request) -> Awaitable[Response]:
+        """402: the table as its file holds it."""
+        return long_json_response(self._pop.request_modes.to_json)

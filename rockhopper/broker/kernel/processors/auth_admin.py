@@ -1,0 +1,307 @@
+"""Users and rules for administrators: codes 3001 to 3010, of mqadmin's createUser and its kin.
+
+    3001, 3002, 3003    create, update, delete a user    username; body UserInfo
+    3004, 3005          one user, or all                 username; filter
+    3006, 3007          add or replace rules             subject; body AclInfo; ours: adds=true adds
+                                                         to the actions of a rule
+    3008                delete rules                     subject, policyType, resource
+    3009, 3010          the rules of one, or of all      subject; subjectFilter, resourceFilter
+    70016, ours         what is decided, and by which    username, action, resource, host
+
+A Super user is made, changed and deleted by Super users alone, and secrets are shown to them alone,
+on this host or over TLS. The last Super user stays while users are served alone.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.kernel.tables.accounts import (
+    AclTable,
+    UserTable,
+    policies_to_json,
+    rules_of_policies,
+    user_to_json,
+)
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.gate import answered_before_its_end
+from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
+from rockhopper.broker.settings.auth_config import AuthConfig
+from rockhopper.broker.users.access import Resource
+from rockhopper.broker.users.accounts import (
+    Pattern,
+    Rule,
+    User,
+    check_name,
+    decide,
+    parse_actions,
+    with_added,
+)
+from rockhopper.broker.users.errors import InvalidParameter, NoPermission
+from rockhopper.broker.users.guard import NOTES
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN
+
+log = structlog.get_logger("broker.access")
+
+SUBJECT = "User:"
+ADDS = "adds"
+
+
+@dataclass(eq=False, repr=False)
+class AuthAdminProcessors:
+    """Serves what administrators say and ask of users and rules."""
+
+    _config: AuthConfig
+    _users: UserTable
+    _acls: AclTable
+
+    async def create_user(self, request: Request) -> Response:
+        """3001: a user who is not there yet."""
+        info, name = _user_info(request)
+        if name in self._users.users:
+            raise NoPermission(f"the user {name} is there already: update it")
+        secret = str(info.get("password") or "")
+        if not secret:
+            raise InvalidParameter("a user needs a password")
+        user = User(name, secret, _is_super(info, before=False), _is_enabled(info, before=True))
+        return await self._put(request, user)
+
+    async def update_user(self, request: Request) -> Response:
+        """3002: another password, type or status; what is left out stays."""
+        info, name = _user_info(request)
+        user = self._user(name)
+        self._check_super(request, user)
+        changed = dataclasses.replace(
+            user,
+            secret=str(info.get("password") or user.secret),
+            is_super=_is_super(info, before=user.is_super),
+            is_enabled=_is_enabled(info, before=user.is_enabled),
+        )
+        if not (changed.is_super and changed.is_enabled):
+            self._check_not_last(user)
+        return await self._put(request, changed)
+
+    async def delete_user(self, request: Request) -> Response:
+        """3003: a user and his rules."""
+        name = _username(request)
+        user = self._users.users.get(name)
+        if user is not None:
+            self._check_super(request, user)
+            self._check_not_last(user)
+            with answered_before_its_end(request):
+                self._acls.put(name, ())
+                self._users.delete(name)
+                log.info("user deleted", user=name, by=request.principal.user or "nobody")
+                await self._saved()
+        return Response()
+
+    def get_user(self, request: Request) -> Response:
+        """3004: one user; nothing when there is none, as in RocketMQ."""
+        user = self._users.users.get(_username(request))
+        return Response() if user is None else _answer(self._shown(request, user))
+
+    def list_users(self, request: Request) -> Response:
+        """3005: the users whose names hold the filter."""
+        wanted = request.ext.get("filter", "")
+        users = [user for name, user in self._users.users.items() if wanted in name]
+        return _answer([self._shown(request, user) for user in users])
+
+    async def create_acl(self, request: Request) -> Response:
+        """3006: rules beside those that are there; of one resource the new one counts."""
+        return await self._put_rules(request)
+
+    async def update_acl(self, request: Request) -> Response:
+        """3007: the same, for a user who has rules."""
+        return await self._put_rules(request)
+
+    async def delete_acl(self, request: Request) -> Response:
+        """3008: the rules of a user, of one policy, or about one resource."""
+        name = _subject(request)
+        self._check_super(request, self._user(name))
+        kind, resource = request.ext.get("policyType", ""), request.ext.get("resource", "")
+        kept = [
+            rule
+            for rule in self._acls.rules.get(name, ())
+            if (kind and rule.policy.value.lower() != kind.lower())
+            or (resource and rule.pattern != Pattern.parse(resource))
+        ]
+        self._acls.put(name, kept)
+        log.info("rules deleted", user=name, by=request.principal.user or "nobody")
+        await self._saved()
+        return Response()
+
+    def get_acl(self, request: Request) -> Response:
+        """3009: the rules of one user; nothing when there are none."""
+        name = _subject(request)
+        rules = self._acls.rules.get(name)
+        return Response() if rules is None else _answer(_acl(name, rules))
+
+    def list_acls(self, request: Request) -> Response:
+        """3010: the rules of subjects that hold one filter, about what holds the other."""
+        wanted, resource = (
+            request.ext.get("subjectFilter", ""),
+            request.ext.get("resourceFilter", ""),
+        )
+        found = []
+        for name, rules in self._acls.rules.items():
+            about = [rule for rule in rules if resource in str(rule.pattern)]
+            if wanted in SUBJECT + name and about:
+                found.append(_acl(name, about))
+        return _answer(found)
+
+    def explain(self, request: Request) -> Response:
+        """70016, ours: what would be decided for a user, an action, a resource and an address."""
+        ext = request.ext
+        name = _username(request)
+        actions = parse_actions([ext.get("action", "")])
+        pattern = Pattern.parse(ext.get("resource", ""))
+        if pattern.kind is None or pattern.is_prefix:
+            raise InvalidParameter("name one resource: Topic:name, Group:name, Cluster:name")
+        user = self._users.users.get(name)
+        if user is None or not user.is_enabled:
+            is_allowed, why = False, "the user is unknown" if user is None else "he is disabled"
+        elif user.is_super:
+            is_allowed, why = True, "he is a Super user"
+        elif (pattern.kind, pattern.name) == NOTES:
+            is_allowed, why = False, "a replica set's notes are for Super users alone"
+        elif not self._config.authorization_enabled:
+            is_allowed, why = True, "authorizationEnabled=false: every user may do everything"
+        else:
+            resource = Resource(pattern.kind, pattern.name)
+            rules = self._acls.rules.get(name, ())
+            rule = decide(rules, actions, resource, ext.get("host", ""))
+            is_allowed = rule is not None and rule.is_allowed
+            why = "no rule is about it" if rule is None else str(rule)
+        return _answer({"isAllowed": is_allowed, "why": why})
+
+    async def _put(self, request: Request, user: User) -> Response:
+        self._check_super(request, user)
+        if len(user.secret) < SECRET_LENGTH_MIN:
+            log.warning(
+                f"a secret is short: use at least {SECRET_LENGTH_MIN} characters", user=user.name
+            )
+        with answered_before_its_end(request):
+            self._users.put(user)
+            log.info("user changed", user=user.name, by=request.principal.user or "nobody")
+            await self._saved()
+        return Response()
+
+    async def _put_rules(self, request: Request) -> Response:
+        name, info = _subject(request), _object(request)
+        _check_repeated(info, "subject", SUBJECT + name)
+        self._check_super(request, self._user(name))
+        policies = info.get("policies")
+        if not isinstance(policies, list) or not policies:
+            raise InvalidParameter("the rules name no policies")
+        added, known = rules_of_policies(policies), self._acls.rules.get(name, ())
+        if request.ext.get(ADDS) == "true":
+            rules = list(known)
+            for rule in added:
+                rules = with_added(rules, rule)
+        else:
+            replaced = {(rule.policy, rule.pattern) for rule in added}
+            kept = [rule for rule in known if (rule.policy, rule.pattern) not in replaced]
+            rules = [*kept, *added]
+        self._acls.put(name, rules)
+        log.info("rules changed", user=name, by=request.principal.user or "nobody")
+        await self._saved()
+        return Response()
+
+    async def _saved(self) -> None:
+        await self._users.saved()
+        await self._acls.saved()
+
+    def _user(self, name: str) -> User:
+        user = self._users.users.get(name)
+        if user is None:
+            raise RequestError(ResponseCode.USER_NOT_EXIST, f"there is no user {name}")
+        return user
+
+    def _check_super(self, request: Request, target: User) -> None:
+        """Refuse to change a Super user for anybody else. Raises NoPermission."""
+        if target.is_super and not self._is_super(request):
+            raise NoPermission(f"{target.name} is a Super user, and changed by Super users alone")
+
+    def _is_super(self, request: Request) -> bool:
+        """Whether a Super user asks, or, where there are no users, an administrator."""
+        if not request.principal.user:
+            return not self._config.authentication_enabled
+        asker = self._users.users.get(request.principal.user)
+        return asker is not None and asker.is_super
+
+    def _check_not_last(self, user: User) -> None:
+        others = (each for name, each in self._users.users.items() if name != user.name)
+        is_needed = self._config.authentication_enabled and user.is_super and user.is_enabled
+        if is_needed and not any(each.is_super and each.is_enabled for each in others):
+            raise NoPermission(f"{user.name} is the last Super user: make another one first")
+
+    def _shown(self, request: Request, user: User) -> dict[str, Any]:
+        shown = user_to_json(user)
+        is_private = is_loopback(request.principal.host) or request.connection.caller.is_tls
+        if not (is_private and self._is_super(request)):
+            del shown["password"]
+        return shown
+
+
+def _object(request: Request) -> Mapping[str, Any]:
+    check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
+    found = fastjson.loads(request.body) if request.body else {}
+    if not isinstance(found, dict):
+        raise InvalidParameter("the body is no JSON object")
+    return found
+
+
+def _username(request: Request) -> str:
+    return check_name(request.ext.get("username", ""))
+
+
+def _user_info(request: Request) -> tuple[Mapping[str, Any], str]:
+    """What is said of a user, and his name."""
+    info, name = _object(request), _username(request)
+    _check_repeated(info, "username", name)
+    return info, name
+
+
+def _check_repeated(info: Mapping[str, Any], field: str, name: str) -> None:
+    """RocketMQ's tools name the user in the body as well. Raises InvalidParameter."""
+    repeated = info.get(field)
+    if repeated not in (None, "", name):
+        raise InvalidParameter(
+            f"the header's {field} is {name[:80]}, the body's {str(repeated)[:80]}: name one user"
+        )
+
+
+def _subject(request: Request) -> str:
+    """The user whom rules are for."""
+    text = request.ext.get("subject", "")
+    if not text.startswith(SUBJECT):
+        raise InvalidParameter(f"the subject is {text[:80]!r}; {SUBJECT}name is allowed")
+    return check_name(text.removeprefix(SUBJECT))
+
+
+def _is_super(info: Mapping[str, Any], *, before: bool) -> bool:
+    kind = str(info.get("userType") or "").lower()
+    if kind not in ("", "super", "normal"):
+        raise InvalidParameter(f"a user is Super or Normal, not {kind[:40]}")
+    return kind == "super" if kind else before
+
+
+def _is_enabled(info: Mapping[str, Any], *, before: bool) -> bool:
+    status = str(info.get("userStatus") or "").lower()
+    if status not in ("", "enable", "disable"):
+        raise InvalidParameter(f"a user's status is enable or disable, not {status[:40]}")
+    return status == "enable" if status else before
+
+
+def _acl(name: str, rules: "tuple[Rule, ...] | list[Rule]") -> dict[str, Any]:
+    return {"policies": policies_to_json(rules), "subject": SUBJECT + name}
+
+
+def _answer(document: Any) -> Response:
+    return Response(body=fastjson.dumps(document).encode())

@@ -1,0 +1,303 @@
+"""Clients and their groups: heartbeat (34), goodbye (35), members (38), client check (46)."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import (
+    PULLING,
+    Client,
+    ConsumerGroups,
+    ConsumeSettings,
+)
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.processors.needs import consuming
+from rockhopper.broker.kernel.pull.puller import Puller
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response, with_body
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.errors import (
+    NoPermission,
+    Refusal,
+    SubscriptionNotParsed,
+    TooManyWait,
+)
+from rockhopper.protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    GetConsumerListByGroupBody,
+    HeartbeatData,
+    SubscriptionData,
+)
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.names import is_producer_group
+from rockhopper.protocol.requests import (
+    GetConsumerListByGroupRequest,
+    HeartbeatResponse,
+    UnregisterClientRequest,
+    encode_fields,
+)
+from rockhopper.protocol.subscription import Subscription
+
+GROUPS_PER_HEARTBEAT_MAX = 1000
+CLIENT_ID_LENGTH_MAX = 1024
+GROUP_LENGTH_SHOWN = 200
+UNUSABLE_LOGGED = "unusable producer group logged"
+# Clients wait 3 s for the answer to a heartbeat.
+ANNOUNCE_TIMEOUT_S = 1.5
+# Characters of SQL92 that one heartbeat may have compiled at once; others wait for their pulls.
+COMPILED_LENGTH_MAX = 8192
+REFUSED_GROUPS = "refused groups"
+"""The attribute of a connection that holds the groups refused in its last heartbeat."""
+
+log = structlog.get_logger("broker.clients")
+
+
+@dataclass(eq=False, repr=False)
+class ClientProcessors:
+    """Serves what clients say of themselves and ask of each other."""
+
+    _config: BrokerConfig
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _consumers: ConsumerGroups
+    _producers: ProducerTable
+    _stats: BrokerStats
+    _puller: Puller
+    _announce: Callable[[], Awaitable[None]]
+    _now_ms: Callable[[], int]
+
+    def heartbeat(self, request: Request) -> Response | Awaitable[Response]:
+        """34: a client is there, with these consumer and producer groups.
+
+        A group that does not exist and may not be created is left out in silence, as in RocketMQ:
+        the client learns of it when it pulls. One without permission is left out likewise, and
+        logged; the heartbeat is refused if none of its consumer groups has permission.
+        """
+        topics = self._topics
+        before = topics.version.counter
+        taken = with_body(request, HeartbeatData, self._take_heartbeat)
+        if not self._config.namesrv_addr or (
+            isinstance(taken, Response) and topics.version.counter == before
+        ):
+            return taken
+        return self._announced(taken, before)
+
+    async def _announced(self, taken: Response | Awaitable[Response], before: int) -> Response:
+        """Answer once name services elsewhere know the retry topics that a heartbeat has made.
+
+        The client asks them for routes next, and then not again for 30 s.
+        """
+        response = taken if isinstance(taken, Response) else await taken
+        if self._topics.version.counter != before:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
+                    await self._announce()
+        return response
+
+    def _take_heartbeat(self, request: Request, beat: HeartbeatData) -> Response:
+        if not 0 < len(beat.client_id) <= CLIENT_ID_LENGTH_MAX:
+            raise Refusal(
+                f"the clientID has {len(beat.client_id)} characters; "
+                f"1 to {CLIENT_ID_LENGTH_MAX} are allowed"
+            )
+        count = len(beat.consumer_data_set) + len(beat.producer_data_set)
+        if count > GROUPS_PER_HEARTBEAT_MAX:
+            raise Refusal(
+                f"the heartbeat names {count} groups; {GROUPS_PER_HEARTBEAT_MAX} are allowed"
+            )
+        is_known = beat.heartbeat_fingerprint != 0
+        stats = self._stats
+        begun_s = time.perf_counter()
+        consumers, refusals = _split(request, beat)
+        for consumer in consumers:
+            if not self._register_consumer(request, beat, consumer):
+                is_known = False
+        if beat.consumer_data_set:
+            stats.consumer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
+            begun_s = time.perf_counter()
+        self._register_producers(request, beat)
+        if beat.producer_data_set:
+            stats.producer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
+        if refusals and not consumers:
+            raise NoPermission("; ".join(refusals.values()))
+        return Response(
+            ext=encode_fields(
+                HeartbeatResponse(
+                    is_support_heart_beat_v2=True,
+                    is_sub_change=not is_known,
+                    store_time=self._now_ms() if "storeTime" in request.ext else None,
+                )
+            )
+        )
+
+    def _register_producers(self, request: Request, beat: HeartbeatData) -> None:
+        for producer in beat.producer_data_set:
+            if is_producer_group(producer.group_name):
+                client = _client(request, beat.client_id)
+                self._producers.register(producer.group_name, client)
+            elif producer.group_name:
+                _log_unusable(request, beat.client_id, producer.group_name)
+
+    def _register_consumer(
+        self, request: Request, beat: HeartbeatData, consumer: ConsumerData
+    ) -> bool:
+        """Take one group of a heartbeat; False if the client should repeat it in full."""
+        if self._config.live.reject_pull_consumer and consumer.consume_type == PULLING:
+            return True
+        group = self._groups.find_or_create(consumer.group_name)
+        if group is None:
+            return True
+        # At once: a consumer that starts looks for the route of its retry topic.
+        self._topics.ensure_retry_topic(
+            group.name, group.retry_queue_nums, unit_mode=consumer.unit_mode
+        )
+        client = _client(request, beat.client_id)
+        if beat.without_sub and beat.heartbeat_fingerprint != 0:
+            return self._consumers.register_again(group.name, client, beat.heartbeat_fingerprint)
+        subscriptions = _subscriptions(consumer.subscription_data_set)
+        self._warn(group.name, subscriptions.values())
+        self._consumers.register(
+            group.name,
+            client,
+            ConsumeSettings(
+                consumer.consume_type,
+                consumer.message_model,
+                consumer.consume_from_where,
+                bool(consumer.heeds_readers),
+            ),
+            subscriptions,
+            beat.heartbeat_fingerprint,
+        )
+        return True
+
+    def _warn(self, group: str, subscriptions: Iterable[Subscription]) -> None:
+        """Log what is wrong with SQL92 expressions, as far as they are quickly compiled.
+
+        As in RocketMQ, the heartbeat succeeds and the pulls fail.
+        """
+        length = 0
+        for subscription in subscriptions:
+            if subscription.is_sql and length < COMPILED_LENGTH_MAX:
+                length += len(subscription.expression)
+                self._puller.filters.warn(group, subscription)
+
+    def unregister(self, request: Request) -> Response:
+        """35: a client leaves a consumer group, a producer group, or both."""
+        fields = request.fields(UnregisterClientRequest)
+        if fields.producer_group:
+            self._producers.unregister(fields.producer_group, request.connection)
+        if fields.consumer_group:
+            self._consumers.unregister(fields.consumer_group, request.connection)
+        return Response()
+
+    def consumer_list(self, request: Request) -> Response:
+        """38: the client ids of a group, among which its members share out the queues."""
+        name = request.fields(GetConsumerListByGroupRequest).consumer_group
+        group = self._consumers.get(name)
+        if group is None:
+            raise Refusal(f"no consumer for this group, {name}")
+        body = GetConsumerListByGroupBody(consumer_id_list=group.client_ids())
+        member = group.members.get(request.connection)
+        if member is not None and member.heeds_readers:
+            readers = group.readers
+            own = member.subscriptions
+            body.readers = {
+                topic: sorted(ids) for topic, ids in readers.by_topic.items() if topic in own
+            }
+            body.topics_at_risk = sorted(readers.at_risk & own.keys())
+        return json_response(body)
+
+    def check_config(self, request: Request) -> Response | Awaitable[Response]:
+        """46: whether an expression can be subscribed to; asked before a consumer starts."""
+        return with_body(request, CheckClientRequestBody, self._check_expression)
+
+    def _check_expression(
+        self, request: Request, body: CheckClientRequestBody
+    ) -> Response | Awaitable[Response]:
+        data = body.subscription_data
+        if data is None:
+            return Response()
+        try:
+            subscription = data.subscription()
+        except SubscriptionError as error:
+            raise SubscriptionNotParsed(str(error)) from None
+        self._puller.filters.check_enabled(subscription)
+        if subscription.is_sql and not self._puller.turns.budget.has_room():
+            return self._compile_in_turn(request, subscription)
+        return self._compile(subscription)
+
+    async def _compile_in_turn(self, request: Request, subscription: Subscription) -> Response:
+        if not await self._puller.turns.turn(request.connection):
+            raise TooManyWait("[OVERLOAD]system busy: too many requests with a filter wait")
+        return self._compile(subscription)
+
+    def _compile(self, subscription: Subscription) -> Response:
+        try:
+            with self._puller.turns.budget.pays():
+                _ = subscription.sql
+        except SubscriptionError as error:
+            raise SubscriptionNotParsed(str(error)) from None
+        return Response()
+
+
+def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], dict[str, str]]:
+    """The consumers of a heartbeat that have permission, and why which other groups have not."""
+    allowed, refusals = [], {}
+    for consumer in beat.consumer_data_set:
+        try:
+            request.check_needs(consuming(consumer))
+        except NoPermission as error:
+            refusals[consumer.group_name] = str(error)
+        else:
+            allowed.append(consumer)
+    attributes = request.attributes
+    before = attributes.pop(REFUSED_GROUPS, None)
+    if refusals:
+        attributes[REFUSED_GROUPS] = frozenset(refusals)
+    for group, reason in refusals.items():
+        if not isinstance(before, frozenset) or group not in before:
+            log.warning(
+                "heartbeat: ignored a group without permission",
+                group=group,
+                client=beat.client_id,
+                peer=request.connection.peer_host,
+                reason=reason,
+            )
+    return allowed, refusals
+
+
+def _log_unusable(request: Request, client_id: str, group: str) -> None:
+    """Log, once a connection, that a producer's group is passed over."""
+    if UNUSABLE_LOGGED in request.attributes:
+        return
+    request.attributes[UNUSABLE_LOGGED] = True
+    log.warning(
+        "heartbeat: ignored a producer group with an invalid name",
+        group=ascii(group[:GROUP_LENGTH_SHOWN]),
+        client=ascii(client_id[:GROUP_LENGTH_SHOWN]),
+        peer=request.connection.peer_host,
+    )
+
+
+def _client(request: Request, client_id: str) -> Client:
+    command, user = request.command, request.principal.user
+    return Client(request.connection, client_id, command.language, command.version, user)
+
+
+def _subscriptions(data_set: Iterable[SubscriptionData]) -> dict[str, Subscription]:
+    """The filters by topic; one that cannot be parsed selects nothing, and its pulls say so."""
+    found = {}
+    for data in data_set:
+        try:
+            found[data.topic] = data.subscription()
+        except SubscriptionError:
+            continue
+    return found

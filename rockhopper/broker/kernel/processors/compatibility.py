@@ -1,0 +1,144 @@
+"""Makes docs/compatibility.md and the table of docs/request-codes.md: ``make compatibility``.
+
+Which request codes are served, and to whom, comes from the processor tables, what is not from
+unserved.py, what those of ours do from protocol/codes.py. The part of the first page above its
+marker is written by hand and stays, and so does what is around the table in the second.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.kernel.processors.unserved import UNSERVED
+from rockhopper.broker.name_server.processors import NameServiceProcessors
+from rockhopper.broker.server.remoting.dispatcher import Row
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.protocol.codes import RequestCode
+
+PAGE = Path("docs/compatibility.md")
+MARKER = "<!-- Made by `make compatibility`: do not edit below. -->\n"
+OWN_PAGE = Path("docs/request-codes.md")
+OWN_MARKERS = ("<!-- Made by `make compatibility`. -->\n", "<!-- By hand from here. -->\n")
+FIRST_OWN = 70_001
+
+
+class _Anything:
+    """Stands for all parts of a broker: the table's keys do not depend on them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Anything()
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        return _Anything()
+
+
+def broker_table() -> Mapping[int, Row]:
+    """The request codes that a broker serves, of no broker."""
+    return build_table(cast(Any, _Anything()))
+
+
+def name_service_table() -> Mapping[int, Row]:
+    """The same for a name service."""
+    anything = cast(Any, _Anything())
+    processors = NameServiceProcessors(
+        BrokerConfig(), anything, anything, local=None, now_ms=anything
+    )
+    return processors.table()
+
+
+def generated() -> str:
+    """What stands below the marker."""
+    lines = [
+        "## Request codes that are served",
+        "",
+        "An asterisk marks administrative codes: from other hosts they are refused unless "
+        "`remoteAdmin=true`. Codes from 70001 on are [ours](request-codes.md). The right is what "
+        "[users](security.md) need while `authorizationEnabled` is on: all of the rights listed, "
+        "or any one of those joined by `or`.",
+        "",
+        "| code | name | right | served by |",
+        "|---|---|---|---|",
+        *_served(broker_table(), "broker"),
+        *_served(name_service_table(), "name service"),
+        "",
+        "## Request codes that are not served",
+        "",
+        "The broker answers them with code 3, `REQUEST_CODE_NOT_SUPPORTED`.",
+        "",
+        "| code | for | missed by |",
+        "|---|---|---|",
+    ]
+    for codes, what, missed_by in UNSERVED:
+        span = f"{codes[0]} to {codes[-1]}" if len(codes) > 3 else ", ".join(map(str, codes))
+        lines.append(f"| {span} | {what} | {missed_by} |")
+    return "\n".join(lines) + "\n"
+
+
+def _served(table: Mapping[int, Row], by: str) -> Iterable[str]:
+    names = {code.value: code.name for code in RequestCode}
+    for code in sorted(code for code in table if code in names):
+        row = table[code]
+        name = f"`{names[code]}`{'*' if row.is_administration else ''}"
+        yield f"| {code} | {name} | {_rights(row)} | {by} |"
+
+
+def _rights(row: Row) -> str:
+    needs = [need for need in row.needs if need is not ADMINISTRATION]
+    return ", ".join(
+        f"{need.kind.value} {' or '.join(action.value for action in need.actions)}"
+        for need in needs
+    )
+
+
+def own_codes() -> dict[str, str]:
+    """What each request code of ours does, by its name, as it stands below it."""
+    (definition,) = ast.parse(inspect.getsource(RequestCode)).body
+    texts = {}
+    for code, below in pairwise(cast(ast.ClassDef, definition).body):
+        match code, below:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                texts[name] = text
+    return texts
+
+
+def own_table() -> str:
+    """The request codes of ours, for the page that describes them."""
+    table, texts = {**name_service_table(), **broker_table()}, own_codes()
+    lines = ["| code | name | what it does | right |", "|---|---|---|---|"]
+    for code in sorted(code for code in RequestCode if FIRST_OWN <= code < 80_000):
+        right = _rights(table[code]) if code in table else ""
+        lines.append(f"| {code.value} | `{code.name}` | {texts[code.name]} | {right} |")
+    return "\n".join(lines) + "\n"
+
+
+def own_page(current: str) -> str:
+    """*current* with its table made anew."""
+    begin, end = OWN_MARKERS
+    before, _, rest = current.partition(begin)
+    return f"{before}{begin}\n{own_table()}\n{end}{rest.partition(end)[2]}"
+
+
+def page(current: str) -> str:
+    """*current* with what is generated made anew."""
+    return current.partition(MARKER)[0] + MARKER + "\n" + generated()
+
+
+def main() -> int:
+    """Write the page."""
+    for path, made in ((PAGE, page), (OWN_PAGE, own_page)):
+        path.write_text(made(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"{path} is up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

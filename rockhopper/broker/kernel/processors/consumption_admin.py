@@ -1,0 +1,171 @@
+"""How groups consume, as tools ask it: 303, 317, 353; who produces (328); what needs no doing.
+
+CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with success: retention
+removes expired queue files by itself, and a queue without a topic becomes one again at the start.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.processors.groups_admin import QUEUES_PER_TURN
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import GroupNotFound, TopicNotFound
+from rockhopper.protocol.addresses import join_address
+from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
+from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
+from rockhopper.protocol.codes import LanguageCode
+from rockhopper.protocol.fastjson import array_of, dumps, map_of, queue_text
+from rockhopper.protocol.requests.groups import (
+    GetBrokerConsumeStatsRequest,
+    GroupForbiddenRequest,
+    QueryConsumeTimeSpanRequest,
+)
+
+
+@dataclass(eq=False, repr=False)
+class ConsumptionAdminProcessors:
+    """Serves what operators ask about consumption."""
+
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _producers: ProducerTable
+    _stats: BrokerStats
+    _steady_ms: Callable[[], int]
+
+    async def time_span(self, request: Request) -> Response:
+        """303: of each queue, from when to when its messages are and how late the group is."""
+        fields = request.fields(QueryConsumeTimeSpanRequest)
+        store = self._store
+        topic = self._topics.get(fields.topic)
+        if topic is None:
+            raise TopicNotFound(f"topic[{fields.topic}] not exist")
+        now_ms = self._steady_ms()
+        spans: list[str] = []
+        for queue_id in range(topic.read_queue_nums):
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await next_slice()
+            low, high = store.queue_range(topic.name, queue_id)
+            earliest_ms = store.earliest_store_time(topic.name, queue_id)
+            offset = self._offsets.get(topic.name, fields.group, queue_id) or 0
+            consumed_ms = self._consumed_ms(topic.name, queue_id, offset) or earliest_ms
+            delay_ms = 0
+            if max(offset, low) < high:
+                next_ms = store.store_time(topic.name, queue_id, max(offset, low))
+                delay_ms = max(now_ms - next_ms, 0)
+            latest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else -1
+            span = {
+                "consumeTimeStamp": consumed_ms,
+                "delayTime": delay_ms,
+                "maxTimeStamp": latest_ms,
+                "messageQueue": MessageQueueKey(topic.name, self._config.broker_name, queue_id),
+                "minTimeStamp": earliest_ms,
+            }
+            spans.append(dumps(span))
+        return await long_json_response(lambda: {"consumeTimeSpanSet": array_of(spans)})
+
+    def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message before *offset* was stored; 0 if it is not there."""
+        store = self._store
+        low, high = store.queue_range(topic, queue_id)
+        if not low < offset <= high:
+            return 0
+        return max(store.store_time(topic, queue_id, offset - 1), 0)
+
+    async def broker_consume_stats(self, request: Request) -> Response:
+        """317: how far every group is in every topic; with isOrder only in ordered topics.
+
+        Apache's tool leaves out queues without a lastTimestamp.
+        """
+        fields = request.fields(GetBrokerConsumeStatsRequest)
+        by_group: dict[str, list[str]] = {}
+        total = in_flight = 0
+        looked_at = 0
+        for topic_name, group, _ in self._offsets.entries():
+            looked_at += 1
+            if looked_at % QUEUES_PER_TURN == 0:
+                await next_slice()
+            topic = self._topics.get(topic_name)
+            if topic is None or group not in self._groups or (fields.is_order and not topic.order):
+                continue
+            queues: list[str] = []
+            consume_tps = self._stats.group_get_tps(topic_name, group)
+            for queue_id in range(topic.write_queue_nums):
+                looked_at += 1
+                if looked_at % QUEUES_PER_TURN == 0:
+                    await next_slice()
+                _, high = self._store.queue_range(topic_name, queue_id)
+                offset = max(self._offsets.get(topic_name, group, queue_id) or 0, 0)
+                key = MessageQueueKey(topic_name, self._config.broker_name, queue_id)
+                consumed_ms = self._consumed_ms(topic_name, queue_id, offset)
+                pulled = max(offset, self._stats.pulled_offset(topic_name, group, queue_id))
+                queues.append(queue_text(key, OffsetWrapper(high, offset, pulled, consumed_ms)))
+                total += max(high - offset, 0)
+                in_flight += pulled - offset
+            stats = {"consumeTps": consume_tps, "offsetTable": map_of(queues)}
+            # Text: to give back a hundred thousand objects would take long as well.
+            by_group.setdefault(group, []).append(dumps(stats))
+        connection = request.connection
+        return await long_json_response(
+            lambda: {
+                "brokerAddr": join_address(connection.local_host, connection.local_port),
+                "consumeStatsList": [
+                    {group: array_of(stats)} for group, stats in sorted(by_group.items())
+                ],
+                "totalDiff": total,
+                "totalInflightDiff": in_flight,
+            }
+        )
+
+    async def group_forbidden(self, request: Request) -> Response:
+        """353: forbid or allow a group to read a topic, or ask. Other topics stay as they are."""
+        fields = request.fields(GroupForbiddenRequest)
+        groups = self._groups
+        if fields.readable is not None:
+            if groups.find_or_create(fields.group) is None:
+                raise GroupNotFound(f"Group {fields.group} does not exist")
+            groups.forbid(fields.group, fields.topic, readable=fields.readable)
+            await groups.saved()
+        readable = not groups.is_forbidden(fields.group, fields.topic)
+        return json_response({"group": fields.group, "readable": readable, "topic": fields.topic})
+
+    async def producers(self, _request: Request) -> Response:
+        """328: every producer that is online, by group."""
+        table = ProducerTableInfo(
+            {
+                group: [
+                    ProducerInfo(
+                        client.client_id,
+                        f"/{client.connection.peer}",
+                        _language(client.language),
+                        client.version,
+                        client.last_seen_ms,
+                    )
+                    for client in clients
+                ]
+                for group, clients in self._producers.groups().items()
+            }
+        )
+        return await long_json_response(lambda: table)
+
+    def nothing_to_do(self, _request: Request) -> Response:
+        """306, 316: what they ask for happens by itself."""
+        return Response()
+
+
+def _language(code: int) -> str:
+    try:
+        return LanguageCode(code).name
+    except ValueError:
+        return LanguageCode.OTHER.name

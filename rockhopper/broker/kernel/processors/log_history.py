@@ -1,0 +1,56 @@
+"""LOG_HISTORY (70020): up to where a reader's positions belong to the log as it is now."""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
+from rockhopper.broker.kernel.tables.log_history import LogHistory
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import InvalidParameter
+from rockhopper.protocol.bodies.log_history import (
+    IDS_MAX,
+    QUEUES_MAX,
+    HistoryAnswer,
+    decode_history_question,
+    encode_history,
+)
+
+# Each takes some twenty looks into its queue.
+_QUEUES_PER_TURN = 64
+
+
+@dataclass(eq=False, repr=False)
+class LogHistoryProcessor:
+    """Serves the history of the log."""
+
+    _store: MessageStore
+    _history: LogHistory
+    _positions: ReaderPositions
+
+    async def process(self, request: Request) -> Response:
+        """Answer the newest epochs, once they are on disk, and the ends of the queues.
+
+        The reader is taken at its word afterwards: it has compared its positions.
+        """
+        question = decode_history_question(request.body)
+        if len(question.known_ids) > IDS_MAX or len(question.queues) > QUEUES_MAX:
+            raise InvalidParameter(
+                f"{len(question.known_ids)} epochs and {len(question.queues)} queues: name "
+                f"{IDS_MAX} and {QUEUES_MAX} at most, and ask again for the rest"
+            )
+        past = self._history.compare(question.known_ids)
+        ends: list[int | None] = []
+        for number, (topic, queue_id) in enumerate(question.queues):
+            if number % _QUEUES_PER_TURN == _QUEUES_PER_TURN - 1:
+                await next_slice()
+            ends.append(
+                None
+                if past.end_offset is None
+                else self._store.queue_end_at(topic, queue_id, past.end_offset)
+            )
+            if question.group is not None:
+                self._positions.claim(request.connection, question.group, topic, queue_id)
+        await self._history.saved()
+        answer = HistoryAnswer(self._history.ids(IDS_MAX), past.id, ends)
+        return Response(body=encode_history(answer))

@@ -1,0 +1,208 @@
+"""Offsets of consumers and of queues: codes 14, 15, 29, 30, 31, 32 and 43.
+
+Offsets of a queue are looked up, never created: RocketMQ makes a queue for any name that is asked
+about. Topics that do not exist are answered with 17, queues that do not exist with 29.
+"""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.members.consumer_groups import PULLING, ConsumerGroups
+from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.json_bodies import long_json_response
+from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.names import RETRY_PREFIX
+from rockhopper.protocol.requests import (
+    GetEarliestMsgStoretimeRequest,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    QueryConsumerOffsetRequest,
+    SearchOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+
+
+@dataclass(eq=False, repr=False)
+class OffsetProcessors:
+    """Serves what consumers and tools ask about offsets."""
+
+    _live: LiveSettings
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _positions: ReaderPositions
+
+    def query_consumer_offset(self, request: Request) -> Response:
+        """14: where a group goes on in a queue.
+
+        A group without an offset starts at the first message while the queue still has it, whatever
+        its client asked for: messages that were sent before the first heartbeat are not to be
+        missed.  initialOffset=strict leaves it to the client instead, as for older queues, but for
+        what the group itself sent back to be tried again.
+        """
+        fields = request.fields(QueryConsumerOffsetRequest)
+        topic, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
+        offset = self._offsets.pending_reset(topic, group, queue_id)
+        if offset is None:
+            offset = self._offsets.get(topic, group, queue_id)
+        if offset is not None:
+            return _offset(offset)
+        if fields.set_zero_if_not_found is False:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND,
+                "Not found, do not set to zero, maybe this group boot first",
+            )
+        low, high = self._store.queue_range(topic, queue_id)
+        if low < high and topic.startswith(RETRY_PREFIX):
+            return _offset(low)
+        is_young = self._store.has_first_message(topic, queue_id)
+        if is_young and low < high and self._live.initial_offset is InitialOffset.COMPAT:
+            return _offset(low)
+        raise RequestError(
+            ResponseCode.QUERY_NOT_FOUND,
+            "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+        )
+
+    def update_consumer_offset(self, request: Request) -> Response:
+        """15: a group says where it goes on.
+
+        What consumers say while they run only goes forward; see ``_may_go_back``.
+        """
+        try:
+            fields = request.fields(UpdateConsumerOffsetRequest)
+        except FieldError as error:
+            if error.name in ("queueId", "commitOffset"):
+                raise InvalidParameter(str(error)) from None
+            raise
+        if self._groups.get(fields.consumer_group) is None:
+            raise GroupNotFound(f"Group {fields.consumer_group} not exist!")
+        topic = self._topics.get(fields.topic)
+        if topic is None:
+            raise TopicNotFound(f"Topic {fields.topic} not exist!")
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        topic_name, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
+        online = self._consumers.get(group)
+        if online is None or request.connection not in online.members:
+            # A Java 4 client goes on committing while it waits for pulls that went down with us.
+            self._consumers.seen_early(group, request.connection)
+        if self._is_of_the_past(request, fields):
+            return Response(
+                remark=f"Offset {fields.commit_offset} is not stored: the log has ended earlier "
+                "since it was read; the next pull says where to go on"
+            )
+        is_stored = self._offsets.commit(
+            topic_name,
+            group,
+            queue_id,
+            fields.commit_offset,
+            backward=self._may_go_back(request, fields),
+        )
+        if not is_stored:
+            return Response(remark="Offset has been previously reset")
+        committed = self._offsets.get(topic_name, group, queue_id)
+        if committed is not None and 0 <= fields.commit_offset < committed:
+            return Response(
+                remark=f"Offset stays at {committed}: members of a group only go forward, "
+                "an operator's reset goes back"
+            )
+        return Response()
+
+    def _is_of_the_past(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
+        """Whether a consumer commits what it can only have read in an older history of the log.
+
+        Consumers commit in passing what they remember; a client that waits for the answer means
+        what it says.
+        """
+        return request.oneway and not self._positions.may_commit(
+            request.connection,
+            fields.consumer_group,
+            fields.topic,
+            fields.queue_id,
+            fields.commit_offset,
+        )
+
+    def _may_go_back(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
+        """Whether a smaller offset is meant, or a late commit of a queue's former owner.
+
+        Tools, which are no members, and consumers that choose their positions themselves mean it
+        when they wait for the answer. Where the queue has been cut shorter than what was
+        committed, everybody is right.
+        """
+        online = self._consumers.get(fields.consumer_group)
+        if online is None or request.connection not in online.members:
+            means_it = not request.oneway
+        else:
+            means_it = online.settings_of(request.connection).consume_type == PULLING
+        if means_it:
+            return True
+        committed = self._offsets.get(fields.topic, fields.consumer_group, fields.queue_id)
+        end = self._store.queue_range(fields.topic, fields.queue_id)[1]
+        return committed is not None and committed > end
+
+    def search_by_time(self, request: Request) -> Response:
+        """29: the first message at or after a time, or with boundaryType UPPER the last before."""
+        fields = request.fields(SearchOffsetRequest)
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        store = self._store
+        low, high = store.queue_range(fields.topic, fields.queue_id)
+        offset = store.offset_by_time(
+            fields.topic,
+            fields.queue_id,
+            fields.timestamp,
+            upper=(fields.boundary_type or "").upper() == "UPPER",
+        )
+        found = min(max(offset, low), high)
+        self._positions.tell(request.connection, fields.topic, fields.queue_id, found)
+        return _offset(found)
+
+    def max_offset(self, request: Request) -> Response:
+        """30: one past the newest message."""
+        fields = request.fields(GetMaxOffsetRequest)
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        high = self._store.queue_range(fields.topic, fields.queue_id)[1]
+        self._positions.tell(request.connection, fields.topic, fields.queue_id, high)
+        return _offset(high)
+
+    def min_offset(self, request: Request) -> Response:
+        """31: the oldest message that is still there; -1 in a new queue of type BatchCQ."""
+        fields = request.fields(GetMinOffsetRequest)
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        low, high = self._store.queue_range(fields.topic, fields.queue_id)
+        if high == 0 and self._topics.is_batch(fields.topic):
+            low = -1
+        return _offset(low)
+
+    def earliest_store_time(self, request: Request) -> Response:
+        """32: when the oldest message was stored, -1 if there is none."""
+        fields = request.fields(GetEarliestMsgStoretimeRequest)
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        time_ms = self._store.earliest_store_time(fields.topic, fields.queue_id)
+        return Response(ext={"timestamp": str(time_ms)})
+
+    async def all_consumer_offsets(self, _request: Request) -> Response:
+        """43: the offset table as its file holds it."""
+        return await long_json_response(self._offsets.to_json)
+
+
+def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: int) -> None:
+    """Refuse what does not exist; a queue beyond a shrunk topic's last may still have data."""
+    settings = topics.get(topic)
+    if settings is None:
+        raise TopicNotFound(f"topic[{topic}] not exist, apply first please!")
+    count = max(settings.read_queue_nums, settings.write_queue_nums)
+    if 0 <= queue_id < count or store.queue_range(topic, queue_id)[1] > 0:
+        return
+    raise InvalidParameter(f"queueId[{queue_id}] is illegal, topic [{topic}] has {count} queues")
+
+
+def _offset(offset: int) -> Response:
+    return Response(ext={"offset": str(offset)})

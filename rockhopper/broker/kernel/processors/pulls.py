@@ -1,0 +1,74 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361) in any serialisation, and the answer to a pull.
+
+Pulls with JSON headers normally take the short way through hot_pass.py; whatever that does not
+recognise, and whatever is refused, comes here.
+"""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, refusal_response
+from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.requests import PullMessageRequest
+
+PULL_CODES = {
+    Outcome.FOUND: ResponseCode.SUCCESS,
+    Outcome.NOT_YET: ResponseCode.PULL_NOT_FOUND,
+    Outcome.GO_ON: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    Outcome.MOVED: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+@dataclass(eq=False, repr=False)
+class PullProcessor:
+    """Serves pulls."""
+
+    _puller: Puller
+
+    def process(self, request: Request) -> Response | None:
+        """Serve one pull; None while it waits for messages."""
+        fields = request.fields(PullMessageRequest)
+
+        def answer(outcome: Outcome, result: GetResult) -> None:
+            request.answer(pull_response(outcome, result))
+
+        def refuse(error: Refusal) -> None:
+            request.answer(refusal_response(error))
+
+        pull = Pull(
+            request.connection,
+            request.code == RequestCode.LITE_PULL_MESSAGE,
+            fields.consumer_group,
+            fields.topic,
+            fields.queue_id,
+            fields.queue_offset,
+            fields.max_msg_nums,
+            fields.sys_flag,
+            fields.commit_offset,
+            fields.suspend_timeout_millis,
+            fields.subscription,
+            fields.expression_type,
+            fields.sub_version,
+            answer,
+            refuse,
+            request.check_access,
+        )
+        served = self._puller.pull(pull)
+        return None if served is None else pull_response(*served)
+
+
+def pull_response(outcome: Outcome, result: GetResult) -> Response:
+    """The answer to a pull, in any serialisation."""
+    return Response(
+        PULL_CODES[outcome],
+        result.status.value,
+        {
+            "suggestWhichBrokerId": str(result.suggested_broker_id),
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+        },
+        result.body,
+    )

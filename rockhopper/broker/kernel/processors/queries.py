@@ -1,0 +1,86 @@
+"""Looking messages up: by key or tag (12) and by their place in the log (33)."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.send.looking_up import record_at
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.settings.live_settings import LiveStoreSettings
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import (
+    QueryMessageRequest,
+    QueryMessageResponse,
+    ViewMessageRequest,
+    encode_fields,
+)
+
+INDEX_TYPE_TAG = "T"
+
+
+@dataclass(eq=False, repr=False)
+class QueryProcessors:
+    """Serves look-ups of single messages."""
+
+    _live: LiveStoreSettings
+    _store: MessageStore
+    _topics: TopicTable
+
+    def by_key(self, request: Request) -> Response | Awaitable[Response]:
+        """12: the newest messages of a topic that carry a key, a unique key or a tag.
+
+        They come in the order of the log, as from RocketMQ. The store compares the key on each
+        message, so two keys of one hash are never confused; it also ends the answer before a frame
+        would be too large.
+        """
+        fields = request.fields(QueryMessageRequest)
+        count_max = min(fields.max_num, self._live.query_max_count)
+        if fields.is_unique_key:
+            count_max = self._live.query_default_count
+        store = self._store
+        if count_max <= 0 or not fields.key or fields.topic not in self._topics:
+            return self._found([])
+        begin_ms, end_ms = fields.begin_timestamp, fields.end_timestamp
+        if fields.index_type == INDEX_TYPE_TAG and not fields.is_unique_key:
+            by_tag, steps = store.search_tag(fields.topic, fields.key, count_max, begin_ms, end_ms)
+            return self._found_by(steps, by_tag.records)
+        by_key, steps = store.search_key(fields.topic, fields.key, count_max, begin_ms, end_ms)
+        return self._found_by(steps, lambda: by_key.newest_first[::-1])
+
+    async def _found_by(
+        self, steps: Iterator[None], records: Callable[[], list[bytes]]
+    ) -> Response:
+        for _ in steps:
+            await next_slice()
+        return self._found(records())
+
+    def _found(self, records: list[bytes]) -> Response:
+        store = self._store
+        ext = encode_fields(
+            QueryMessageResponse(
+                index_last_update_timestamp=store.store_time_ms,
+                index_last_update_phyoffset=store.dispatched_offset,
+            )
+        )
+        if not records:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND,
+                "can not find message, maybe time range not correct",
+                ext,
+            )
+        return Response(ext=ext, body=b"".join(records))
+
+    def by_offset(self, request: Request) -> Response:
+        """33: the message at a commit log offset, as offset message ids name it."""
+        fields = request.fields(ViewMessageRequest)
+        of_topics = None
+        if request.principal.user:
+            # The topic that the request names is the one that its sender may read.
+            of_topics = (request.ext.get("topic", ""),)
+        found = record_at(self._store, fields.offset, of_topics)
+        if found is None:
+            raise Refusal(f"can not find message by the offset, {fields.offset}")
+        return Response(body=found[0])

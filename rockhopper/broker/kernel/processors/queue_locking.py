@@ -1,0 +1,63 @@
+"""Locks of orderly consumers: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.members.queue_locks import QueueKey, QueueLocks
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import (
+    json_response,
+    long_json_response,
+    with_body,
+)
+from rockhopper.broker.users.errors import InvalidParameter
+from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
+
+QUEUES_AT_ONCE = 256
+LOCKING_GROUP_LENGTH_MAX = 4096
+"""Locks are taken for any name, as in RocketMQ: they are in memory, and go with their client."""
+
+
+@dataclass(eq=False, repr=False)
+class QueueLockProcessors:
+    """Serves the locks of orderly consumers."""
+
+    _locks: QueueLocks
+
+    def lock(self, request: Request) -> Response | Awaitable[Response]:
+        """41: lock or renew queues for a client; the answer names those that it holds now."""
+        return with_body(request, LockBatchRequestBody, self._lock)
+
+    def unlock(self, request: Request) -> Response | Awaitable[Response]:
+        """42: give queues up. Those of other clients stay locked."""
+        return with_body(request, LockBatchRequestBody, self._unlock)
+
+    def _lock(self, request: Request, body: LockBatchRequestBody) -> Response | Awaitable[Response]:
+        _check(body)
+        granted = self._locks.lock(
+            body.consumer_group, body.client_id, request.connection, _keys(body)
+        )
+        queues = [MessageQueueKey(topic, name, queue_id) for topic, name, queue_id in granted]
+        granted_body = LockBatchResponseBody(lock_ok_mq_set=queues)
+        if len(queues) > QUEUES_AT_ONCE:
+            return long_json_response(lambda: granted_body)
+        return json_response(granted_body)
+
+    def _unlock(self, request: Request, body: LockBatchRequestBody) -> Response:
+        _check(body)
+        self._locks.unlock(body.consumer_group, body.client_id, request.connection, _keys(body))
+        return Response()
+
+
+def _check(body: LockBatchRequestBody) -> None:
+    if len(body.consumer_group) > LOCKING_GROUP_LENGTH_MAX:
+        raise InvalidParameter(
+            f"the group has {len(body.consumer_group)} characters; "
+            f"{LOCKING_GROUP_LENGTH_MAX} are allowed"
+        )
+    if not body.client_id:
+        raise InvalidParameter("the body has no clientId")
+
+
+def _keys(body: LockBatchRequestBody) -> list[QueueKey]:
+    return [(queue.topic, queue.broker_name, queue.queue_id) for queue in body.mq_set]

@@ -1,0 +1,45 @@
+"""RECALL_MESSAGE (370): a producer wants a timer message back before it is delivered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    store_error_response,
+)
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.settings.live_settings import LiveSettings
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
+
+
+@dataclass(eq=False, repr=False)
+class RecallProcessor:
+    """Serves recalls."""
+
+    _live: LiveSettings
+    _store: MessageStore
+    _withdrawing: Withdrawing
+    _now_ms: Callable[[], int]
+
+    def process(self, request: Request) -> Response | None:
+        """370: withdraw the message that the handle means."""
+        fields = request.fields(RecallMessageRequest)
+        if self._live.accept_send_from_ms > self._now_ms():
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
+            )
+        recalled = self._withdrawing.recall(
+            fields.topic, fields.recall_handle, request.connection.born_host
+        )
+        response = Response(ext=encode_fields(RecallMessageResponse(msg_id=recalled.unique_key)))
+        return answer_when_safe(self._store, request, response, recalled.end_offset, _unconfirmed)
+
+
+def _unconfirmed(error: StoreError) -> int:
+    return store_error_response(error).code

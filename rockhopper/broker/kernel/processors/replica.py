@@ -1,0 +1,201 @@
+"""What a replica of a set serves: how the set is, whoever leads, and of clients only the master.
+
+A replica that does not lead refuses clients with SYSTEM_BUSY, as RocketMQ's slaves do, and takes
+their heartbeats.
+"""
+
+from typing import Protocol
+
+import structlog
+
+from rockhopper.broker.kernel.processors import needs
+from rockhopper.broker.kernel.processors.pulls import PullProcessor
+from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
+from rockhopper.broker.observing.version import own_version
+from rockhopper.broker.replication.roles.follower_reads import FollowerReads
+from rockhopper.broker.replication.roles.set_member import SwitchError
+from rockhopper.broker.server.remoting.dispatcher import (
+    Dispatcher,
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+    serves,
+)
+from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.needs import on_cluster
+from rockhopper.broker.server.remoting.server import Server
+from rockhopper.broker.server.remoting.splicing.handover import remembering
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Access, Action
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import PullMessageRequest
+from rockhopper.protocol.sys_flags import PULL_FLAG_COMMIT_OFFSET
+
+log = structlog.get_logger("broker.ha")
+
+
+class Member(Protocol):
+    """A broker's place in its set."""
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Up to where the log may be shown."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the rest may be asked."""
+
+    def status(self) -> dict[str, object]:
+        """All of it, for operators; JSON values."""
+
+    def ha_runtime_info(self) -> dict[str, object]:
+        """As RocketMQ's HARuntimeInfo."""
+
+    def epoch_cache(self) -> dict[str, object]:
+        """As RocketMQ's EpochEntryCache."""
+
+    async def switch(self, target_id: int | None) -> int:
+        """Hand over. Raises SwitchError."""
+
+    async def elect_unclean(self) -> None:
+        """Lead though messages may be lost. Raises SwitchError."""
+
+    async def reseed(self) -> None:
+        """Begin anew with the master's store. Raises SwitchError."""
+
+    def forget(self, replica_id: int) -> str:
+        """Whether a replica is forgotten. Raises SwitchError."""
+
+
+class ReplicaProcessors:
+    """For the tables of a broker that is a replica."""
+
+    def __init__(
+        self, member: Member, store: MessageStore, reads: FollowerReads | None = None
+    ) -> None:
+        """*reads*: what serves pulls though another leads, if anything does."""
+        self._member = member
+        self._store = store
+        self._reads = reads
+        self._pulls = None if reads is None else PullProcessor(reads.puller)
+
+    def refuse(self, request: Request) -> Response:
+        """Any request of clients."""
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            "[REJECTREQUEST]system busy, start flow control for a while: this replica does not "
+            "lead its set; ask a name service for the master",
+        )
+
+    def pull(self, request: Request) -> Response | None:
+        """PULL_MESSAGE, where consumers may read from followers."""
+        if self._reads is None or self._pulls is None:
+            return self.refuse(request)
+        commits = request.fields(PullMessageRequest).sys_flag & PULL_FLAG_COMMIT_OFFSET
+        if commits or self._reads.shows_more_than(self._member.confirmed_offset):
+            return self.refuse(request)
+        return self._pulls.process(request)
+
+    def take_heartbeat(self, request: Request) -> Response:
+        """HEART_BEAT: clients tell every broker of a route."""
+        return Response()
+
+    def runtime_info(self, request: Request) -> Response:
+        """GET_BROKER_RUNTIME_INFO: where the log begins and ends."""
+        store = self._store
+        table = {
+            "brokerActive": "false",
+            "brokerVersion": str(MQ_VERSION_ORDINAL),
+            "brokerVersionDesc": VERSION_DESCRIPTION,
+            ROCKHOPPER_VERSION: own_version(),
+            "commitLogMaxOffset": str(store.max_commit_log_offset),
+            "commitLogMinOffset": str(store.min_commit_log_offset),
+            "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),
+        }
+        return Response(body=fastjson.dumps({"table": table}).encode())
+
+    @property
+    def _started(self) -> Member:
+        if not self._member.has_started:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, "this replica is starting: ask again in a moment"
+            )
+        return self._member
+
+    def status(self, request: Request) -> Response:
+        """GET_REPLICA_SET."""
+        return Response(body=fastjson.dumps(self._started.status()).encode())
+
+    def ha_status(self, request: Request) -> Response:
+        """GET_BROKER_HA_STATUS."""
+        return Response(body=fastjson.dumps(self._started.ha_runtime_info()).encode())
+
+    def epoch_cache(self, request: Request) -> Response:
+        """GET_BROKER_EPOCH_CACHE."""
+        return Response(body=fastjson.dumps(self._started.epoch_cache()).encode())
+
+    async def change(self, request: Request) -> Response:
+        """CHANGE_REPLICA_SET: ``action`` is switch, elect, reseed or forget; ``id`` a replica's."""
+        action, number = request.ext.get("action", ""), request.ext.get("id", "")
+        if number and not number.isdecimal():
+            raise RequestError(ResponseCode.INVALID_PARAMETER, f"{number!r} is no replica's id")
+        member = self._started
+        try:
+            match action:
+                case "switch":
+                    said = f"replica {await member.switch(int(number or 0) or None)} leads"
+                case "elect":
+                    await member.elect_unclean()
+                    said = "this replica asks for the mastership"
+                case "reseed":
+                    await member.reseed()
+                    said = "this replica is seeded anew by its master"
+                case "forget":
+                    said = member.forget(int(number or 0))
+                case _:
+                    raise RequestError(
+                        ResponseCode.INVALID_PARAMETER,
+                        f"{action!r} is nothing that a set can be asked: switch, elect, reseed, "
+                        "forget",
+                    )
+        except SwitchError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        log.warning("an operator changed the replica set", action=action, id=number, outcome=said)
+        return Response(body=fastjson.dumps({"said": said}).encode())
+
+    def rows(self) -> dict[int, Row]:
+        """What is served under either role."""
+        see = on_cluster(Action.GET)
+        return {
+            Code.GET_REPLICA_SET: administers(self.status, see),
+            Code.CHANGE_REPLICA_SET: administers(self.change, on_cluster(Action.UPDATE)),
+            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see),
+            Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see),
+        }
+
+    def leading_rows(self, table: dict[int, Row]) -> dict[int, Row]:
+        """*table*, which is served while this replica leads, with what a set adds."""
+        beat = table[Code.HEART_BEAT]
+        kept = beat._replace(processor=remembering(beat.processor))
+        return table | self.rows() | {int(Code.HEART_BEAT): kept}
+
+    def following_rows(self) -> dict[int, Row]:
+        """What is served while another leads."""
+        table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
+        for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
+            table[code] = serves(self.pull, *needs.PULLED)
+        table[Code.HEART_BEAT] = serves(self.take_heartbeat)
+        table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
+        return table | self.rows()
+
+
+def following_server(processors: ReplicaProcessors, access: Access, connections_max: int) -> Server:
+    """What listens while another replica leads."""
+    table = processors.following_rows()
+    handler = frame_handler(Dispatcher(table, access).dispatch)
+    return Server("broker", handler, connections_max=connections_max, access=access)

@@ -1,0 +1,170 @@
+"""SEND_REPLY_MESSAGE (324, 325): the answer to a message that was sent as a request.
+
+A requester puts its client id and a correlation id into its message and waits. Who consumes the
+message sends the answer here, and the broker pushes it (326) to the connection by which that client
+sent its last heartbeat as a producer; the request itself counts where none has come yet, as when a
+Go producer asks in its first second (plain messages on the hot pass are not looked at: clients that
+write those beat before they ask). With storeReplyMessageEnable the answer is kept in
+``<cluster>_REPLY_TOPIC`` as well. The replier learns whether the push arrived.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import Client
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.processors.clients import CLIENT_ID_LENGTH_MAX
+from rockhopper.broker.kernel.processors.sends import SendProcessor, send_of
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.sender import Sender
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    store_error_response,
+    unconfirmed_code,
+)
+from rockhopper.broker.server.remoting.server import connection_of
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import IllegalMessage
+from rockhopper.protocol.addresses import join_address
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.names import is_producer_group
+from rockhopper.protocol.properties import (
+    PROPERTY_PUSH_REPLY_TIME,
+    PROPERTY_REPLY_TO_CLIENT,
+    decode_properties,
+    join_properties,
+)
+from rockhopper.protocol.requests import ReplyMessageRequest, encode_fields
+
+log = structlog.get_logger("broker.replies")
+
+PUSH_TIMEOUT_S = 10.0
+NAME_LENGTH_SHOWN = 200
+_REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+# Why a reply could not be stored, and is pushed all the same: it is the requester who waits.
+_STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
+
+
+@dataclass(eq=False, repr=False)
+class ReplyProcessor:
+    """Serves replies."""
+
+    _config: BrokerConfig
+    _store: MessageStore
+    _producers: ProducerTable
+    _sender: Sender
+    _now_ms: Callable[[], int]
+
+    def __post_init__(self) -> None:
+        self.sends = SendProcessor(self._config, self._store, self._sender, self.asked)
+
+    def asked(self, request: Request, send: Send) -> None:
+        """Take a request for the heartbeat of its sender, unless that client is known."""
+        if request.code in _REPLY_CODES:
+            return
+        client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)
+        producers = self._producers
+        if client_id and len(client_id) <= CLIENT_ID_LENGTH_MAX and not producers.find(client_id):
+            command = request.command
+            client = Client(
+                request.connection,
+                client_id,
+                command.language,
+                command.version,
+                request.principal.user,
+            )
+            if is_producer_group(send.group):
+                producers.register(send.group, client)
+
+    async def process(self, request: Request) -> Response:
+        """324, 325: store the reply and hand it to the requester."""
+        send = send_of(request)
+        if send.is_batch:
+            raise IllegalMessage("a batch cannot be a reply")
+        response = await self._stored(request, send)
+        if response.code not in (ResponseCode.SUCCESS, *_STORE_TROUBLES):
+            return response
+        problem = await self._push(request, send)
+        if problem is not None:
+            response.code, response.remark = ResponseCode.SYSTEM_ERROR, problem
+        elif response.code in _STORE_TROUBLES:
+            log.warning("a reply was pushed but not stored", reason=response.remark)
+            response = self._unstored(send)
+        return response
+
+    async def _stored(self, request: Request, send: Send) -> Response:
+        if not self._config.live.store_reply_messages:
+            self._sender.check(send)
+            return self._unstored(send)
+        try:
+            response, end = self.sends.put(request)
+        except StoreError as error:
+            return store_error_response(error)
+        try:
+            await self._store.safe(end)
+        except StoreError as error:
+            response.code, response.remark = unconfirmed_code(error), str(error)
+        return response
+
+    def _unstored(self, send: Send) -> Response:
+        """The answer for a reply that is nowhere but with the requester."""
+        ext = self.sends.answer_ext()
+        return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})
+
+    async def _push(self, request: Request, send: Send) -> str | None:
+        """Hand the reply to the requester; why not, as a sentence, if that failed."""
+        properties = without_own_properties(decode_properties(send.properties))
+        client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
+        if not client_id:
+            return (
+                f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null: "
+                "only a message that was sent as a request can be replied to"
+            )
+        shown = client_id[:NAME_LENGTH_SHOWN]
+        client = self._producers.find(client_id)
+        if client is None:
+            return (
+                f"push reply message fail, channel of <{shown}> not found. The requester is not "
+                "connected to this broker, or has sent it no heartbeat as a producer"
+            )
+        now_ms = self._now_ms()
+        properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
+        connection = request.connection
+        fields = ReplyMessageRequest(
+            producer_group=send.group,
+            topic=send.topic,
+            default_topic=send.default_topic,
+            default_topic_queue_nums=send.default_queue_nums,
+            queue_id=send.queue_id,
+            sys_flag=send.sys_flag,
+            born_timestamp=send.born_time_ms,
+            flag=send.flag,
+            properties=join_properties(properties),
+            reconsume_times=send.reconsume_times,
+            born_host=connection.peer,
+            store_host=join_address(connection.local_host, connection.local_port),
+            store_timestamp=now_ms,
+        )
+        asker = connection_of(client.connection)
+        if asker is None:
+            return f"push reply message to {shown} fail: its client takes no replies"
+        try:
+            answer = await asker.call(
+                RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+                encode_fields(fields),
+                request.body,
+                PUSH_TIMEOUT_S,
+            )
+        except TimeoutError:
+            return f"push reply message to {shown} fail: no answer within {PUSH_TIMEOUT_S:.0f} s"
+        except ConnectionResetError as error:
+            return f"push reply message to {shown} fail: {error}"
+        if answer.code != ResponseCode.SUCCESS:
+            return f"push reply message to {shown} fail: {answer.remark or f'code {answer.code}'}"
+        return None

@@ -1,0 +1,43 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer failed on a message."""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.send.looking_up import Identity
+from rockhopper.broker.kernel.send.send_back import SendBack
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.names import retry_topic
+from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
+
+# V3_4_9: older clients send a maximum that is not meant.
+VERSION_WITH_MAX_RECONSUME_TIMES = 121
+
+
+@dataclass(eq=False, repr=False)
+class SendBackProcessor:
+    """Serves failed messages."""
+
+    _store: MessageStore
+    _send_back: SendBack
+
+    def process(self, request: Request) -> Response | None:
+        """36: store the message again, for later or for the dead letters."""
+        fields = request.fields(ConsumerSendMsgBackRequest)
+        times_max = fields.max_reconsume_times
+        if request.version < VERSION_WITH_MAX_RECONSUME_TIMES:
+            times_max = None
+        of_topics = None
+        if request.principal.user:
+            # It has come from the topic that the sender may read, or was tried before.
+            of_topics = (request.ext.get("originTopic", ""), retry_topic(fields.group))
+        end = self._send_back.store_again(
+            fields.group,
+            fields.offset,
+            fields.delay_level,
+            times_max=times_max,
+            unit_mode=fields.unit_mode,
+            of_topics=of_topics,
+            meant=Identity(fields.origin_msg_id or "", fields.store_timestamp),
+        )
+        return answer_when_safe(self._store, request, Response(), end)

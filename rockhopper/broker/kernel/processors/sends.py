@@ -1,0 +1,126 @@
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialisation."""
+
+from collections.abc import Callable
+
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.sender import Placed, Sender
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    field_error_code,
+    refusal_response,
+    store_error_response,
+)
+from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.properties import PROPERTY_REPLY_TO_CLIENT
+from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV2
+
+
+class SendProcessor:
+    """Serves sends, and what replies have in common with them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        sender: Sender,
+        on_asked: Callable[[Request, Send], None],
+    ) -> None:
+        """*on_asked* is called with each message stored that names a client to reply to."""
+        self._live_store = config.store.live
+        self._store = store
+        self._sender = sender
+        self._on_asked = on_asked
+        self._ext = {
+            "MSG_REGION": config.region_id,
+            "TRACE_ON": "true" if config.trace_on else "false",
+        }
+
+    def process(self, request: Request) -> Response | None:
+        """Serve one send; None when the answer waits for the disk."""
+        response, end = self.put(request)
+        return answer_when_safe(self._store, request, response, end)
+
+    def put(self, request: Request) -> tuple[Response, int]:
+        """Store one message.
+
+        Returns the answer, and how far the log must be on the disk before it may leave; 0 means at
+        once. Raises RequestError.
+        """
+        try:
+            send = send_of(request)
+        except FieldError as error:
+            raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
+        try:
+            placed, end = self._sender.send(send)
+        except Refusal as error:
+            refused = refusal_response(error)
+            raise RequestError(refused.code, str(error), self.answer_ext()) from None
+        except StoreError as error:
+            response = self._not_stored(error)
+            response.ext = self.answer_ext()
+            return response, 0
+        if PROPERTY_REPLY_TO_CLIENT in send.properties:
+            self._on_asked(request, send)
+        return self._answer(placed), end
+
+    def answer_ext(self) -> dict[str, str]:
+        """What every answer carries; Java dereferences the map without looking."""
+        return dict(self._ext)
+
+    def _answer(self, placed: Placed) -> Response:
+        ext = self.answer_ext()
+        ext["msgId"] = placed.message_ids
+        ext["queueId"] = str(placed.queue_id)
+        ext["queueOffset"] = str(placed.queue_offset)
+        if placed.transaction_id:
+            ext["transactionId"] = placed.transaction_id
+        if placed.recall_handle:
+            ext["recallHandle"] = placed.recall_handle
+        if placed.batch_unique_id:
+            ext["batchUniqId"] = placed.batch_unique_id
+        return Response(ResponseCode.SUCCESS, ext=ext)
+
+    def _not_stored(self, error: StoreError) -> Response:
+        if isinstance(error, RecordTooLargeError):
+            return Response(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal, maybe msg body or properties length not matched. msg body "
+                f"length limit {self._live_store.message_size_max_bytes}B, msg properties length "
+                f"limit 32KB. {error}",
+            )
+        return store_error_response(error)
+
+
+def send_of(request: Request) -> Send:
+    """What a send or a reply says, whichever names its fields have. Raises FieldError."""
+    wire: type[SendMessageRequest] | type[SendMessageRequestV2] = SendMessageRequestV2
+    if request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
+        wire = SendMessageRequest
+    fields = request.fields(wire)
+    return Send(
+        fields.producer_group,
+        fields.topic,
+        fields.default_topic,
+        fields.default_topic_queue_nums,
+        fields.queue_id,
+        fields.sys_flag,
+        fields.born_timestamp,
+        fields.flag,
+        fields.properties or "",
+        fields.reconsume_times or 0,
+        fields.max_reconsume_times,
+        fields.batch or request.code == RequestCode.SEND_BATCH_MESSAGE,
+        fields.unit_mode,
+        request.body,
+        request.connection.born_host,
+        request.version,
+        request.connection,
+    )

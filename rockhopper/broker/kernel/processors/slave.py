@@ -1,0 +1,164 @@
+"""What a broker serves while it follows another: how it is, and the takeover. All else is refused.
+
+RocketMQ's slaves refuse in the same way, with SYSTEM_BUSY: clients try another broker.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
+from rockhopper.broker.name_server.followed_master import FollowError
+from rockhopper.broker.observing.version import own_version
+from rockhopper.broker.replication.rocketmq.slave.follower import Follower
+from rockhopper.broker.server.remoting.dispatcher import (
+    Dispatcher,
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+    serves,
+)
+from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.needs import on_cluster
+from rockhopper.broker.server.remoting.server import Server
+from rockhopper.broker.server.remoting.startup import StartError
+from rockhopper.broker.users.access import Access, Action
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.tasks import run_in_background
+
+log = structlog.get_logger("broker.following")
+
+Step = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Takeover:
+    """From following to serving, at most once: a broker stops and starts again, on its ports."""
+
+    def __init__(self, stop: Step, start: Step, *, on_failure: Callable[[], None]) -> None:
+        """*start* must not follow any more once it ``has_begun``."""
+        self._stop = stop
+        self._start = start
+        self._on_failure = on_failure
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is no way back to following."""
+        return self._running is not None
+
+    async def begin(self, follower: Follower, *, force: bool) -> None:
+        """Take over soon after this returns.
+
+        Raises:
+            FollowError: something would be lost by that, and *force* is not set.
+        """
+        if not force:
+            await follower.check_takeover()
+        if self.has_begun:
+            raise FollowError("this broker is taking over already")
+        self._running = run_in_background(
+            self._run(follower), "taking over", on_failure=lambda _: self._on_failure()
+        )
+
+    async def _run(self, follower: Follower) -> None:
+        log.info("taking over", state=follower.state())
+        try:
+            await self._stop()
+            follower.forget()
+            await self._start()
+        except (StartError, OSError) as error:
+            log.critical("takeover failed: restart this broker", reason=str(error))
+            self._on_failure()
+        else:
+            log.info("takeover complete: this broker serves from now on")
+
+
+class SlaveProcessors:
+    """For the table of a broker that follows."""
+
+    def __init__(self, follower: Follower, takeover: Takeover) -> None:
+        self._follower = follower
+        self._takeover = takeover
+
+    def refuse(self, request: Request) -> Response:
+        """Any request of clients."""
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            "[REJECTREQUEST]system busy, start flow control for a while: this broker follows "
+            f"{self._follower.master_address} and serves nobody before it takes over",
+        )
+
+    def runtime_info(self, request: Request) -> Response:
+        """GET_BROKER_RUNTIME_INFO: where the copy begins and ends."""
+        store, follower = self._follower.store, self._follower
+        table = {
+            "brokerActive": "false",
+            "brokerVersion": str(MQ_VERSION_ORDINAL),
+            "brokerVersionDesc": VERSION_DESCRIPTION,
+            ROCKHOPPER_VERSION: own_version(),
+            "commitLogMaxOffset": str(store.max_commit_log_offset),
+            "commitLogMinOffset": str(store.min_commit_log_offset),
+            "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),
+            "followState": follower.state(),
+            "followedMaster": follower.master_address,
+            "masterBehindBytes": str(follower.behind_bytes),
+        }
+        return Response(body=fastjson.dumps({"table": table}).encode())
+
+    def ha_status(self, request: Request) -> Response:
+        """GET_BROKER_HA_STATUS: RocketMQ's HARuntimeInfo of a slave."""
+        follower = self._follower
+        end = follower.store.max_commit_log_offset
+        client = {
+            "isActivated": follower.is_copying,
+            "lastReadTimestamp": 0,
+            "lastWriteTimestamp": 0,
+            "masterAddr": follower.master_address,
+            "masterFlushOffset": 0,
+            "maxOffset": end,
+            "transferredByteInSecond": 0,
+        }
+        status = {
+            "haClientRuntimeInfo": client,
+            "haConnectionInfo": [],
+            "inSyncSlaveNums": 0,
+            "master": False,
+            "masterCommitLogMaxOffset": follower.master_end,
+        }
+        return Response(body=fastjson.dumps(status).encode())
+
+    async def take_over(self, request: Request) -> Response:
+        """TAKE_OVER: answered before the broker stops following."""
+        try:
+            await self._takeover.begin(self._follower, force=request.ext.get("force") == "true")
+        except FollowError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        return Response()
+
+
+def build_slave_table(follower: Follower, takeover: Takeover) -> dict[int, Row]:
+    """What is served while *follower* copies."""
+    slave = SlaveProcessors(follower, takeover)
+    see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
+    table: dict[int, Row] = {int(code): serves(slave.refuse) for code in Code}
+    table[Code.GET_BROKER_RUNTIME_INFO] = administers(slave.runtime_info, see)
+    table[Code.GET_BROKER_HA_STATUS] = administers(slave.ha_status, see)
+    table[Code.TAKE_OVER] = administers(slave.take_over, change)
+    return table
+
+
+def slave_server(
+    follower: Follower, takeover: Takeover, access: Access, connections_max: int
+) -> Server:
+    """What listens while *follower* copies."""
+    dispatcher = Dispatcher(build_slave_table(follower, takeover), access)
+    return Server(
+        "broker", frame_handler(dispatcher.dispatch), connections_max=connections_max, access=access
+    )

@@ -1,0 +1,208 @@
+"""The store as operators look at it and tune it: 60, 61, 321, 329, 354, 355, 907, 2001 to 2004.
+
+What RocketMQ's own engines would answer for themselves (RocksDB, cold data flow control, slaves)
+is answered as a RocketMQ broker does that does not use them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.scheduled.timers.java_files import TimerCheck, encode_fields
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import InvalidParameter, Refusal
+from rockhopper.protocol.bodies import SubscriptionData
+from rockhopper.protocol.bodies.properties_text import decode_properties_text
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
+from rockhopper.protocol.requests.administration import (
+    ExportConfigRequest,
+    QueryConsumeQueueRequest,
+    ReadAheadModeRequest,
+)
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+
+log = structlog.get_logger("broker.admin")
+
+ROWS_MAX = 20_000
+# Messages looked into between two looks at other requests.
+MESSAGES_PER_TURN = 256
+BYTES_PER_TURN = 4 << 20
+COLD_GROUPS_MAX = 10_000
+COLD_BODY_SIZE_BYTES_MAX = 1 << 20
+# RocketMQ's defaults of cgColdReadThreshold and globalColdReadThreshold.
+COLD_READ_THRESHOLD_BYTES = 3 << 20
+COLD_READ_THRESHOLD_ALL_BYTES = 100 << 20
+CHECK_IN_PROGRESS = 2
+EXPORTABLE = frozenset(("topics", "subscriptiongroups", "consumeroffsets"))
+READ_AHEAD_NORMAL, READ_AHEAD_RANDOM = "0", "1"
+
+
+@dataclass(eq=False, repr=False)
+class StoreAdminProcessors:
+    """Serves what operators ask about the store and what it does by itself."""
+
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _timers: Timers
+    _now_ms: Callable[[], int]
+    _cold_thresholds: dict[str, int] = field(default_factory=dict)
+
+    def timer_check_point(self, _request: Request) -> Response:
+        """60: how far timers are, the first 56 bytes of RocketMQ's config/timercheck."""
+        timers, now_ms = self._timers, self._now_ms()
+        offset = timers.queue.offset
+        check = TimerCheck(timers.delivered_until_ms(now_ms), 0, offset, offset, 0, now_ms, offset)
+        return Response(body=encode_fields(check))
+
+    async def timer_metrics(self, _request: Request) -> Response:
+        """61: how many messages wait for their time, by topic. Looks into each of them."""
+        counts: dict[str, int] = {}
+        looked = looked_bytes = 0
+        for entry in self._timers.index.pending():
+            looked += 1
+            if looked > MESSAGES_PER_TURN or looked_bytes > BYTES_PER_TURN:
+                looked = looked_bytes = 0
+                await next_slice()
+            record = self._store.message_at(entry.log_offset) if entry is not None else b""
+            if record:
+                looked_bytes += len(record)
+                topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")
+                counts[topic] = counts.get(topic, 0) + 1
+        now_ms = self._now_ms()
+        return json_response(
+            {
+                "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": now_ms},
+                "timingCount": {
+                    topic: {"count": count, "timeStamp": now_ms}
+                    for topic, count in sorted(counts.items())
+                },
+            }
+        )
+
+    async def query_consume_queue(self, request: Request) -> Response:
+        """321: entries of a consume queue as they are, and what a group would make of them."""
+        fields = request.fields(QueryConsumeQueueRequest)
+        name = f"{fields.queue_id}@{fields.topic}"
+        if not self._store.has_queue(fields.topic, fields.queue_id):
+            raise Refusal(f"{name} is not exist!")
+        low, high = self._store.queue_range(fields.topic, fields.queue_id)
+        if not low <= fields.index < high:
+            return Response(ResponseCode.SUCCESS, f"Index {fields.index} of {name} is not exist!")
+        count = max(min(fields.count, ROWS_MAX), 0)
+        units = self._store.queue_units(fields.topic, fields.queue_id, fields.index, count)
+        answer = self._filter_of(fields) | {"maxQueueIndex": high, "minQueueIndex": low}
+
+        def describe() -> object:
+            rows = [
+                {"eval": False, "physicOffset": offset, "physicSize": size, "tagsCode": code}
+                for offset, size, code in CONSUME_QUEUE_UNIT.iter_unpack(units)
+            ]
+            return answer | {"queueData": rows}
+
+        return await long_json_response(describe)
+
+    def _filter_of(self, fields: QueryConsumeQueueRequest) -> dict[str, Any]:
+        if fields.consumer_group is None:
+            return {}
+        online = self._consumers.get(fields.consumer_group)
+        subscription = None if online is None else online.subscription(fields.topic)
+        if subscription is None:
+            return {"filterData": f"{fields.consumer_group}@{fields.topic} is not online!"}
+        return {"filterData": "null", "subscriptionData": SubscriptionData.of(subscription)}
+
+    def delete_expired(self, _request: Request) -> Response:
+        """329: delete expired commit log files now, whatever deleteWhen says."""
+        self._store.delete_expired_soon()
+        log.info("an administrator requested the deletion of expired commit log files")
+        return Response()
+
+    def ha_status(self, _request: Request) -> Response:
+        """907: a master without slaves."""
+        return json_response(
+            {
+                "haClientRuntimeInfo": {
+                    "lastReadTimestamp": 0,
+                    "lastWriteTimestamp": 0,
+                    "masterFlushOffset": 0,
+                    "maxOffset": 0,
+                    "transferredByteInSecond": 0,
+                },
+                "haConnectionInfo": [],
+                "inSyncSlaveNums": 0,
+                "master": True,
+                "masterCommitLogMaxOffset": self._store.max_commit_log_offset,
+            }
+        )
+
+    def rocksdb_progress(self, _request: Request) -> Response:
+        """354: RocketMQ's answer where consume queues are files."""
+        return json_response({"checkStatus": CHECK_IN_PROGRESS})
+
+    async def export_config(self, request: Request) -> Response:
+        """355: tables are JSON files here, so that to save them is to export them."""
+        for kind in request.fields(ExportConfigRequest).config_type.rstrip(";").split(";"):
+            if kind.strip().lower() not in EXPORTABLE:
+                raise Refusal(
+                    f"Unknown config type: {kind[:80]}; topics, subscriptionGroups and "
+                    "consumerOffsets can be exported"
+                )
+        for table in (self._topics, self._groups, self._offsets):
+            await table.saved()
+        return Response(ResponseCode.SUCCESS, "export done.")
+
+    def update_cold_control(self, request: Request) -> Response:
+        """2001: how many bytes of cold data a group may read.
+
+        Kept and told, as RocketMQ does while coldDataFlowControlEnable is off: groups do not slow
+        each other down here.
+        """
+        if len(request.body) > COLD_BODY_SIZE_BYTES_MAX:
+            raise Refusal("the body is longer than 1 MiB")
+        for group, text in decode_properties_text(request.body).items():
+            if len(self._cold_thresholds) >= COLD_GROUPS_MAX and group not in self._cold_thresholds:
+                raise Refusal(f"more than {COLD_GROUPS_MAX} groups have a threshold")
+            if text.isdecimal() and len(text) < 19:
+                self._cold_thresholds[group] = int(text)
+        return Response()
+
+    def remove_cold_control(self, request: Request) -> Response:
+        """2002: forget the threshold of a group."""
+        self._cold_thresholds.pop(request.body.decode(errors="replace"), None)
+        return Response()
+
+    def cold_control(self, _request: Request) -> Response:
+        """2003: the thresholds."""
+        return json_response(
+            {
+                "runtimeTable": {},
+                "configTable": dict(self._cold_thresholds),
+                "cgColdReadThreshold": COLD_READ_THRESHOLD_BYTES,
+                "globalColdReadThreshold": COLD_READ_THRESHOLD_ALL_BYTES,
+                "globalAcc": 0,
+            }
+        )
+
+    def set_read_mode(self, request: Request) -> Response:
+        """2004: whether the kernel reads ahead in the commit log: 0 it does, 1 it does not."""
+        mode = request.fields(ReadAheadModeRequest).mode
+        if not (mode or "").lstrip("-").isdecimal():
+            raise Refusal("set commitlog readahead mode failed")
+        if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
+            raise InvalidParameter("set commitlog readahead mode param value error")
+        self._store.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
+        return Response(ResponseCode.SUCCESS, f"set commitlog readahead mode success, mode: {mode}")

@@ -1,0 +1,323 @@
+"""The one table of what a broker serves: request code -> processor, and what it needs.
+
+The name service has a table of its own (broker/nameserver). A code that is in neither is answered
+with REQUEST_CODE_NOT_SUPPORTED.
+"""
+
+from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.processors import needs
+from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
+from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
+from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcessors
+from rockhopper.broker.kernel.processors.bulk import BulkPullProcessor
+from rockhopper.broker.kernel.processors.client_calls import ClientCallProcessors
+from rockhopper.broker.kernel.processors.clients import ClientProcessors
+from rockhopper.broker.kernel.processors.consumption_admin import ConsumptionAdminProcessors
+from rockhopper.broker.kernel.processors.figures import FiguresProcessor
+from rockhopper.broker.kernel.processors.groups_admin import GroupAdminProcessors
+from rockhopper.broker.kernel.processors.log_history import LogHistoryProcessor
+from rockhopper.broker.kernel.processors.offsets import OffsetProcessors
+from rockhopper.broker.kernel.processors.pop import PopProcessors
+from rockhopper.broker.kernel.processors.pop_checks import PopChecks
+from rockhopper.broker.kernel.processors.pulls import PullProcessor
+from rockhopper.broker.kernel.processors.queries import QueryProcessors
+from rockhopper.broker.kernel.processors.queue_locking import QueueLockProcessors
+from rockhopper.broker.kernel.processors.recall import RecallProcessor
+from rockhopper.broker.kernel.processors.replies import ReplyProcessor
+from rockhopper.broker.kernel.processors.resets import ResetProcessors
+from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
+from rockhopper.broker.kernel.processors.sinks import SinkProcessors
+from rockhopper.broker.kernel.processors.static_topics import StaticTopicProcessors
+from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
+from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
+from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
+from rockhopper.broker.kernel.processors.transactions import TransactionProcessors
+from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
+from rockhopper.broker.server.remoting.needs import Need, on_cluster, on_group, on_topic
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.protocol.codes import RequestCode as Code
+
+SEE = on_cluster(Action.GET)
+CHANGE = on_cluster(Action.UPDATE)
+CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
+
+
+def build_table(broker: ServingParts) -> dict[int, Row]:
+    """The processors of *broker*; each takes the parts that it uses, and no more."""
+    config, store, topics, groups = broker.config, broker.store, broker.topics, broker.groups
+    offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
+    stats, pop, announce, clock = broker.stats, broker.pop, broker.announce, broker.clock
+    clients = ClientProcessors(
+        config,
+        topics,
+        groups,
+        consumers,
+        producers,
+        stats,
+        broker.puller,
+        announce,
+        clock.steady_ms,
+    )
+    following = OffsetProcessors(
+        config.live, store, topics, groups, offsets, consumers, broker.positions
+    )
+    locks = QueueLockProcessors(broker.locks)
+    replies = ReplyProcessor(config, store, producers, broker.sender, clock.wall_ms)
+    pulls = PullProcessor(broker.puller)
+    recall = RecallProcessor(config.live, store, broker.withdrawing, clock.wall_ms)
+    send_back = SendBackProcessor(store, broker.send_back)
+    resets = ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, pop)
+    calls = ClientCallProcessors(config, store, topics, groups, consumers)
+    consumption = ConsumptionAdminProcessors(
+        config, store, topics, groups, offsets, producers, stats, clock.steady_ms
+    )
+    queries = QueryProcessors(config.store.live, store, topics)
+    topic_admin = TopicAdminProcessors(
+        config,
+        store,
+        topics,
+        groups,
+        broker.static_topics,
+        broker.tables.topic_ends,
+        offsets,
+        consumers,
+        stats,
+        pop,
+        broker.retry_owners,
+        announce,
+    )
+    group_admin = GroupAdminProcessors(
+        config,
+        store,
+        topics,
+        groups,
+        offsets,
+        consumers,
+        producers,
+        stats,
+        pop,
+        broker.retry_owners,
+    )
+    admin = BrokerAdminProcessors(
+        config,
+        store,
+        broker.delayed,
+        stats,
+        clock.wall_ms,
+        clock.steady_ms,
+        broker.change_config,
+    )
+    assignment = AssignmentProcessors(topics, groups, consumers, pop, broker.cluster_queues)
+    transactions = TransactionProcessors(store, broker.transactions)
+    popping = PopProcessors(
+        config, pop, PopChecks(config, store, topics, groups), consumers, clock.wall_ms
+    )
+    bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller, topics)
+    figures = FiguresProcessor(
+        store, topics, groups, offsets, consumers, stats, broker.retry_owners
+    )
+    topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
+    history = LogHistoryProcessor(store, broker.tables.history, broker.positions)
+    sinks = SinkProcessors(config, store, topics, broker.timers, broker.sinks, clock.wall_ms)
+    store_admin = StoreAdminProcessors(
+        store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
+    )
+    accounts = AuthAdminProcessors(config.auth, broker.tables.users, broker.tables.acls)
+    static = StaticTopicProcessors(
+        config,
+        store,
+        topics,
+        broker.static_topics,
+        broker.peer_brokers,
+        groups,
+        offsets,
+        broker.positions,
+        announce,
+        topic_admin,
+    )
+    logical = static.logical
+    send = logical(replies.sends.process, static.send)
+    pull = logical(pulls.process, static.pull)
+    return {
+        **_pop(popping),
+        **_accounts(accounts),
+        # Queues shared out by the broker
+        Code.QUERY_ASSIGNMENT: serves(assignment.query, *needs.ASSIGNED),
+        Code.SET_MESSAGE_REQUEST_MODE: administers(assignment.set_mode, needs.MODE_SET),
+        Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(assignment.all_modes, SEE),
+        # Producing
+        Code.SEND_MESSAGE: serves(send, on_topic(Action.PUB)),
+        Code.SEND_MESSAGE_V2: serves(send, needs.SENT),
+        Code.SEND_BATCH_MESSAGE: serves(send, needs.SENT),
+        Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
+        Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *needs.SENT_BACK),
+        Code.END_TRANSACTION: serves(
+            transactions.end, Need((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
+        ),
+        Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
+        Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),
+        Code.SEND_REPLY_MESSAGE_V2: serves(replies.process, needs.SENT),
+        # Consuming
+        Code.PULL_MESSAGE: serves(pull, *needs.PULLED),
+        Code.LITE_PULL_MESSAGE: serves(pull, *needs.PULLED),
+        Code.QUERY_CONSUMER_OFFSET: serves(
+            logical(following.query_consumer_offset, static.query_offset), *needs.LOOKED_AT
+        ),
+        Code.UPDATE_CONSUMER_OFFSET: serves(
+            logical(following.update_consumer_offset, static.commit_offset), *needs.COMMITTED
+        ),
+        Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
+            logical(following.search_by_time, static.search), on_topic(Action.SUB, Action.GET)
+        ),
+        Code.GET_MAX_OFFSET: serves(
+            logical(following.max_offset, static.max_offset), on_topic(Action.SUB, Action.GET)
+        ),
+        Code.GET_MIN_OFFSET: serves(
+            logical(following.min_offset, static.search), on_topic(Action.SUB, Action.GET)
+        ),
+        Code.GET_EARLIEST_MSG_STORETIME: serves(
+            logical(following.earliest_store_time, static.earliest_time),
+            on_topic(Action.SUB, Action.GET),
+        ),
+        Code.LOCK_BATCH_MQ: serves(locks.lock, *needs.LOCKED),
+        Code.UNLOCK_BATCH_MQ: serves(locks.unlock, *needs.LOCKED),
+        # Being there
+        Code.HEART_BEAT: serves(clients.heartbeat, *needs.BEATING),
+        Code.UNREGISTER_CLIENT: serves(clients.unregister, needs.LEAVING),
+        Code.GET_CONSUMER_LIST_BY_GROUP: serves(
+            clients.consumer_list, on_group(Action.SUB, Action.GET)
+        ),
+        Code.CHECK_CLIENT_CONFIG: serves(clients.check_config, *needs.CHECKED),
+        # Looking messages up
+        Code.QUERY_MESSAGE: serves(queries.by_key, on_topic(Action.SUB, Action.GET)),
+        Code.VIEW_MESSAGE_BY_ID: serves(queries.by_offset, on_topic(Action.GET)),
+        # Topics
+        Code.UPDATE_AND_CREATE_TOPIC: administers(
+            topic_admin.update_topic, on_topic(Action.CREATE)
+        ),
+        Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
+            topic_admin.update_topics, needs.TOPICS_MADE
+        ),
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC: administers(static.update, on_topic(Action.CREATE)),
+        Code.DELETE_TOPIC_IN_BROKER: administers(topic_admin.delete_topic, on_topic(Action.DELETE)),
+        Code.PURGE_TOPIC: administers(topic_admin.purge_topic, on_topic(Action.DELETE)),
+        Code.GET_ALL_TOPIC_CONFIG: administers(topic_admin.get_all_topics, needs.ALL_TOPICS),
+        Code.GET_TOPIC_CONFIG: administers(topic_admin.get_topic, on_topic(Action.GET)),
+        Code.GET_TOPIC_STATS_INFO: administers(topic_admin.topic_stats, on_topic(Action.GET)),
+        Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(
+            topic_admin.who_consumes, on_topic(Action.GET)
+        ),
+        Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(topic_admin.system_topics, SEE),
+        # Groups
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(
+            group_admin.update_group, needs.GROUP_MADE
+        ),
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: administers(
+            group_admin.update_groups, needs.GROUPS_MADE
+        ),
+        Code.DELETE_SUBSCRIPTIONGROUP: administers(
+            group_admin.delete_group, on_group(Action.DELETE, field="groupName")
+        ),
+        Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: administers(
+            group_admin.get_all_groups, needs.ALL_GROUPS
+        ),
+        Code.GET_SUBSCRIPTIONGROUP_CONFIG: administers(
+            group_admin.get_group, on_group(Action.GET, field="group")
+        ),
+        Code.GET_CONSUMER_CONNECTION_LIST: administers(
+            group_admin.consumer_connections, on_group(Action.GET)
+        ),
+        Code.GET_PRODUCER_CONNECTION_LIST: administers(group_admin.producer_connections, SEE),
+        Code.QUERY_SUBSCRIPTION_BY_CONSUMER: administers(
+            group_admin.subscription_of, *needs.LOOKED_INTO
+        ),
+        Code.QUERY_TOPICS_BY_CONSUMER: administers(
+            group_admin.topics_of, on_group(Action.GET, field="group")
+        ),
+        Code.GET_CONSUME_STATS: administers(group_admin.consume_stats, *needs.MEASURED),
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: administers(resets.reset_offsets, *needs.MOVED),
+        Code.QUERY_CORRECTION_OFFSET: administers(resets.correction_offsets, *needs.CORRECTED),
+        Code.CLONE_GROUP_OFFSET: administers(resets.clone_offsets, *needs.CLONED),
+        Code.QUERY_CONSUME_TIME_SPAN: administers(consumption.time_span, *needs.LOOKED_INTO),
+        Code.GET_BROKER_CONSUME_STATS: administers(consumption.broker_consume_stats, SEE),
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(consumption.group_forbidden, *needs.MOVED),
+        Code.GET_ALL_PRODUCER_INFO: administers(consumption.producers, SEE),
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE: administers(consumption.nothing_to_do, CHANGE),
+        Code.CLEAN_UNUSED_TOPIC: administers(consumption.nothing_to_do, CHANGE),
+        # Asked of consumers
+        Code.GET_CONSUMER_RUNNING_INFO: administers(calls.running_info, on_group(Action.GET)),
+        Code.CONSUME_MESSAGE_DIRECTLY: administers(calls.consume_directly, *CONSUME),
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: administers(
+            calls.consumer_status, *needs.LOOKED_INTO
+        ),
+        # Jobs (ours alone)
+        Code.BULK_PULL: serves(bulk.process, *needs.PULLED_IN_BULK),
+        Code.BULK_PULL_QUEUES: serves(bulk.process_queues, *needs.PULLED_IN_BULK),
+        Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
+        Code.LOG_HISTORY: serves(history.process, needs.COMPARED),
+        Code.SINK_STAGE: serves(sinks.stage, *needs.STAGED),
+        Code.SINK_PUBLISH: serves(sinks.publish, needs.OF_SINK),
+        Code.SINK_STATUS: serves(sinks.status, needs.OF_SINK),
+        Code.SINK_ABORT: serves(sinks.abort, needs.OF_SINK),
+        Code.SINK_HOME: serves(sinks.home, needs.OF_SINK),
+        Code.SINK_PREPARE: serves(sinks.prepare, needs.OF_SINK),
+        Code.SINK_DECIDE: serves(sinks.decide, needs.OF_SINK),
+        # The broker
+        Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
+        Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),
+        Code.DESCRIBE_CONFIG: administers(admin.describe_config, SEE),
+        Code.FIGURES: administers(figures.process, SEE),
+        Code.GET_BROKER_RUNTIME_INFO: administers(admin.get_runtime_info, SEE),
+        Code.VIEW_BROKER_STATS_DATA: administers(admin.view_stats, SEE),
+        Code.GET_ALL_CONSUMER_OFFSET: administers(following.all_consumer_offsets, SEE),
+        Code.GET_ALL_DELAY_OFFSET: administers(admin.all_delay_offsets, SEE),
+        **_of_store(store_admin),
+    }
+
+
+def _accounts(accounts: AuthAdminProcessors) -> dict[int, Row]:
+    return {
+        Code.AUTH_CREATE_USER: administers(accounts.create_user, CHANGE),
+        Code.AUTH_UPDATE_USER: administers(accounts.update_user, CHANGE),
+        Code.AUTH_DELETE_USER: administers(accounts.delete_user, CHANGE),
+        Code.AUTH_GET_USER: administers(accounts.get_user, SEE),
+        Code.AUTH_LIST_USER: administers(accounts.list_users, SEE),
+        Code.AUTH_CREATE_ACL: administers(accounts.create_acl, CHANGE),
+        Code.AUTH_UPDATE_ACL: administers(accounts.update_acl, CHANGE),
+        Code.AUTH_DELETE_ACL: administers(accounts.delete_acl, CHANGE),
+        Code.AUTH_GET_ACL: administers(accounts.get_acl, SEE),
+        Code.AUTH_LIST_ACL: administers(accounts.list_acls, SEE),
+        Code.EXPLAIN_ACCESS: administers(accounts.explain, SEE),
+    }
+
+
+def _pop(pop: PopProcessors) -> dict[int, Row]:
+    """The pop family, also by the lower 16 bits of its codes: all that a binary header holds."""
+    entries: dict[int, Row] = {
+        Code.POP_MESSAGE: serves(pop.pop, *CONSUME),
+        Code.ACK_MESSAGE: serves(pop.ack, *CONSUME),
+        Code.BATCH_ACK_MESSAGE: serves(pop.batch_ack, *needs.ACKNOWLEDGED),
+        Code.PEEK_MESSAGE: serves(pop.peek, *CONSUME),
+        Code.CHANGE_MESSAGE_INVISIBLETIME: serves(pop.change_invisible, *CONSUME),
+        Code.NOTIFICATION: serves(pop.notification, *CONSUME),
+        Code.POLLING_INFO: serves(pop.polling_info, *needs.AWAITED),
+    }
+    return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
+
+
+def _of_store(store: StoreAdminProcessors) -> dict[int, Row]:
+    return {
+        Code.GET_TIMER_CHECK_POINT: administers(store.timer_check_point, SEE),
+        Code.GET_TIMER_METRICS: administers(store.timer_metrics, SEE),
+        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, *needs.QUEUE_SEEN),
+        Code.DELETE_EXPIRED_COMMITLOG: administers(store.delete_expired, CHANGE),
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
+            store.rocksdb_progress, on_topic(Action.GET)
+        ),
+        Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(store.export_config, SEE),
+        Code.GET_BROKER_HA_STATUS: administers(store.ha_status, SEE),
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: administers(store.update_cold_control, CHANGE),
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: administers(store.remove_cold_control, CHANGE),
+        Code.GET_COLD_DATA_FLOW_CTR_INFO: administers(store.cold_control, SEE),
+        Code.SET_COMMITLOG_READ_MODE: administers(store.set_read_mode, CHANGE),
+    }

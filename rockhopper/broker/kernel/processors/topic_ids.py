@@ -1,0 +1,35 @@
+"""TOPIC_IDS (70007): what tells topics from others of the same name, before or after them."""
+
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.tables.topic_ids import TopicIds
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import InvalidParameter
+from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
+
+TOPICS_MAX = 100_000
+
+
+@dataclass(eq=False, repr=False)
+class TopicIdProcessor:
+    """Serves the ids of topics."""
+
+    _store: MessageStore
+    _topics: TopicTable
+    _topic_ids: TopicIds
+
+    async def process(self, request: Request) -> Response:
+        """Answer the id of each topic of the body, once it is on disk."""
+        names = decode_topics(request.body)
+        if len(names) > TOPICS_MAX:
+            raise InvalidParameter(
+                f"{len(names)} topics are asked for: ask for {TOPICS_MAX} at a time"
+            )
+        log_end = self._store.max_commit_log_offset
+        found: list[str | None] = [
+            self._topic_ids.get(name, log_end) if name in self._topics else None for name in names
+        ]
+        await self._topic_ids.saved()
+        return Response(body=encode_topic_ids(found))

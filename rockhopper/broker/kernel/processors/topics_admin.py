@@ -1,0 +1,391 @@
+"""Topics: create, change (17, 18), delete (215), purge (70006), describe (21, 351, 202, 300, 305).
+
+A change is answered when it is saved and the name services have been told, so that whoever gets the
+answer can use the topic.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.processors.pages import is_version, page
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.json_table import JsonObject
+from rockhopper.broker.kernel.tables.static_topics import StaticTopic, StaticTopicTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topic_attributes import (
+    ATTRIBUTE_MESSAGE_TYPE,
+    MESSAGE_TYPE_MIXED,
+    AttributeChangeError,
+    change_attributes,
+    parse_attribute_changes,
+)
+from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
+from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.extra_info import older_pop_retry_topic
+from rockhopper.broker.pop.retry_owners import RetryOwners
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.json_bodies import (
+    json_response,
+    long_json_response,
+    read_object,
+    refusal,
+)
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFound
+from rockhopper.protocol.addresses import join_address
+from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
+from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
+from rockhopper.protocol.names import RETRY_PREFIX, is_retry_topic, topic_error
+from rockhopper.protocol.properties import is_popped_copy
+from rockhopper.protocol.requests import (
+    CreateTopicRequest,
+    GetAllTopicConfigRequest,
+    GetAllTopicConfigResponse,
+    TopicRequest,
+    TopicStatsRequest,
+    encode_fields,
+)
+from rockhopper.protocol.store.light_queues import is_light, light_queue_error
+from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.sys_flags import PERM_MASK
+
+log = structlog.get_logger("broker.admin")
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+LIST_LENGTH_MAX = 4096
+# More that waits in a retry topic is taken for another group's, too.
+EXAMINED_MAX = 1024
+# Queues described between two looks at other requests.
+QUEUES_PER_TURN = 32
+# Topics checked, or put into the table.
+TOPICS_PER_TURN = 256
+
+
+def _with_quoted_keys(static: StaticTopic) -> JsonObject:
+    """A mapping that fastjson2 can pass over, too, where it does not know the field that has it."""
+    found = static.to_json()
+    found["hostedQueues"] = {str(key): pieces for key, pieces in found["hostedQueues"].items()}
+    return found
+
+
+@dataclass(eq=False, repr=False)
+class TopicAdminProcessors:
+    """Serves what operators ask and change about topics."""
+
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _static_topics: StaticTopicTable
+    _topic_ends: TopicEnds
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _stats: BrokerStats
+    _pop: PopService
+    _retry_owners: RetryOwners
+    _announce: Callable[[], Awaitable[None]]
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Between the check of a change and the change nobody else changes anything."""
+
+    async def update_topic(self, request: Request) -> Response:
+        """17: create a topic or replace its settings."""
+        fields = request.fields(CreateTopicRequest)
+        try:
+            changes = parse_attribute_changes(fields.attributes or "")
+        except AttributeChangeError as error:
+            raise refusal(error) from None
+        wanted = TopicConfig(
+            fields.topic,
+            read_queue_nums=fields.read_queue_nums,
+            write_queue_nums=fields.write_queue_nums,
+            perm=fields.perm,
+            filter_type=fields.topic_filter_type or "SINGLE_TAG",
+            sys_flag=fields.topic_sys_flag or 0,
+            order=fields.order,
+        )
+        async with self._changing:
+            is_changed = await self._put([self._checked(wanted, changes)])
+        await self._settle(is_changed)
+        return Response()
+
+    async def update_topics(self, request: Request) -> Response:
+        """18: the same for a list. RocketMQ stops at the first one that is unchanged."""
+        configs = (await read_object(request.body)).get("topicConfigList")
+        if not isinstance(configs, list) or len(configs) > LIST_LENGTH_MAX:
+            raise Refusal(f"the body has no topicConfigList of at most {LIST_LENGTH_MAX} topics")
+        async with self._changing:
+            topics = []
+            for number, value in enumerate(configs, 1):
+                topics.append(self._from_json(value))
+                if number % TOPICS_PER_TURN == 0:
+                    await next_slice()
+            is_changed = await self._put(topics)
+        await self._settle(is_changed)
+        return Response()
+
+    def _from_json(self, value: Any) -> TopicConfig:
+        name = value.get("topicName") if isinstance(value, dict) else None
+        if not isinstance(name, str):
+            raise Refusal("a topic of the list has no topicName")
+        try:
+            wanted = TopicConfig.from_json(name, value)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise refusal(error, f"topic {name} does not decode: ") from None
+        return self._checked(wanted, wanted.attributes)
+
+    def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
+        """*wanted* with the attributes it has after *changes*. Raises Refusal."""
+        self.check_name(wanted.name)
+        for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
+            if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
+                raise Refusal(
+                    f"{queue_nums} queues for topic {wanted.name}: {QUEUE_COUNT_MAX} is the most"
+                )
+        if not 0 <= wanted.perm <= PERM_MASK:
+            raise InvalidParameter(
+                f"perm {wanted.perm} of topic {wanted.name}: 4 read, 2 write, 6 both are allowed"
+            )
+        if wanted.filter_type not in FILTER_TYPES:
+            raise Refusal(
+                f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}"
+            )
+        mixed = changes.get(f"+{ATTRIBUTE_MESSAGE_TYPE}") == MESSAGE_TYPE_MIXED
+        if mixed and not self._config.live.mixed_message_type:
+            raise InvalidParameter("MIXED message type is not supported.")
+        current = self._topics.get(wanted.name)
+        try:
+            attributes = change_attributes(None if current is None else current.attributes, changes)
+        except AttributeChangeError as error:
+            raise refusal(error) from None
+        return TopicConfig(
+            wanted.name,
+            read_queue_nums=wanted.read_queue_nums,
+            write_queue_nums=wanted.write_queue_nums,
+            perm=wanted.perm,
+            filter_type=wanted.filter_type,
+            sys_flag=wanted.sys_flag,
+            order=wanted.order,
+            attributes=attributes,
+        )
+
+    def check_name(self, name: str) -> None:
+        """Refuse what is no name for a user's topic. Raises InvalidParameter."""
+        problem = light_queue_error(name) if is_light(name) else topic_error(name)
+        if problem is not None:
+            raise InvalidParameter(problem)
+        if self._config.live.validate_system_topic and self._topics.is_system(name):
+            raise InvalidParameter(f"The topic[{name}] is conflict with system topic.")
+
+    async def _put(self, topics: list[TopicConfig]) -> bool:
+        """Put them into the table; return whether that changed anything."""
+        changed = []
+        for number, topic in enumerate(topics, 1):
+            if self._topics.put(topic):
+                changed.append(topic.name)
+            if number % TOPICS_PER_TURN == 0:
+                await next_slice()
+        if changed:
+            log.info("topics changed by an administrator", topics=changed[:20], count=len(changed))
+        return bool(changed)
+
+    async def _settle(self, is_changed: bool = True) -> None:
+        if is_changed:
+            await self._topics.saved()
+            await self._announce()
+
+    async def delete_topic(self, request: Request) -> Response:
+        """215: forget a topic, its queues and every group's offsets in it.
+
+        Its messages stay in the commit log until they expire. A topic that does not exist is fine:
+        tools delete on all brokers of a cluster.
+        """
+        name = request.fields(TopicRequest).topic
+        self.check_name(name)
+        gone = self._retry_topics_of(name)
+        if not self._is_left_to_others(name):
+            gone.insert(0, name)
+        self._keep_ends(gone)
+        await self._topic_ends.saved()
+        # What was sent meanwhile counts as well; that is saved with the rest.
+        self._keep_ends(gone)
+        # First: where a full disk refuses that, settings and offsets of the topic stay as well.
+        queues = self._store.delete_topics(gone)
+        for doomed in gone:
+            if self._topics.delete(doomed):
+                log.info("topic deleted by an administrator", topic=doomed)
+            self._offsets.delete_topic(doomed)
+            self._stats.forget_topic(doomed)
+        self._offsets.save_soon()
+        await asyncio.to_thread(queues.remove)
+        await self._settle()
+        return Response()
+
+    def _retry_topics_of(self, name: str) -> list[str]:
+        """What pop consumption wants to try again of a topic, or of the group of a retry topic.
+
+        An older retry topic, whose name may be another's as well, counts if nobody else can have
+        messages there.
+        """
+        found = []
+        for each in list(self._topics.configs):
+            if is_retry_topic(each):
+                group, joint, topic = each.partition("+")
+                if joint and name in (group, topic):
+                    found.append(each)
+        for group in self._offsets.groups_of(name):
+            older = older_pop_retry_topic(group, name)
+            if older in self._topics and self._retry_owners.owners(older) == {(group, name)}:
+                found.append(older)
+        return found
+
+    def _is_left_to_others(self, name: str) -> bool:
+        """Whether in a group's retry topic waits what others popped: it stays for them.
+
+        The group goes on at its end, as if it had all that waits.
+        """
+        group = name.removeprefix(RETRY_PREFIX)
+        topic = self._topics.get(name)
+        others = [owner for owner, _ in self._retry_owners.owners(name) - {(group, "")}]
+        if topic is None or group == name or "+" in name or not others:
+            return False
+        queue_ids = range(topic.read_queue_nums)
+        if not any(self._holds_pops(name, each, others) for each in queue_ids):
+            return False
+        for queue_id in queue_ids:
+            end = self._store.queue_range(name, queue_id)[1]
+            self._offsets.commit(name, group, queue_id, end)
+        self._offsets.save_soon()
+        log.warning("a retry topic is kept: it holds messages that other groups popped", topic=name)
+        return True
+
+    def _holds_pops(self, name: str, queue_id: int, groups: Iterable[str]) -> bool:
+        low, high = self._store.queue_range(name, queue_id)
+        passed = (self._offsets.get(name, group, queue_id) or 0 for group in groups)
+        at = max(low, min(passed))
+        if high - at > EXAMINED_MAX:
+            return True
+        while at < high:
+            result = self._store.get_message(name, queue_id, at, 32)
+            if any(is_popped_copy(each.properties) for each in decode_messages(result.body)):
+                return True
+            at = max(result.next_offset, at + 1)
+        return False
+
+    async def purge_topic(self, request: Request) -> Response:
+        """70006, ours: all messages of a topic go; the topic, its settings and groups stay.
+
+        Queues keep counting where they are, and every group goes on there. What is sent meanwhile
+        comes behind that, and stays.
+        """
+        name = request.fields(TopicRequest).topic
+        self.check_name(name)
+        self._known(name)
+        names = self._retry_topics_of(name)
+        if not self._is_left_to_others(name):
+            names.insert(0, name)
+        self._keep_ends(names)
+        self._store.purge_topics(names)
+        for purged in names:
+            for group in self._offsets.groups_of(purged):
+                for queue_id in self._offsets.queues(purged, group):
+                    end = self._store.queue_range(purged, queue_id)[0]
+                    self._offsets.commit(purged, group, queue_id, end)
+            self._pop.topic_purged(purged)
+        self._offsets.save_soon()
+        log.info("topic purged by an administrator", topic=name)
+        return Response()
+
+    def _keep_ends(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if is_light(topic):
+                continue
+            self._topic_ends.add(topic, self._store.visibility.queue_ends(topic))
+
+    def get_topic(self, request: Request) -> Response:
+        """351: the settings of one topic; with lo=true its mapping, if it is a static topic."""
+        fields = request.fields(TopicRequest)
+        found = self._known(fields.topic).to_json()
+        static = self._static_topics.mappings.get(fields.topic)
+        if static is not None and fields.is_logical:
+            found["mappingDetail"] = static.to_json()
+        return json_response(found)
+
+    async def get_all_topics(self, request: Request) -> Response:
+        """21: the settings of all topics, in pages if the asker wants pages."""
+        fields = request.fields(GetAllTopicConfigRequest)
+        topics = self._topics.configs.copy()
+        version = self._topics.version.to_json()
+        static_topics = self._static_topics
+        mappings = dict(static_topics.mappings)
+
+        def describe() -> dict[str, object]:
+            names = page(
+                sorted(topics),
+                fields.topic_seq,
+                fields.max_topic_num,
+                is_same_version=is_version(fields.data_version, version),
+            )
+            return {
+                "dataVersion": version,
+                "mappingDataVersion": static_topics.version.to_json(),
+                "topicConfigTable": {name: topics[name].to_json() for name in names},
+                "topicQueueMappingDetailMap": {
+                    name: _with_quoted_keys(mappings[name]) for name in names if name in mappings
+                },
+                "topicQueueMappingInfoMap": {},
+            }
+
+        return await long_json_response(
+            describe, encode_fields(GetAllTopicConfigResponse(total_topic_num=len(topics)))
+        )
+
+    async def topic_stats(self, request: Request) -> Response:
+        """202: the ends of each queue, and when its newest message came."""
+        fields = request.fields(TopicStatsRequest)
+        topic = self._known(fields.topic)
+        store = self._store
+        put_tps = self._stats.topic_put_tps(topic.name)
+        queues: list[str] = []
+        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await next_slice()
+            low, high = store.queue_range(topic.name, queue_id)
+            newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
+            key = MessageQueueKey(topic.name, self._config.broker_name, queue_id)
+            size = store.records_bytes(topic.name, queue_id) if fields.sizes else None
+            queues.append(queue_text(key, TopicOffset(low, high, max(newest_ms, 0), size)))
+        return await long_json_response(
+            lambda: {"offsetTable": map_of(queues), "topicPutTps": put_tps}
+        )
+
+    def who_consumes(self, request: Request) -> Response:
+        """300: the groups that consume a topic now, or have offsets in it."""
+        name = request.fields(TopicRequest).topic
+        online = self._consumers.groups_of_topic(name)
+        known = self._offsets.groups_of(name)
+        return json_response(GroupList(group_list=sorted({*online, *known})))
+
+    def system_topics(self, request: Request) -> Response:
+        """305: the topics that are RocketMQ's own."""
+        connection = request.connection
+        return json_response(
+            TopicList(
+                topic_list=self._topics.system_topics(),
+                broker_addr=join_address(connection.local_host, connection.local_port),
+            )
+        )
+
+    def _known(self, name: str) -> TopicConfig:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(f"No topic in this broker. topic: {name}")
+        return topic

@@ -1,0 +1,503 @@
+"""Pulls: the checks, the read, the waiting.
+
+``pull`` takes plain values, so that the hot pass, which decodes the request in one step, and the
+processors, which decode any serialisation, run the same code. The order of the checks is RocketMQ's
+(PullMessageProcessor).
+"""
+
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+
+import msgspec
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import (
+    BROADCASTING,
+    ConsumerGroups,
+    ConsumeSettings,
+)
+from rockhopper.broker.kernel.pull.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
+from rockhopper.broker.kernel.pull.pull_filters import PullFilters
+from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
+from rockhopper.broker.store.reading.property_stage import MessageFilter
+from rockhopper.broker.users.errors import (
+    Forbidden,
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    Refusal,
+    SubscriptionNotFound,
+    SubscriptionOutdated,
+    TooManyWait,
+    TopicNotFound,
+)
+from rockhopper.broker.users.peer import Peer
+from rockhopper.protocol.names import group_error, is_retry_topic, retry_topic
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
+from rockhopper.protocol.store.record_head import head_struct
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
+from rockhopper.protocol.sys_flags import (
+    PULL_FLAG_BROWSE,
+    PULL_FLAG_COMMIT_OFFSET,
+    PULL_FLAG_SUBSCRIPTION,
+    PULL_FLAG_SUSPEND,
+)
+
+log = structlog.get_logger("broker.pulling")
+
+_LOG_OFFSET = head_struct("log_offset")
+
+
+class Outcome(IntEnum):
+    """What became of a pull."""
+
+    FOUND = 0
+    NOT_YET = 1
+    """There is nothing behind the offset so far."""
+    GO_ON = 2
+    """Nothing that is wanted was among what was looked at: the next offset may have it."""
+    MOVED = 3
+    """The offset is none of the queue's: it goes on elsewhere."""
+
+
+_EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+_OUTCOMES = {
+    GetStatus.FOUND: Outcome.FOUND,
+    GetStatus.MESSAGE_WAS_REMOVING: Outcome.GO_ON,
+    GetStatus.NO_MATCHED_MESSAGE: Outcome.GO_ON,
+    GetStatus.OFFSET_FOUND_NULL: Outcome.NOT_YET,
+    GetStatus.OFFSET_OVERFLOW_ONE: Outcome.NOT_YET,
+    GetStatus.OFFSET_OVERFLOW_BADLY: Outcome.MOVED,
+    GetStatus.OFFSET_TOO_SMALL: Outcome.MOVED,
+    GetStatus.OFFSET_RESET: Outcome.MOVED,
+}
+
+
+class Pull(msgspec.Struct, frozen=True, gc=False):
+    """A pull request, whatever it was encoded in.
+
+    *answer* and *refuse* send its client the result; *check_access* raises a Refusal if the
+    client's user may not read any more.
+    """
+
+    connection: Peer
+    is_lite: bool
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    count_max: int
+    sys_flag: int
+    commit_offset: int
+    suspend_ms: int
+    expression: str | None
+    expression_type: str | None
+    version: int
+    answer: Callable[[Outcome, GetResult], None]
+    refuse: Callable[[Refusal], None]
+    check_access: Callable[[], None]
+
+
+def outcome_of(status: GetStatus, offset: int) -> Outcome:
+    """What the consumer is to do about what the store found at *offset*."""
+    if status in _EMPTY:
+        return Outcome.NOT_YET if offset == 0 else Outcome.MOVED
+    return _OUTCOMES[status]
+
+
+class Puller:
+    """Serves pulls of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        consumers: ConsumerGroups,
+        offsets: ConsumerOffsetTable,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+    ) -> None:
+        self._broker_name = config.broker_name
+        self._live = config.live
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._long_polling = long_polling
+        self.turns = FilterTurns(store.reader.budget)
+        self._stats = stats
+        self.positions: ReaderPositions | None = None
+        """Without it offsets are taken as they are: those of another broker's log."""
+        self.filters = PullFilters(config)
+        self.on_retries_read: list[Callable[[str], None]] = []
+        """Called with a group that has read its retry topic to the end; may put more there."""
+        topics.listeners.append(self._topic_changed)
+
+    def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+        """Execute a pull; None when it was parked.
+
+        Raises:
+            Refusal: it is refused.
+        """
+        if not self._is_filtered(pull):
+            return self._pull(pull)
+        budget = self.turns.budget
+        if not budget.has_room():
+            self._await_turn(pull, partial(self._pull_in_turn, pull))
+            return None
+        with budget.pays():
+            return self._pull(pull)
+
+    def _is_filtered(self, pull: Pull) -> bool:
+        """Whether a reader's expression, or its length, decides what the pull costs."""
+        if is_retry_topic(pull.topic) and ("_" in pull.group or self._live.filter_support_retry):
+            return True
+        if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
+            return pull.expression_type == TYPE_SQL92
+        chosen = self._consumers.subscription(pull.group, pull.topic, pull.connection)
+        return chosen is not None and chosen.is_sql
+
+    def _await_turn(self, pull: Pull, resume: Callable[[], None]) -> None:
+        """Have *pull* served when filters may go on. Raises TooManyWait."""
+
+        def in_turn() -> None:
+            if not pull.connection.closed:
+                with self.turns.budget.pays():
+                    resume()
+
+        if not self.turns.wait(pull.connection, in_turn):
+            raise TooManyWait(
+                "[OVERLOAD]system busy, start flow control for a while: "
+                "too many pulls with a filter wait"
+            )
+
+    def _pull_in_turn(self, pull: Pull) -> None:
+        try:
+            pull.check_access()
+            served = self._pull(pull)
+        except Refusal as error:
+            pull.refuse(error)
+            return
+        except (OSError, StoreError) as error:
+            pull.refuse(Refusal(str(error)))
+            return
+        if served is not None:
+            pull.answer(*served)
+
+    def _pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+        chosen = self.check(pull)
+        moved = self._reset_of(pull) or self._moved_back(pull)
+        if moved is not None:
+            return moved
+        if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
+            self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
+        outcome, result = self._read(pull, chosen)
+        if outcome is Outcome.NOT_YET and pull.topic == retry_topic(pull.group):
+            for listener in self.on_retries_read:
+                listener(pull.group)
+            outcome, result = self._read(pull, chosen)
+        if outcome is Outcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
+            return self._park(pull, chosen, outcome, result)
+        return outcome, result
+
+    def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[Outcome, GetResult]:
+        begun_s = time.perf_counter()
+        result = self._store.get_message(
+            pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
+        )
+        stats = self._stats
+        is_counted = not pull.sys_flag & PULL_FLAG_BROWSE
+        if result.status is GetStatus.FOUND:
+            if is_counted:
+                stats.get_found += 1
+                traffic = stats.got(pull.topic, pull.group)
+                traffic.add(result.count, len(result.body))
+                traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
+            if self._live.slave_read:
+                self._suggest(pull.group, result)
+            return Outcome.FOUND, result
+        stats.get_missed += is_counted
+        if result.max_offset == 0 and self._topics.is_batch(pull.topic):
+            # As RocketMQ says of a queue of this type that is still new.
+            result.min_offset = -1
+        if result.status in _EMPTY:
+            first, _ = self._store.queue_range(pull.topic, pull.queue_id)
+            if first:
+                result.next_offset = result.min_offset = result.max_offset = first
+            return (Outcome.NOT_YET if pull.offset == first else Outcome.MOVED), result
+        return outcome_of(result.status, pull.offset), result
+
+    def _suggest(self, group_name: str, result: GetResult) -> None:
+        """Send a reader elsewhere whose messages are no longer in memory here."""
+        (log_offset,) = _LOG_OFFSET.unpack_from(result.body)
+        behind_bytes = self._store.max_commit_log_offset - log_offset
+        if behind_bytes > self._store.reader.limits.memory_bytes:
+            group = self._groups.find_or_create(group_name)
+            if group is not None:
+                result.suggested_broker_id = group.which_broker_when_consume_slowly
+
+    def _park(
+        self, pull: Pull, chosen: MessageFilter | None, outcome: Outcome, result: GetResult
+    ) -> tuple[Outcome, GetResult] | None:
+        live = self._live
+        suspend_ms = pull.suspend_ms if live.long_polling else live.short_polling_ms
+        if self._wait(pull, chosen, result.next_offset, suspend_ms / 1000):
+            return None
+        if self._long_polling.is_closed:
+            return outcome, result
+        raise TooManyWait(
+            "[OVERLOAD]system busy, start flow control for a while: "
+            "too many pulls wait on this connection"
+        )
+
+    def _reset_of(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+        """The answer that tells a consumer where an operator has moved it; None if nowhere."""
+        reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
+        if reset is None:
+            return None
+        low, high = self._store.queue_range(pull.topic, pull.queue_id)
+        result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
+        return Outcome.MOVED, result
+
+    def _moved_back(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+        """The answer to a reader whose offset is of an older history of the log; else None."""
+        if self.positions is None:
+            return None
+        topic, queue_id = pull.topic, pull.queue_id
+        to = self.positions.next_valid(pull.connection, pull.group, topic, queue_id, pull.offset)
+        if to is None:
+            return None
+        low, high = self._store.queue_range(topic, queue_id)
+        log.warning(
+            "a consumer was moved back: the log was cut before its offset",
+            group=pull.group,
+            topic=topic,
+            queue=queue_id,
+            offset=pull.offset,
+            now=to,
+            peer=pull.connection.peer,
+        )
+        return Outcome.MOVED, GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, to, low, high)
+
+    def answer_now(self, pull: Pull) -> None:
+        """Answer a pull that has waited, with what there is."""
+        self._in_turn(pull, partial(self._answer_now, pull))
+
+    def _in_turn(self, pull: Pull, serve: Callable[[], None]) -> None:
+        """Serve a pull that has waited, or let it wait once more for its filter's turn."""
+        if not self._is_filtered(pull) or self._long_polling.is_closed:
+            serve()
+            return
+        budget = self.turns.budget
+        if budget.has_room():
+            with budget.pays():
+                serve()
+            return
+        try:
+            self._await_turn(pull, serve)
+        except Refusal as error:
+            pull.refuse(error)
+
+    def _answer_now(self, pull: Pull) -> None:
+        try:
+            chosen = self._check_again(pull)
+        except Refusal as error:
+            pull.refuse(error)
+            return
+        pull.answer(*(self._reset_of(pull) or self._read(pull, chosen)))
+
+    def _check_again(self, pull: Pull) -> MessageFilter | None:
+        """Check a pull that has waited: permissions, group and topic may have changed."""
+        pull.check_access()
+        return self.check(pull)
+
+    def look_at_resets(self, topic: str, queue_id: int) -> None:
+        """Let the pulls that wait on a queue learn of a reset now."""
+        self._long_polling.wake_all(self._store.tail(topic, queue_id))
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        if name and topic is None:
+            self._long_polling.wake_topic(name)
+
+    def _wait(self, pull: Pull, chosen: MessageFilter | None, offset: int, wait_s: float) -> bool:
+        """Park *pull* until something comes behind *offset*; False when too many wait already."""
+        until_s = self._long_polling.loop.time() + wait_s
+
+        def rerun() -> None:
+            try:
+                self._check_again(pull)
+            except Refusal as error:
+                pull.refuse(error)
+                return
+            moved = self._reset_of(pull)
+            if moved is not None:
+                pull.answer(*moved)
+                return
+            # What lies between the two was looked at, and was not wanted.
+            from_there = (
+                pull if offset <= pull.offset else msgspec.structs.replace(pull, offset=offset)
+            )
+            outcome, result = self._read(from_there, chosen)
+            if not self._waits_on(from_there, chosen, result, until_s):
+                pull.answer(outcome, result)
+
+        tail = self._store.tail(pull.topic, pull.queue_id)
+        woken = partial(self._in_turn, pull, rerun)
+        parked = ParkedPull(pull.connection, tail, offset, chosen, woken)
+        return self._long_polling.park(parked, wait_s)
+
+    def _waits_on(
+        self, pull: Pull, chosen: MessageFilter | None, result: GetResult, until_s: float
+    ) -> bool:
+        """Park a pull again that was woken by messages whose properties it does not want.
+
+        A tag would not have woken it. As there, the client learns within 5 s how far it is now.
+        """
+        if (
+            result.status is not GetStatus.NO_MATCHED_MESSAGE
+            or chosen is None
+            or chosen.matches_properties is None
+            or not pull.offset < result.next_offset == result.max_offset
+        ):
+            return False
+        wait_s = min(until_s - self._long_polling.loop.time(), FILTERED_RECHECK_S)
+        return wait_s > 0 and self._wait(pull, chosen, result.next_offset, wait_s)
+
+    def check(self, pull: Pull, *, is_left: bool = False) -> MessageFilter | None:
+        """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter.
+
+        *is_left*: the queue may be one that a topic with fewer queues by now has left.
+        """
+        live = self._live
+        if not live.is_readable:
+            raise NoPermission(
+                f"the broker[{self._broker_name}] pulling message is forbidden", Forbidden.BROKER
+            )
+        if pull.is_lite and not live.lite_pull:
+            raise NoPermission(
+                f"the broker[{self._broker_name}] for lite pull consumer is forbidden",
+                Forbidden.BROKER,
+            )
+        group = self._groups.find_or_create(pull.group)
+        if group is None:
+            raise GroupNotFound(_unknown_group(pull.group))
+        if not group.consume_enable:
+            raise NoPermission(f"subscription group no permission, {pull.group}", Forbidden.GROUP)
+        topic = self._topics.get(pull.topic)
+        if topic is None:
+            raise TopicNotFound(f"topic[{pull.topic}] not exist, apply first please!")
+        if not topic.is_readable:
+            raise NoPermission(
+                f"the topic[{pull.topic}] pulling message is forbidden", Forbidden.TOPIC
+            )
+        if not 0 <= pull.queue_id < topic.read_queue_nums and not is_left:
+            raise InvalidParameter(
+                f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+                f"consumer:[{pull.connection.peer}]"
+            )
+        if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
+            chosen = self.filters.named(
+                pull.group, pull.topic, pull.expression or "*", pull.expression_type or "TAG"
+            )
+            self._check_reader(pull)
+        else:
+            chosen = self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
+        if is_retry_topic(pull.topic):
+            return self._on_retry_topic(pull, chosen)
+        return chosen
+
+    def _check_reader(self, pull: Pull) -> None:
+        """Refuse to a member what it would skip for others that want more of the topic.
+
+        It leaves its queues when it hears of them, which may be a moment later.
+        """
+        online = self._consumers.get(pull.group)
+        if online is not None and online.must_leave(pull.connection, pull.topic):
+            raise SubscriptionOutdated(
+                f"members of the group {pull.group} want more of the topic {pull.topic} than this "
+                "one, which must leave its queues to them: share them out again"
+            )
+
+    def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:
+        """The queue that *pull* may read until something changes, and the expression that decides.
+
+        None if tags decide, or if each pull takes a look of its own.
+        """
+        online = self._consumers.get(pull.group)
+        is_member = online is not None and pull.connection in online.members
+        is_known = is_member or pull.sys_flag & PULL_FLAG_SUBSCRIPTION
+        is_counted = not pull.sys_flag & PULL_FLAG_BROWSE
+        if not (is_known and is_counted) or pull.topic.startswith("%"):
+            return None
+        try:
+            chosen = self.check(pull)
+        except Refusal:
+            return None
+        sql = None if chosen is None else chosen.sql
+        queue = self._store.consume_queue(pull.topic, pull.queue_id)
+        return None if queue is None or (chosen is not None and sql is None) else (queue, sql)
+
+    def _on_retry_topic(self, pull: Pull, chosen: Subscription | None) -> MessageFilter | None:
+        def find(topic: str) -> Subscription | None:
+            return self._consumers.subscription(pull.group, topic, pull.connection)
+
+        return self.filters.on_retry_topic(chosen, pull.group, pull.topic, find)
+
+    def _registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
+        online = self._consumers.get(pull.group)
+        if online is None and not self._consumers.is_remembered(pull.group):
+            raise SubscriptionNotFound(f"the consumer's group info not exist, group: {pull.group}")
+        settings = online.settings_of(pull.connection) if online is not None else ConsumeSettings()
+        if not broadcast_allowed and settings.message_model == BROADCASTING:
+            raise NoPermission(
+                f"the consumer group[{pull.group}] can not consume by broadcast way",
+                Forbidden.BROADCASTING,
+            )
+        if self._groups.is_forbidden(pull.group, pull.topic):
+            raise NoPermission(
+                f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]",
+                Forbidden.SUBSCRIPTION,
+            )
+        if (
+            (online is None or pull.connection not in online.members)
+            and self._consumers.seen_early(pull.group, pull.connection)
+            and online is not None
+            and online.subscription(pull.topic) is not None
+        ):
+            # The queue is somebody else's by now, until a heartbeat says that there are two.
+            raise SubscriptionNotFound(
+                f"the consumer's group info not exist, group: {pull.group}: send a heartbeat first"
+            )
+        subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
+        if subscription is None:
+            raise SubscriptionNotFound(
+                f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}"
+            )
+        if subscription.version < pull.version:
+            return self.filters.ahead(
+                pull.group, subscription, pull.connection, pull.version, pull.expression_type
+            )
+        return self.filters.registered(pull.group, subscription)
+
+
+def _unknown_group(group: str) -> str:
+    problem = group_error(group)
+    if problem is not None:
+        return f"subscription group [{group}] is not usable: {problem}"
+    return f"subscription group [{group}] does not exist, and groups are not created on first use"

@@ -1,0 +1,159 @@
+"""ReaderPositions: whether an offset that a client names belongs to the log as it is now.
+
+A client keeps its offsets while the broker is away. If the log is shorter when it comes back (see
+kernel/tables/log_history.py), its offset is beyond the end, or names another message; reading on
+there skips messages that were sent meanwhile.
+
+Rockhopper's clients compare histories themselves (LOG_HISTORY) and then claim their positions. Of
+others the broker only knows what they can have learned in this run. When a connection names a queue
+for the first time, its offset is right if it is not beyond
+
+    the end of the queue at the start of this run
+    what the group has committed, which is kept with the log
+    what the group was handed out in this run; of a broadcast group, what its host was
+    what this connection was told: a maximum, or the result of a search by time
+    what a member that chooses its positions was told by a receipt: the message there, or the one
+    before, was sent by this connection. The log says so, and sends need not be noted
+
+Anything else belongs to an older history, and the reader goes on at the smaller of what its group
+committed and the end at the start. For example: a backup ends at 10, messages 10 to 14 are sent,
+and a consumer that had read to 30 asks for 30. It is sent to 10.
+
+Push consumers never go on behind what their process sends. If a log lost one message, the next one
+sent there makes the old position of such a consumer look like one that it has from a receipt.
+
+Groups that are neither registered nor have committed anything are readers that choose offsets as
+they like, and are answered as in RocketMQ.
+"""
+
+from collections import OrderedDict
+
+from rockhopper.broker.kernel.members.consumer_groups import BROADCASTING, PULLING, ConsumerGroups
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.log_history import LogHistory
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.peer import Peer
+from rockhopper.protocol.addresses import join_address
+from rockhopper.protocol.store.message_codec import decode_messages
+
+_KEY = "positions"
+QUEUES_PER_CONNECTION_MAX = 16_384
+HOSTS_MAX = 65_536
+
+
+class _Known:
+    """What one connection may go on from: checked queues, and offsets that it was told."""
+
+    __slots__ = ("checked", "purge_count", "told")
+
+    def __init__(self, purge_count: int) -> None:
+        self.purge_count = purge_count
+        self.checked: set[tuple[str, str, int]] = set()
+        self.told: dict[tuple[str, int], int] = {}
+
+
+class ReaderPositions(Part):
+    """Checks the offsets of readers against the history of the log."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        consumers: ConsumerGroups,
+        offsets: ConsumerOffsetTable,
+        stats: BrokerStats,
+        history: LogHistory,
+    ) -> None:
+        self._store = store
+        self._consumers = consumers
+        self._offsets = offsets
+        self._stats = stats
+        self._history = history
+        # Hosts whose broadcast consumers were checked, the one seen last at the end.
+        self.hosts: OrderedDict[tuple[str, str, str, int], None] = OrderedDict()
+        self._purge_count = 0
+
+    def purge(self) -> None:
+        """Check the readers of all connections again."""
+        self._purge_count += 1
+        self.hosts.clear()
+
+    def next_valid(
+        self, peer: Peer, group: str, topic: str, queue_id: int, offset: int
+    ) -> int | None:
+        """Where a reader has to go on instead of *offset*; None if it may read there."""
+        known = self._known(peer)
+        if (group, topic, queue_id) in known.checked:
+            return None
+        limit = self._limit(known, peer, group, topic, queue_id, offset)
+        if limit is None:
+            self._check(known, peer, group, topic, queue_id)
+        return limit
+
+    def may_commit(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a member can have come as far as *offset* in the log as it is now."""
+        known = self._known(peer)
+        if (group, topic, queue_id) in known.checked:
+            return True
+        return self._limit(known, peer, group, topic, queue_id, offset) is None
+
+    def claim(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
+        """Take the positions of a reader that has compared histories for right."""
+        self._check(self._known(peer), peer, group, topic, queue_id)
+
+    def tell(self, peer: Peer, topic: str, queue_id: int, offset: int) -> None:
+        """Note an offset that an answer gave to a client, which may go on there."""
+        told = self._known(peer).told
+        if len(told) >= QUEUES_PER_CONNECTION_MAX:
+            told.clear()
+        told[topic, queue_id] = max(offset, told.get((topic, queue_id), 0))
+
+    def _limit(
+        self, known: _Known, peer: Peer, group: str, topic: str, queue_id: int, offset: int
+    ) -> int | None:
+        committed = self._offsets.get(topic, group, queue_id)
+        if offset <= max(committed or 0, known.told.get((topic, queue_id), 0)):
+            return None
+        online = self._consumers.get(group)
+        if online is not None and online.settings_of(peer).message_model == BROADCASTING:
+            if (peer.peer_host, group, topic, queue_id) in self.hosts:
+                return None
+        elif offset <= self._stats.furthest_offset(topic, group, queue_id):
+            return None
+        if online is None and not self._offsets.queues(topic, group):
+            return None
+        end = self._store.queue_end_at(topic, queue_id, self._history.start_offset)
+        if offset <= end:
+            return None
+        chooses = online is not None and online.settings.consume_type == PULLING
+        if chooses and self._has_sent(peer, topic, queue_id, offset):
+            return None
+        return end if committed is None else committed
+
+    def _has_sent(self, peer: Peer, topic: str, queue_id: int, offset: int) -> bool:
+        result = self._store.get_message(topic, queue_id, max(offset - 1, 0), 2)
+        return any(
+            message.queue_offset <= offset
+            and join_address(message.born_host, message.born_port) == peer.peer
+            for message in decode_messages(result.body)
+        )
+
+    def _check(self, known: _Known, peer: Peer, group: str, topic: str, queue_id: int) -> None:
+        if len(known.checked) >= QUEUES_PER_CONNECTION_MAX:
+            known.checked.clear()
+        known.checked.add((group, topic, queue_id))
+        online = self._consumers.get(group)
+        if online is None or online.settings_of(peer).message_model != BROADCASTING:
+            return
+        host = peer.peer_host, group, topic, queue_id
+        self.hosts[host] = None
+        self.hosts.move_to_end(host)
+        if len(self.hosts) > HOSTS_MAX:
+            self.hosts.popitem(last=False)
+
+    def _known(self, peer: Peer) -> _Known:
+        known = peer.attributes.get(_KEY)
+        if not isinstance(known, _Known) or known.purge_count != self._purge_count:
+            known = peer.attributes[_KEY] = _Known(self._purge_count)
+        return known

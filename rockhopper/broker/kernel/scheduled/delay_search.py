@@ -1,0 +1,87 @@
+"""How far a delay level was delivered, read from the log: for when delayOffset.json does not tell.
+
+A level delivers its messages in their order, and a delivered message leaves a copy in the queue
+that it was for. So the copies of a few messages are looked for, from the store time on at which
+each became due: a binary search. Messages that can have no copy, because their topic was deleted
+since, are stepped over.
+"""
+
+from collections.abc import Callable
+
+from rockhopper.broker.kernel.scheduled.timers.copies import is_copy
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
+
+# How many messages behind the due time a copy is looked for: a broker that was down delivers late.
+LOOKED_AT_MAX = 20_000
+_CLOCK_SLACK_MS = 3_000
+
+
+class DelaySearch:
+    """Looks for the copies of delayed messages in an open store."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        levels: DelayLevels,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._levels = levels
+        self._now_ms = now_ms
+
+    def next_offset(self, level: int) -> int:
+        """The queue offset of the first message of *level* that seems not to be delivered."""
+        first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+        delay_ms = self._levels.delay_ms(level)
+        low, high = first, end
+        while low < high:
+            middle = (low + high) // 2
+            known = self._known_from(level, middle, low)
+            if known is None:
+                low = middle + 1  # None of these can be delivered.
+            elif self._is_delivered(known, delay_ms):
+                low = middle + 1
+            else:
+                high = known.queue_offset
+        return low
+
+    def _known_from(self, level: int, queue_offset: int, least: int) -> StoredMessage | None:
+        """The newest message up to an offset that is there and that can have a copy."""
+        for offset in range(queue_offset, least - 1, -1):
+            result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, 1)
+            if result.status is GetStatus.FOUND:
+                message = decode_message(result.body)
+                if message.queue_offset == offset and self._target(message) is not None:
+                    return message
+        return None
+
+    def _target(self, message: StoredMessage) -> tuple[str, int] | None:
+        topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
+        queue_id = message.properties.get(PROPERTY_REAL_QUEUE_ID, "")
+        is_there = topic in self._topics and queue_id.isascii() and queue_id.isdecimal()
+        return (topic, int(queue_id)) if is_there else None
+
+    def _is_delivered(self, message: StoredMessage, delay_ms: int) -> bool:
+        due_ms = message.store_time_ms + delay_ms
+        target = self._target(message)
+        if target is None or due_ms > self._now_ms() + _CLOCK_SLACK_MS:
+            return False
+        offset = self._store.offset_by_time(*target, due_ms - _CLOCK_SLACK_MS, upper=False)
+        end = min(self._store.queue_range(*target)[1], offset + LOOKED_AT_MAX)
+        while offset < end:
+            result = self._store.get_message(*target, offset, 32)
+            if any(is_copy(each, message) for each in decode_messages(result.body)):
+                return True
+            if result.next_offset <= offset:
+                return False
+            offset = result.next_offset
+        return False

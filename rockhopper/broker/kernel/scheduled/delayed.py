@@ -1,0 +1,404 @@
+"""Delivers delayed messages when their time has come: RocketMQ's ScheduleMessageService.
+
+Each delay level is a queue of SCHEDULE_TOPIC_XXXX, and because all messages in it wait equally
+long, its head is always the next one due. A level therefore needs one timer, for its head; an
+empty level waits for an arrival like a parked pull. Nothing is polled.
+
+How far each level is delivered stands in ``config/delayOffset.json``:
+
+    {"dataVersion": {…}, "offsetTable": {<level>: <queue offset of the next message>, …}}
+
+An offset is written only after the messages that it says were delivered are known to be on disk.
+What was delivered since is recognised after a crash: delay_journal.py notes each pass before it is
+written, and the log tells whether it was. Notes are on disk half a second later, so that a power
+cut may repeat what was delivered in the last half second; nothing loses any.
+
+A file that is damaged and has no backup yet, or is not there, is no reason to refuse: the log then
+tells how far each level had come (delay_search.py).
+
+A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, as in RocketMQ.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
+from rockhopper.broker.kernel.scheduled.delay_search import DelaySearch
+from rockhopper.broker.kernel.scheduled.last_flush import last_flush
+from rockhopper.broker.kernel.scheduled.note_sync import NoteSync
+from rockhopper.broker.kernel.scheduled.timers.copies import stage_copy, written_copies
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.clock import wall_clock_ms
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
+from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.tasks import run_in_background
+
+log = structlog.get_logger("broker.delayed")
+
+SAVE_INTERVAL_S = 10.0
+RETRY_S = 1.0
+BATCH_COUNT_MAX = 32
+VERSION_STEP = 200
+
+_MISSING = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+_MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+
+
+class DelayOffsetTable(JsonTable):
+    """Level -> queue offset of the next message to deliver, durably delivered ones only."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.offsets: dict[int, int] = {}
+        self._updates = 0
+        self.is_damaged = False
+
+    def load(self) -> bool:
+        """As JsonTable, but a table that cannot be read is empty: the log can tell.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        try:
+            return super().load()
+        except CorruptFileError as error:
+            log.error(
+                "delay offsets cannot be read and are derived from the log", reason=error.reason
+            )
+            self.is_damaged = True
+            return False
+
+    def to_json(self) -> JsonObject:
+        """The content of delayOffset.json."""
+        return {"dataVersion": self.version.to_json(), "offsetTable": dict(self.offsets)}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the offsets of a delayOffset.json, its levels bare or quoted."""
+        table = document.get("offsetTable")
+        if not isinstance(table, dict):
+            raise ValueError("it has no offsetTable")
+        self.offsets = {int(level): int(offset) for level, offset in table.items()}
+
+    def put(self, level: int, offset: int) -> None:
+        """Set the offset of *level*, to be saved with the next save."""
+        if self.offsets.get(level) == offset:
+            return
+        self.offsets[level] = offset
+        self._updates += 1
+        if self._updates % VERSION_STEP == 0:
+            self.version.advance(self._now_ms())
+        self.mark_changed()
+
+
+class DelayedDelivery(Part):
+    """Brings the messages of all delay levels to their topics. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+        table: DelayOffsetTable,
+        levels: DelayLevels,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._long_polling = long_polling
+        self._stats = stats
+        self.levels = levels
+        self._now_ms = now_ms
+        self.table = table
+        self._next: dict[int, int] = {}
+        self._delivered: deque[tuple[int, int, int]] = deque()
+        self._timers = {
+            level: WallTimer(now_ms, partial(self._run, level))
+            for level in range(1, levels.level_max + 1)
+        }
+        self._save_timer: asyncio.TimerHandle | None = None
+        self._failing = False
+        self._is_running = False
+        # The next message of a level that waits: it need not be read each time it is looked at.
+        self._heads: dict[int, StoredMessage] = {}
+        self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
+        self._sync = NoteSync(self._journal.take_unsynced, self._journal.unsynced_again)
+        self._saving: asyncio.Task[None] | None = None
+        self.on_pass: Callable[[Pass], None] | None = None
+        """Called in each pass, in front of its copies; may stage, and raise StoreError."""
+
+    def open(self) -> None:
+        """Learn what was delivered after delayOffset.json was saved. Once the store is open.
+
+        Raises:
+            OSError: the journal cannot be read or made.
+        """
+        self._find_levels_that_are_no_more()
+        self._find_unknown_offsets()
+        offsets = self.table.offsets
+        passes = self._journal.open()
+        for about in sorted(passes, key=lambda about: about.log_end, reverse=True):
+            if about.end_offset > offsets.get(about.level, 0):
+                end_offset = self._written_until(about)
+                if end_offset > offsets.get(about.level, 0):
+                    self.table.put(about.level, end_offset)
+
+    def _find_levels_that_are_no_more(self) -> None:
+        """Time the levels that hold messages and that the setting does not name."""
+        for queue_id in self._store.queue_ids(SCHEDULE_TOPIC):
+            level = queue_id + 1
+            if level in self._timers:
+                continue
+            self._timers[level] = WallTimer(self._now_ms, partial(self._run, level))
+            end_offset = self._store.queue_range(SCHEDULE_TOPIC, queue_id)[1]
+            if self.table.offsets.get(level, 0) < end_offset:
+                log.warning(
+                    "messages wait at a delay level that messageDelayLevel does not define: they "
+                    "are delivered by the time of the last level",
+                    level=level,
+                    levels=self.levels.level_max,
+                )
+
+    def _find_unknown_offsets(self) -> None:
+        """Ask the log how far the levels are that the table does not know."""
+        if self.table.is_damaged:
+            layout = self._store.layout
+            for path in (self.table.path, disk.backup_path(self.table.path)):
+                if path.exists():
+                    disk.copy_aside(path, layout.quarantine / "config" / path.name)
+            self.table.mark_changed()
+        search = DelaySearch(self._store, self._topics, self.levels, self._now_ms)
+        for level in self._timers:
+            if level not in self.table.offsets:
+                offset = search.next_offset(level)
+                if offset > 0:
+                    log.warning(
+                        "delay level offset derived from the log", level=level, offset=offset
+                    )
+                    self.table.put(level, offset)
+
+    def _written_until(self, about: Pass) -> int:
+        """The queue offset behind the last message that a pass has written; 0 without one."""
+        count = min(about.end_offset - about.first_offset, BATCH_COUNT_MAX)
+        if about.log_end >= self._store.max_commit_log_offset or count <= 0:
+            return 0
+        result = self._store.get_message(SCHEDULE_TOPIC, about.level - 1, about.first_offset, count)
+        if result.status is not GetStatus.FOUND:
+            return 0
+        written = written_copies(self._store, about.log_end, decode_messages(result.body))
+        return written[-1].queue_offset + 1 if written else 0
+
+    def start(self) -> None:
+        """Begin where delayOffset.json says, as far as the queues still reach; needs a loop."""
+        self._is_running = True
+        for level in self._timers:
+            low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+            known = self.table.offsets.get(level, 0)
+            self._next[level] = min(max(known, low), high)
+            self._soon(level)
+        self._save_later()
+
+    def levels_changed(self) -> None:
+        """Go by what ``levels`` say by now, for what waits already as well.
+
+        A level that is no more is looked at still, until nothing waits there.
+        """
+        for level in range(1, self.levels.level_max + 1):
+            if level not in self._timers:
+                self._timers[level] = WallTimer(self._now_ms, partial(self._run, level))
+                if self._is_running:
+                    low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+                    self._next[level] = min(max(self.table.offsets.get(level, 0), low), high)
+        for level in self._timers:
+            self._soon(level)
+
+    def stop(self) -> None:
+        """Deliver nothing more."""
+        self._is_running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
+
+    def purge(self) -> None:
+        """Go on behind everything that waits now."""
+        self.stop()
+        self._heads.clear()
+        self._delivered.clear()
+        self._next.clear()
+        for level in self._timers:
+            self.table.put(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
+        self.start()
+
+    async def abandon(self) -> None:
+        """Stop, and let go of the journal."""
+        self.stop()
+        await self._sync.close()
+        self._journal.close()
+
+    async def close(self) -> None:
+        """Stop, and settle what was delivered, so that a clean stop repeats nothing.
+
+        The store must still be open.
+        """
+        self.stop()
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+        await self._sync.close()
+        self._journal.close()
+        if self._delivered:
+            await last_flush(self._store, self._delivered[-1][0])
+        self.settle()
+
+    def offset(self, level: int) -> int:
+        """The queue offset of the next message that *level* delivers."""
+        return self._next.get(level, self.table.offsets.get(level, 0))
+
+    def settle(self) -> None:
+        """Move the table's offsets past every delivery that is on disk by now."""
+        flushed_offset = self._store.flushed_offset
+        delivered = self._delivered
+        while delivered and delivered[0][0] <= flushed_offset:
+            _, level, offset = delivered.popleft()
+            self.table.put(level, offset)
+
+    def _save_later(self) -> None:
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_INTERVAL_S, self._save)
+
+    def _save(self) -> None:
+        self._save_timer = None
+        self._saving = run_in_background(
+            self._save_and_forget(), "saving the delay levels", on_failure=self._save_failed
+        )
+
+    def _save_failed(self, _error: BaseException) -> None:
+        if self._is_running:
+            self._save_later()
+
+    async def _save_and_forget(self) -> None:
+        """Save the table, then let go of the notes of what it holds."""
+        settled_offset = self._store.flushed_offset
+        self.settle()
+        try:
+            self._journal.turn(self._store.max_commit_log_offset)
+            await self.table.saved()
+            if self.table.is_saved:
+                await asyncio.to_thread(self._journal.forget, settled_offset)
+        except OSError as error:
+            log.warning("delivered delay entries cannot be removed yet", reason=str(error))
+        if self._is_running:
+            self._save_later()
+
+    def _soon(self, level: int) -> None:
+        """Look at *level* in the next turn of the loop: an arrival comes in the midst of one."""
+        if self._is_running:
+            self._timers[level].soon()
+
+    def _await_arrival(self, level: int) -> None:
+        tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
+        self._long_polling.watch(tail, self._next[level], lambda: self._soon(level))
+
+    def _run(self, level: int) -> None:
+        """Deliver what is due at *level*, then wait for what is not."""
+        offset = self._next[level]
+        head = self._heads.get(level)
+        if head is not None and head.queue_offset == offset and self._wait_for(level, head):
+            return
+        result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, BATCH_COUNT_MAX)
+        if result.status is GetStatus.FOUND:
+            self._deliver(level, decode_messages(result.body), result.next_offset)
+        elif result.status in _MISSING or result.next_offset == offset:
+            self._await_arrival(level)
+        else:
+            if result.status in _MOVED:
+                log.warning(
+                    "delay level offset moved", level=level, was=offset, now=result.next_offset
+                )
+            self._next[level] = result.next_offset
+            self._soon(level)
+
+    def _deliver(self, level: int, messages: list[StoredMessage], end_offset: int) -> None:
+        store, next_offset = self._store, self._next[level]
+        if self._wait_for(level, messages[0]):
+            return
+        now_ms, delay_ms = self._now_ms(), self.levels.delay_ms(level)
+        staged: list[tuple[StoredMessage, int]] = []
+        try:
+            store.check_writable()
+            log_end = store.max_commit_log_offset
+            about = Pass(level, next_offset, end_offset, log_end)
+            store.begin()
+            try:
+                self._note(about)
+                for message in messages:
+                    if _wait_ms(message.store_time_ms, delay_ms, now_ms) > 0:
+                        break
+                    log_offset = stage_copy(store, self._topics, message, message.properties, {})
+                    if log_offset is not None:
+                        staged.append((message, log_offset))
+                    next_offset = message.queue_offset + 1
+                else:
+                    next_offset = end_offset
+            finally:
+                store.commit()
+        except StoreError as error:
+            # A part of the pass may be in the log.
+            end = store.max_commit_log_offset
+            staged = [(message, log_offset) for message, log_offset in staged if log_offset < end]
+            next_offset = staged[-1][0].queue_offset + 1 if staged else self._next[level]
+            self._note_failure(error)
+            self._timers[level].retry(RETRY_S)
+        else:
+            self._failing = False
+            self._soon(level)
+        if next_offset != self._next[level]:
+            self._next[level] = next_offset
+            self._delivered.append((store.max_commit_log_offset, level, next_offset))
+        for message, _ in staged:
+            topic = message.properties[PROPERTY_REAL_TOPIC]
+            self._stats.put(topic).add(1, message.size_bytes)
+
+    def _note(self, about: Pass) -> None:
+        if self._journal.note(about):
+            self._sync.soon()
+        if self.on_pass is not None:
+            self.on_pass(about)
+
+    def _wait_for(self, level: int, head: StoredMessage) -> bool:
+        """Wait for the next message of *level*, if it is not due."""
+        now_ms, delay_ms = self._now_ms(), self.levels.delay_ms(level)
+        wait_ms = _wait_ms(head.store_time_ms, delay_ms, now_ms)
+        if wait_ms <= 0:
+            return False
+        self._heads[level] = head
+        self._timers[level].arm(now_ms + wait_ms)
+        return True
+
+    def _note_failure(self, error: StoreError) -> None:
+        if not self._failing:
+            self._failing = True
+            log.error("delayed messages wait because the store refuses writes", reason=str(error))
+
+
+def _wait_ms(stored_ms: int, delay_ms: int, now_ms: int) -> int:
+    """How long a message still has to wait, by the clock that store times are of."""
+    return max(stored_ms + delay_ms - now_ms, 0)

@@ -1,0 +1,24 @@
+"""Where a committed message goes when its producer wanted it later: the one seam to delays."""
+
+from collections.abc import Callable
+
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.put import Redirect
+from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL, whole_number
+
+# Where a final message may stand instead of in its own topic.
+WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
+
+
+def by_delay(levels: DelayLevels, timers: Timers, now_ms: Callable[[], int]) -> Redirect:
+    """Send messages that are to be delivered later to where they wait; all others straight on."""
+
+    def redirect(topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
+        level = whole_number(properties.get(PROPERTY_DELAY_LEVEL))
+        if level > 0:
+            return levels.redirect(topic, queue_id, properties, level)
+        return timers.redirect_committed(topic, queue_id, properties, now_ms())
+
+    return redirect

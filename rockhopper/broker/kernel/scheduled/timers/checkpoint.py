@@ -1,0 +1,193 @@
+"""The checkpoint of the timer index: ``<store>/rockhopper/timers/checkpoint.json``.
+
+    indexedOffset       up to this offset of rmq_sys_wheel_timer the slot files are on disk
+    settledLogOffset    deliveries noted with a smaller end of the log are on disk as well
+    timerCheck          CRC-32 of RocketMQ's config/timercheck as we left it, or will have left it
+    slotBytes           slot -> size of its file of entries up to indexedOffset
+    slotCrcs            slot -> CRC-32 of these entries
+    noteBytes           slot -> size of its file of notes, which may have grown since
+
+Timers that are spread over a year are in some hundred thousand slots. What has changed since the
+file was written is appended to a journal beside it (kernel/tables/table_journal.py), as changes of
+the first three, and of ``slots``: slot -> [slotBytes, slotCrcs, noteBytes], 0 for none.
+
+It is a checked table (broker/kernel/tables/checked_table.py): both copies hold the same. Another
+timercheck means that RocketMQ has run on the store since: what it delivered is not in our files,
+and they are made anew from its own. Builds before 0.2.0 wrote the entries alone, without slotCrcs.
+"""
+
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from rockhopper.broker.kernel.scheduled.timers.entries import (
+    ENTRY,
+    ENTRY_SIZE_BYTES,
+    SLOT_MS,
+    Entry,
+)
+from rockhopper.broker.kernel.scheduled.timers.slot_files import NOTES_SUFFIX
+from rockhopper.broker.kernel.tables.checked_table import CheckedTable
+from rockhopper.broker.kernel.tables.json_table import JsonObject
+from rockhopper.broker.kernel.tables.table_journal import TableJournal
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.protocol.store.table_changes import TableChange
+
+_PIECE_BYTES = 1 << 20
+_SLOTS = "slots"
+_SLOT_FIELDS = "slotBytes", "slotCrcs", "noteBytes"
+
+
+class TimerCheckpoint(NamedTuple):
+    """How far the index is known to be on disk."""
+
+    indexed_offset: int
+    settled_log_offset: int
+    timer_checks: tuple[int, ...]
+    slot_bytes: dict[int, int]
+    slot_crcs: dict[int, int]
+    note_bytes: dict[int, int]
+
+
+class CheckpointChange(NamedTuple):
+    """What is other than in the checkpoint before."""
+
+    indexed_offset: int
+    settled_log_offset: int
+    timer_checks: tuple[int, ...]
+    slots: Mapping[int, tuple[int, int, int]]
+    """Of each slot that has changed: bytes, CRC-32 of them, and bytes of notes."""
+
+
+class _CheckpointTable(CheckedTable):
+    lost = "the timer checkpoint cannot be read, and all timers are made anew from the log"
+    takes_bare_entries = True
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take a checkpoint that makes sense. Raises ValueError."""
+        super().from_json(document)
+        try:
+            _checkpoint_of(self.entries)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it makes no sense: {error!r}") from None
+
+    def _replay(self, name: str, value: Any) -> None:
+        if name != _SLOTS:
+            super()._replay(name, value)
+            return
+        for slot, values in value.items():
+            for field, number in zip(_SLOT_FIELDS, values, strict=True):
+                numbers = self.entries.setdefault(field, {})
+                if number or (field == "slotCrcs" and values[0]):
+                    numbers[slot] = number
+                else:
+                    numbers.pop(slot, None)
+
+    def forget_all(self) -> None:
+        """Begin anew, and write the file with the next changes."""
+        self.entries = {}
+        self._is_to_be_written = True
+
+    def save_changes(self, changes: list[TableChange]) -> None:
+        """Have entries changed, on disk. Blocks. Raises OSError: the next save is a whole one."""
+        for change in changes:
+            self._replay(change.name, change.value)
+        if self._may_append_to_file and not self._is_to_be_written:
+            try:
+                self._append(changes)
+            except OSError:
+                self._is_to_be_written = True
+                raise
+            return
+        self._is_to_be_written = True
+        self.save()
+
+
+class CheckpointFile:
+    """The checkpoint on disk. Any thread, one at a time."""
+
+    def __init__(self, path: Path, quarantine: Path) -> None:
+        self._path = path
+        self._quarantine = quarantine
+        self._table = self._made()
+
+    def _made(self) -> _CheckpointTable:
+        table = _CheckpointTable(self._path)
+        directory = self._path.with_name("checkpoint-changes")
+        table.changes_journal = TableJournal(directory, self._quarantine)
+        return table
+
+    def load(self) -> TimerCheckpoint | None:
+        """The checkpoint; None without one, or with one that makes no sense. Raises OSError."""
+        self._table = self._made()
+        found = _checkpoint_of(self._table.entries) if self._table.load() else None
+        # What it names need not be there any more: what is saved first is everything.
+        self._table.forget_all()
+        return found
+
+    def save(self, change: CheckpointChange) -> None:
+        """Have the checkpoint changed. Blocks. Raises OSError; the old one is still there then."""
+        slots = {str(slot): list(values) for slot, values in change.slots.items()}
+        values = {
+            "indexedOffset": change.indexed_offset,
+            "settledLogOffset": change.settled_log_offset,
+            "timerCheck": list(change.timer_checks),
+            _SLOTS: slots,
+        }
+        self._table.save_changes([TableChange(name, value, None) for name, value in values.items()])
+
+    def remove(self) -> None:
+        """Delete it, durably: the files that it speaks of are made anew. Raises OSError."""
+        disk.remove_files([self._path, backup_path(self._path)])
+        if self._table.changes_journal is not None:
+            self._table.changes_journal.drop()
+        self._table = self._made()
+
+
+def _checkpoint_of(entries: JsonObject) -> TimerCheckpoint:
+    return TimerCheckpoint(
+        int(entries["indexedOffset"]),
+        int(entries["settledLogOffset"]),
+        tuple(int(number) for number in entries["timerCheck"]),
+        {int(slot): int(size) for slot, size in entries.get("slotBytes", {}).items()},
+        {int(slot): int(crc) for slot, crc in entries.get("slotCrcs", {}).items()},
+        {int(slot): int(size) for slot, size in entries.get("noteBytes", {}).items()},
+    )
+
+
+def damaged_slot(directory: Path, checkpoint: TimerCheckpoint, now_ms: int) -> int | None:
+    """A slot whose file in *directory* is not what *checkpoint* says; None if all are.
+
+    The file of a minute that has passed may be gone: it is deleted when nothing waits in it.
+    """
+    for slot, size_bytes in checkpoint.slot_bytes.items():
+        try:
+            with (directory / str(slot)).open("rb") as file:
+                first = file.read(ENTRY_SIZE_BYTES)
+                size = os.fstat(file.fileno()).st_size
+                crc = _crc_of(file, size_bytes)
+        except FileNotFoundError:
+            if slot * SLOT_MS > now_ms:
+                return slot
+            continue
+        is_of_slot = len(first) < ENTRY_SIZE_BYTES or Entry(*ENTRY.unpack(first)).slot == slot
+        if size < size_bytes or not is_of_slot or checkpoint.slot_crcs.get(slot, crc) != crc:
+            return slot
+        notes = directory / f"{slot}{NOTES_SUFFIX}"
+        if checkpoint.note_bytes.get(slot) and (
+            not notes.exists() or notes.stat().st_size < checkpoint.note_bytes[slot]
+        ):
+            return slot
+    return None
+
+
+def _crc_of(file: BinaryIO, size_bytes: int) -> int:
+    file.seek(0)
+    crc = 0
+    while size_bytes > 0 and (piece := file.read(min(size_bytes, _PIECE_BYTES))):
+        crc = zlib.crc32(piece, crc)
+        size_bytes -= len(piece)
+    return crc

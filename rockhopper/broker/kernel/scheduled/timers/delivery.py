@@ -1,0 +1,221 @@
+"""Delivery: brings what is due to its topics, in passes of a bounded size, each message once."""
+
+import contextlib
+from collections import Counter, deque
+from collections.abc import Callable
+
+import structlog
+
+from rockhopper.broker.kernel.scheduled.timers.copies import (
+    TIMER_ORIGIN,
+    stage_copy,
+    written_copies,
+)
+from rockhopper.broker.kernel.scheduled.timers.due import DueMessage
+from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
+from rockhopper.broker.kernel.scheduled.timers.following import TimerQueue
+from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
+from rockhopper.broker.kernel.scheduled.timers.slot_files import Note
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+)
+
+log = structlog.get_logger("broker.timers")
+
+PASS_COUNT_MAX = 64
+PASS_SIZE_BYTES_MAX = 1 << 20
+LATE_MS = 1000
+_NEVER = 1 << 63
+
+
+class Delivery:
+    """Delivers what the index says is due.
+
+    ``delivered`` has the messages since the start by topic; ``late_count`` of them were more than a
+    second late.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        stats: BrokerStats,
+        index: TimerIndex,
+        queue: TimerQueue,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._index = index
+        self._queue = queue
+        self._now_ms = now_ms
+        # Passes that are not known to be on disk: their end, and the end of the log before them.
+        self._unsettled: deque[tuple[int, int]] = deque()
+        self._slot_ends: dict[int, int] = {}
+        self.delivered: Counter[str] = Counter()
+        self.late_count = 0
+        self.on_pass: Callable[[list[DueMessage]], None] | None = None
+        """Called in each pass, in front of its copies; may stage, and raise StoreError."""
+        self.on_undone: Callable[[list[DueMessage]], None] | None = None
+        """Called with what was not delivered after all."""
+
+    def deliver(self) -> bool:
+        """Do one pass; return whether anything was due.
+
+        Raises:
+            StoreError, OSError: not now. What could not be delivered is due as before.
+        """
+        index, store = self._index, self._store
+        # Before the store reads its own: what is due by now is stored no earlier than that.
+        now_ms = self._now_ms()
+        if index.due.next_ms is None or index.due.next_ms > now_ms:
+            return False
+        store.check_writable()
+        store.begin()
+        taken = index.take(now_ms, PASS_COUNT_MAX, PASS_SIZE_BYTES_MAX)
+        if not taken:
+            return True
+        log_end = store.max_commit_log_offset
+        try:
+            index.note(taken, log_end)
+        except OSError:
+            index.due.put_back(taken)
+            raise
+        log_offsets: list[int | None] = []
+        messages: list[StoredMessage | None] = []
+        try:
+            if self.on_pass is not None:
+                self.on_pass(taken)
+            for due in taken:
+                message = self._message(due)
+                messages.append(message)
+                log_offsets.append(self._stage(message, now_ms) if message is not None else None)
+            end = store.commit()
+        except StoreError:
+            # The pass ends with what of it can be written.
+            with contextlib.suppress(StoreError):
+                store.commit()
+            self._undo(taken, log_offsets, log_end)
+            raise
+        self._written(taken, log_end, end)
+        self._count(taken, messages, log_offsets, now_ms)
+        return True
+
+    def _message(self, due: DueMessage) -> StoredMessage | None:
+        queue = self._queue
+        message = queue.message_at(due.log_offset, due.queue_offset)
+        if message is None:
+            message = queue.message(due.queue_offset)
+        if message is None:
+            log.error(
+                "a due timer message is missing or damaged",
+                queue_offset=due.queue_offset,
+                commit_log_offset=due.log_offset,
+            )
+        return message
+
+    def _stage(self, message: StoredMessage, now_ms: int) -> int | None:
+        properties = dict(message.properties)
+        properties.pop(TIMER_ORIGIN, None)
+        more = {
+            PROPERTY_TIMER_ENQUEUE_MS: str(message.store_time_ms),
+            PROPERTY_TIMER_DEQUEUE_MS: str(now_ms),
+        }
+        return stage_copy(self._store, self._topics, message, properties, more)
+
+    def _undo(self, taken: list[DueMessage], log_offsets: list[int | None], log_end: int) -> None:
+        """A pass failed, but a part of it may be in the log."""
+        end = self._store.max_commit_log_offset
+        written = [
+            due
+            for due, log_offset in zip(taken, log_offsets, strict=False)
+            if log_offset is not None and log_offset < end
+        ]
+        self._index.take_back_note()
+        if written:
+            self._index.note(written, log_end)
+            self._written(written, log_end, end)
+        kept = set(written)
+        undone = [due for due in taken if due not in kept]
+        self._index.due.put_back(undone)
+        if self.on_undone is not None:
+            self.on_undone(undone)
+
+    def _written(self, written: list[DueMessage], log_end: int, end: int) -> None:
+        self._index.delivered(written)
+        self._unsettled.append((end, log_end))
+        for due in written:
+            self._slot_ends[due.due_ms // SLOT_MS] = end
+
+    def _count(
+        self,
+        taken: list[DueMessage],
+        messages: list[StoredMessage | None],
+        log_offsets: list[int | None],
+        now_ms: int,
+    ) -> None:
+        for due, message, log_offset in zip(taken, messages, log_offsets, strict=True):
+            if message is None or log_offset is None:
+                continue
+            topic = message.properties[PROPERTY_REAL_TOPIC]
+            self.delivered[topic] += 1
+            self.late_count += now_ms - due.due_ms > LATE_MS
+            self._stats.put(topic).add(1, message.size_bytes)
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the first of what is due has been so; 0 when nothing is."""
+        due_ms = self._index.due.next_ms
+        return 0 if due_ms is None else max(self._now_ms() - due_ms, 0)
+
+    def forget_all(self) -> None:
+        """Wait for nothing to be on disk."""
+        self._unsettled.clear()
+        self._slot_ends.clear()
+
+    def passed_elsewhere(self, log_end: int) -> None:
+        """Another replica noted a pass from *log_end* on: what it noted before is in the log."""
+        self._unsettled.clear()
+        self._unsettled.append((_NEVER, log_end))
+
+    def settled_log_offset(self) -> int:
+        """Every pass that began in front of this is on disk."""
+        flushed_offset = self._store.flushed_offset
+        while self._unsettled and self._unsettled[0][0] <= flushed_offset:
+            self._unsettled.popleft()
+        return self._unsettled[0][1] if self._unsettled else flushed_offset
+
+    @property
+    def last_end(self) -> int:
+        """Where the newest pass ends that is not known to be on disk; 0 without one."""
+        return self._unsettled[-1][0] if self._unsettled else 0
+
+    def is_settled(self, slot: int) -> bool:
+        """Whether everything that was delivered of a slot is on disk; asked once it is finished."""
+        if self._slot_ends.get(slot, 0) > self._store.flushed_offset:
+            return False
+        self._slot_ends.pop(slot, None)
+        return True
+
+    def written(self, notes: list[Note], settled_log_offset: int) -> set[Note]:
+        """Which of the deliveries that are noted took place, as the log tells."""
+        took_place = {note for note in notes if note[1] < settled_log_offset}
+        passes: dict[int, list[int]] = {}
+        for queue_offset, log_end in notes:
+            if log_end >= settled_log_offset:
+                passes.setdefault(log_end, []).append(queue_offset)
+        for log_end, queue_offsets in passes.items():
+            found = [self._queue.message(offset) for offset in queue_offsets]
+            messages = [message for message in found if message is not None]
+            for message in written_copies(self._store, log_end, messages):
+                took_place.add((message.queue_offset, log_end))
+        return took_place

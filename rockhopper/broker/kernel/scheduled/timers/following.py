@@ -1,0 +1,191 @@
+"""Following rmq_sys_wheel_timer: what each of its messages means for the index.
+
+    TIMER_OUT_MS                        a message that waits
+      and TIMER_ORIGIN                  … one appended again ahead of retention, for an older one
+    TIMER_OUT_MS and TIMER_DEL_UNIQKEY  a withdrawal: by a recall (with TIMER_ORIGIN, which says of
+                                        what), or by a producer, as RocketMQ lets them
+
+TIMER_ORIGIN is ours: ``<queue offset>/<due ms>`` of the message that is withdrawn.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from rockhopper.broker.kernel.scheduled.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.kernel.scheduled.timers.entries import (
+    KIND_MESSAGE,
+    KIND_WITHDRAWAL,
+    Entry,
+    key_hash,
+)
+from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
+from rockhopper.broker.kernel.scheduled.timers.times import due_ms
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQUE_KEY,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_UNIQUE_KEY,
+)
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
+
+log = structlog.get_logger("broker.timers")
+
+BATCH_COUNT_MAX = 128
+TIMER_QUEUE_ID = 0
+
+
+class TimerQueue:
+    """rmq_sys_wheel_timer, and how far the index follows it."""
+
+    def __init__(self, store: MessageStore, index: TimerIndex, *, precision_ms: int) -> None:
+        self._store = store
+        self._index = index
+        self._precision_ms = precision_ms
+        self.is_over: Callable[[StoredMessage, int], bool] | None = None
+        """Set while a store of RocketMQ's is imported: whether a message was delivered by it."""
+        self.offset = 0
+        """The queue offset of the next message that the index does not know."""
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Its (min, max) queue offset."""
+        return self._store.queue_range(TIMER_TOPIC, TIMER_QUEUE_ID)
+
+    def message(self, queue_offset: int) -> StoredMessage | None:
+        """One of its messages, if it is still there."""
+        result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, 1)
+        if result.status is not GetStatus.FOUND:
+            return None
+        message = decode_message(result.body)
+        return message if message.queue_offset == queue_offset else None
+
+    def message_at(self, log_offset: int, queue_offset: int) -> StoredMessage | None:
+        """The same by its commit log offset, which is quicker; verified."""
+        record = self._store.message_at(log_offset)
+        if not record:
+            return None
+        message = decode_message(record)
+        if message.topic != TIMER_TOPIC or message.queue_offset != queue_offset:
+            return None
+        return message
+
+    def due_ms(self, message: StoredMessage) -> int | None:
+        """When a message of the queue may be delivered."""
+        origin = origin_of(message)
+        if origin is not None:
+            return origin[1]
+        return due_ms(message.properties, message.store_time_ms, self._precision_ms)
+
+    def follow(self) -> bool:
+        """Take a batch of messages into the index; return whether there may be more.
+
+        Raises:
+            OSError: nothing was taken.
+        """
+        offset = self.offset
+        result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, offset, BATCH_COUNT_MAX)
+        if result.status is GetStatus.FOUND:
+            entries: list[Entry] = []
+            for message in decode_messages(result.body):
+                entries += self._entries(message, entries)
+            self._index.add(entries)
+        elif result.next_offset <= offset:
+            # An empty queue, or its end.
+            return False
+        self.offset = result.next_offset
+        return result.next_offset < result.max_offset
+
+    def _entries(self, message: StoredMessage, before: list[Entry]) -> list[Entry]:
+        """What *message* adds to the index, which does not know *before* yet."""
+        if message.properties.get(PROPERTY_REAL_TOPIC, "").startswith(REVIVE_TOPIC_PREFIX):
+            # A note of RocketMQ's pops: see pop/adopting.py.
+            return []
+        due = self.due_ms(message)
+        if due is None:
+            log.error(
+                "a message in the timer topic has no delivery time and is not delivered",
+                queue_offset=message.queue_offset,
+                message_id=message.message_id,
+            )
+            return []
+        withdraws = message.properties.get(PROPERTY_TIMER_DEL_UNIQUE_KEY)
+        entries = []
+        if not withdraws:
+            if self.is_over is not None and self.is_over(message, due):
+                return []
+            entries.append(entry_of(message, due))
+        origin = origin_of(message)
+        if origin is not None:
+            entries.append(_withdrawal(message, *origin))
+        elif withdraws or PROPERTY_TIMER_ROLL_TIMES in message.properties:
+            # RocketMQ does not say which message it has appended again.
+            key = withdraws or message.properties.get(PROPERTY_UNIQUE_KEY, "")
+            victim = self._victim(message, key, before)
+            if victim is not None:
+                entries.append(_withdrawal(message, victim.queue_offset, victim.due_ms))
+        return entries
+
+    def _victim(self, message: StoredMessage, unique_key: str, before: list[Entry]) -> Entry | None:
+        """The message with that key and of the same second, which is what RocketMQ looks for."""
+        real_topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
+        key = key_hash(real_topic, unique_key.removeprefix(f"{real_topic}+"))
+        before_ms = int(message.properties[PROPERTY_TIMER_OUT_MS])
+        from_ms = before_ms - before_ms % self._precision_ms
+        to_ms = from_ms + self._precision_ms
+        withdrawn = {entry.mark for entry in before if entry.kind == KIND_WITHDRAWAL}
+        for entry in before:
+            if (
+                entry.kind == KIND_MESSAGE
+                and entry.mark == key
+                and from_ms <= entry.due_ms <= to_ms
+                and entry.queue_offset not in withdrawn
+            ):
+                return entry
+        found = self._index.find(key, from_ms, to_ms)
+        return next((entry for entry in found if entry.queue_offset not in withdrawn), None)
+
+
+def entry_of(message: StoredMessage, due: int) -> Entry:
+    """The entry of a message that waits."""
+    properties = message.properties
+    return Entry(
+        due,
+        message.commit_log_offset,
+        message.size_bytes,
+        KIND_MESSAGE,
+        message.queue_offset,
+        key_hash(properties.get(PROPERTY_REAL_TOPIC, ""), properties.get(PROPERTY_UNIQUE_KEY, "")),
+    )
+
+
+def _withdrawal(message: StoredMessage, queue_offset: int, due: int) -> Entry:
+    return Entry(
+        due,
+        message.commit_log_offset,
+        message.size_bytes,
+        KIND_WITHDRAWAL,
+        message.queue_offset,
+        queue_offset,
+    )
+
+
+def origin_text(queue_offset: int, due: int) -> str:
+    """TIMER_ORIGIN of what takes the place of a message, or withdraws it."""
+    return f"{queue_offset}/{due}"
+
+
+def origin_of(message: StoredMessage) -> tuple[int, int] | None:
+    """Queue offset and due time of the message that *message* withdraws."""
+    text = message.properties.get(TIMER_ORIGIN)
+    if text is None:
+        return None
+    offset, _, due = text.partition("/")
+    if not (offset.isdecimal() and due.isdecimal()):
+        return None
+    return int(offset), int(due)

@@ -1,0 +1,98 @@
+"""Recalling a pending timer message: it is looked up, and a withdrawal is put behind it.
+
+The withdrawal is the message with which RocketMQ recalls, so that its broker understands it too.
+"""
+
+from rockhopper.broker.kernel.scheduled.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.kernel.scheduled.timers.entries import Entry, key_hash
+from rockhopper.broker.kernel.scheduled.timers.following import (
+    TIMER_QUEUE_ID,
+    TimerQueue,
+    origin_text,
+)
+from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
+from rockhopper.broker.kernel.scheduled.timers.recall_handle import RecallHandle
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DEL_UNIQUE_KEY,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQUE_KEY,
+    encode_properties,
+)
+
+RECALL_TAG = "_RECALL_TAG_"
+RECALL_BODY = b"0"
+
+
+def recall(
+    store: MessageStore,
+    index: TimerIndex,
+    queue: TimerQueue,
+    handle: RecallHandle,
+    precision_ms: int,
+    born_host: bytes,
+) -> int | None:
+    """Withdraw the message that *handle* means; where the withdrawal ends in the log.
+
+    None when it is not pending.
+
+    Raises:
+        StoreError: not now; it is pending as before.
+    """
+    found = _find(index, queue, handle, precision_ms)
+    if found is None:
+        return None
+    entry, message = found
+    index.hide(entry.queue_offset)
+    try:
+        return store.put(
+            MessageToStore(
+                TIMER_TOPIC,
+                TIMER_QUEUE_ID,
+                RECALL_BODY,
+                encode_properties(_properties(handle, entry, message)),
+                born_time_ms=store.begin(),
+                born_host=born_host,
+            )
+        ).end_offset
+    except BaseException:
+        index.unhide(entry.queue_offset)
+        raise
+
+
+def _find(
+    index: TimerIndex, queue: TimerQueue, handle: RecallHandle, precision_ms: int
+) -> tuple[Entry, StoredMessage] | None:
+    key = key_hash(handle.topic, handle.unique_key)
+    for entry in index.find(key, handle.due_ms, handle.due_ms + precision_ms):
+        message = queue.message_at(entry.log_offset, entry.queue_offset)
+        if message is None:
+            continue
+        properties = message.properties
+        if (
+            properties.get(PROPERTY_REAL_TOPIC) == handle.topic
+            and properties.get(PROPERTY_UNIQUE_KEY) == handle.unique_key
+            and properties.get(PROPERTY_TIMER_OUT_MS) == str(handle.due_ms - 1)
+        ):
+            return entry, message
+    return None
+
+
+def _properties(handle: RecallHandle, entry: Entry, message: StoredMessage) -> dict[str, str]:
+    return {
+        PROPERTY_TAGS: RECALL_TAG,
+        PROPERTY_UNIQUE_KEY: handle.unique_key,
+        PROPERTY_TIMER_DEL_UNIQUE_KEY: f"{handle.topic}+{handle.unique_key}",
+        PROPERTY_TIMER_DELIVER_MS: str(handle.due_ms),
+        PROPERTY_TIMER_OUT_MS: message.properties[PROPERTY_TIMER_OUT_MS],
+        PROPERTY_REAL_TOPIC: handle.topic,
+        PROPERTY_REAL_QUEUE_ID: "0",
+        TIMER_ORIGIN: origin_text(entry.queue_offset, entry.due_ms),
+    }

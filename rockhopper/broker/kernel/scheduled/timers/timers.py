@@ -1,0 +1,490 @@
+"""Timers: messages that are delivered at a time, from the request to the delivery.
+
+All of it belongs to the event loop, in steps of a few milliseconds, but for the syncing of files.
+Each turn follows the queue, reads ahead in the slot files, delivers what is due and appends again
+what retention would take; then one timer waits for what comes next.
+
+What happens when the wall clock is set: forward, everything that is due by it is delivered at once;
+back, messages wait until it shows their time again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.scheduled.last_flush import last_flush
+from rockhopper.broker.kernel.scheduled.note_sync import NoteSync
+from rockhopper.broker.kernel.scheduled.timers import java_files
+from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
+    CheckpointChange,
+    CheckpointFile,
+    damaged_slot,
+)
+from rockhopper.broker.kernel.scheduled.timers.delivery import Delivery
+from rockhopper.broker.kernel.scheduled.timers.following import TIMER_QUEUE_ID, TimerQueue
+from rockhopper.broker.kernel.scheduled.timers.importing import import_queue
+from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
+from rockhopper.broker.kernel.scheduled.timers.recall_handle import (
+    RecallHandle,
+    encode_recall_handle,
+)
+from rockhopper.broker.kernel.scheduled.timers.recalling import recall
+from rockhopper.broker.kernel.scheduled.timers.rolling import Rolling
+from rockhopper.broker.kernel.scheduled.timers.times import asked_time_ms, out_ms
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import IllegalMessage, Refusal
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQUE_KEY,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQUE_KEY,
+)
+from rockhopper.tasks import run_in_background
+
+log = structlog.get_logger("broker.timers")
+
+TURN_S = 0.004
+RETRY_S = 1.0
+SAVE_INTERVAL_S = 5.0
+IDLE_MS = 60_000
+
+
+class Timers(Part):
+    """The timer messages of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+        *,
+        now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._long_polling = long_polling
+        self._now_ms = now_ms
+        layout = store.layout
+        self._checkpoint = CheckpointFile(
+            layout.own / "timers" / "checkpoint.json", layout.quarantine
+        )
+        self._timer_check_path = layout.config / "timercheck"
+        self._java_paths = layout.timer_wheel, layout.timer_log
+        self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
+        files = self.index.files
+        self._sync = NoteSync(files.take_unsynced_notes, files.unsynced_again)
+        self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
+        self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
+        live = config.store.live
+        self.rolling = Rolling(
+            store,
+            self.index,
+            self.queue,
+            lambda: live.file_reserved_hours * 3_600_000,
+            now_ms=steady_ms,
+        )
+        store.expires_sooner_after(self._has_rolled_since)
+        self.on_import: Callable[[], None] = lambda: None
+        """Called when RocketMQ may have written to the queue, until what it does is durable."""
+        self._timer = WallTimer(now_ms, self._run)
+        self._saved: CheckpointChange | None = None
+        self._timer_checks: tuple[int, ...] = ()
+        self._save_timer: asyncio.TimerHandle | None = None
+        self.saving: asyncio.Task[None] | None = None
+        self._is_parked = False
+        self._is_failing = False
+        self._is_running = False
+        self._is_open = False
+
+    def due_ms(self, properties: dict[str, str], now_ms: int) -> int | None:
+        """When a producer wants a message with *properties* delivered; None: at once.
+
+        The delay level, if there is one, is to be asked for first: it wins. For a message of a
+        transaction this is to be asked twice: when the half message comes, so that the producer
+        learns what is wrong, and at the commit, from which a delay counts.
+
+        Raises:
+            Refusal: never, not so late, or not at all on this broker.
+        """
+        try:
+            due_ms = asked_time_ms(properties, now_ms)
+        except ValueError as error:
+            raise IllegalMessage(f"timer message illegal: {error}") from None
+        if due_ms is None:
+            return None
+        if not self._config.timer_wheel_enable:
+            raise Refusal("accurate timer message is not enabled, timerWheelEnable is false")
+        if due_ms <= now_ms:
+            if PROPERTY_TIMER_DEL_UNIQUE_KEY in properties:
+                raise IllegalMessage(
+                    "timer message illegal: the time of a message that withdraws another has passed"
+                )
+            return None
+        max_ms = self._config.timer_max_delay_s * 1000
+        if due_ms - now_ms > max_ms:
+            raise IllegalMessage(
+                "timer message illegal: the delay time should not be bigger than the max delay "
+                f"{max_ms}ms (timerMaxDelaySec), and it is {due_ms - now_ms}ms"
+            )
+        return due_ms
+
+    def redirect(
+        self, topic: str, queue_id: int, properties: dict[str, str], due_ms: int
+    ) -> tuple[str, int]:
+        """Where a message for *topic* and *queue_id* waits until *due_ms*; sets its *properties*.
+
+        To be used as DelayLevels.redirect: stage the message with the topic and queue that come
+        back. Its time is put off by 1 ms at most, see times.py.
+        """
+        properties[PROPERTY_TIMER_OUT_MS] = str(out_ms(due_ms))
+        properties[PROPERTY_REAL_TOPIC] = topic
+        properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+        return TIMER_TOPIC, TIMER_QUEUE_ID
+
+    def redirect_committed(
+        self, topic: str, queue_id: int, properties: dict[str, str], now_ms: int
+    ) -> tuple[str, int]:
+        """Where a message goes that was accepted earlier and is committed now.
+
+        For transactions, after the delay level was asked for. Nothing is refused any more: what
+        names no time, or one that has passed, goes straight to *topic* and *queue_id*.
+        """
+        try:
+            due_ms = asked_time_ms(properties, now_ms)
+        except ValueError:
+            due_ms = None
+        if due_ms is None or due_ms <= now_ms:
+            return topic, queue_id
+        return self.redirect(topic, queue_id, properties, due_ms)
+
+    def recall_handle(self, properties: dict[str, str]) -> str:
+        """What the answer to a message that ``redirect`` has changed carries."""
+        return encode_recall_handle(
+            RecallHandle(
+                properties[PROPERTY_REAL_TOPIC],
+                self._config.broker_name,
+                int(properties[PROPERTY_TIMER_OUT_MS]) + 1,
+                properties.get(PROPERTY_UNIQUE_KEY, ""),
+            )
+        )
+
+    def recall(self, handle: RecallHandle, born_host: bytes) -> int | None:
+        """Withdraw a pending message; where its withdrawal ends in the log, None if it is not.
+
+        Raises:
+            StoreError, OSError: not now; it is pending as before.
+        """
+        while self.queue.follow():
+            pass
+        return recall(
+            self._store,
+            self.index,
+            self.queue,
+            handle,
+            self._config.timer_precision_ms,
+            born_host,
+        )
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages wait."""
+        return self.index.waiting
+
+    def delivered_until_ms(self, now_ms: int) -> int:
+        """Up to when every message has been delivered, in whole seconds as RocketMQ counts."""
+        due_ms = self.index.due.next_ms
+        until_ms = now_ms if due_ms is None else min(now_ms, due_ms)
+        return until_ms - until_ms % 1000
+
+    def open(self) -> None:
+        """Bring the index up to the queue; blocks. Once the store is open.
+
+        Raises:
+            OSError: files cannot be read or written.
+        """
+        check, crc = java_files.load_timer_check(self._timer_check_path)
+        checkpoint = self._checkpoint.load()
+        self._timer_checks = (crc,)
+        low, high = self.queue.range
+        noted, slot = self.index.noted()
+        settled = 0 if checkpoint is None else checkpoint.settled_log_offset
+        if checkpoint is not None:
+            if slot is None:
+                slot = damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
+            if slot is not None:
+                log.error("a timer file is damaged or missing: rebuilding all timers", slot=slot)
+                checkpoint = None
+        if checkpoint is None or crc not in checkpoint.timer_checks:
+            self.on_import()
+            notes = [note for number in sorted(noted) for note in noted[number]]
+            delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
+            # Without it a kill in the midst of this begins anew.
+            self._checkpoint.remove()
+            self.index.files.wipe()
+            import_queue(self._store, self.queue, self.index, check, self._now_ms(), delivered)
+        else:
+            end = min(checkpoint.indexed_offset, high)
+            written = partial(self.delivery.written, settled_log_offset=settled)
+            self.index.load(end, checkpoint.slot_bytes, noted, written)
+            self.queue.offset = max(end, low)
+            while self.queue.follow():
+                pass
+        self.save_now()
+        self._is_open = True
+
+    def start(self) -> None:
+        """Begin to deliver; needs a running event loop."""
+        self._is_running = True
+        self._soon()
+
+    def stop(self) -> None:
+        """Deliver nothing more."""
+        self._is_running = False
+        self._timer.cancel()
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
+
+    def purge(self) -> None:
+        """Go on behind everything that waits now.
+
+        Raises:
+            OSError: a file cannot be deleted.
+        """
+        self.stop()
+        self.index.clear()
+        self.delivery.forget_all()
+        self.queue.offset = self.queue.range[1]
+        self.start()
+
+    async def abandon(self) -> None:
+        """Stop, and let go of the files."""
+        self.stop()
+        if self._is_open:
+            self._is_open = False
+            await self._sync.close()
+            self.index.close()
+
+    async def close(self) -> None:
+        """Stop, and note everything, so that the next start has nothing to look for.
+
+        The store must still be open.
+        """
+        self.stop()
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self.saving is not None:
+            await asyncio.gather(self.saving, return_exceptions=True)
+        await self._sync.close()
+        await last_flush(self._store, self.delivery.last_end)
+        if self._store.failure is None:
+            try:
+                self._leave_to_rocketmq()
+                self.save_now()
+            except OSError as error:
+                log.error("the timers could not be saved", reason=str(error))
+        self.index.close()
+
+    def _leave_to_rocketmq(self) -> None:
+        """Let a RocketMQ broker that opens the store read the queue from the oldest pending one."""
+        low, high = self.queue.range
+        if high == 0:
+            return
+        oldest = self.index.min_offset
+        start = self.queue.offset if oldest is None else max(oldest, low)
+        now_ms = self._now_ms()
+        check = java_files.TimerCheck(now_ms - now_ms % 1000, 0, start, start, 0, now_ms, 1)
+        data = java_files.encode_timer_check(check)
+        self._timer_checks = (*self._timer_checks[-1:], java_files.crc(data))
+        self.save_now()
+        java_files.remove_wheel(*self._java_paths)
+        java_files.save_timer_check(self._timer_check_path, data)
+        self._timer_checks = self._timer_checks[-1:]
+
+    def follow(self) -> bool:
+        """Take a piece of the queue into the index; whether there may be more. Raises OSError.
+
+        For a replica that follows: it is open and never started, learns from its master what is
+        delivered, and ends with ``leave``.
+        """
+        return self.queue.follow()
+
+    def delivered_elsewhere(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
+        """The master delivers messages, by slot, whose copies are to be found from *log_end* on.
+
+        Raises:
+            OSError: it is not noted.
+        """
+        while self.queue.follow():
+            pass
+        self.index.noted_elsewhere(offsets_of, log_end)
+        self.delivery.passed_elsewhere(log_end)
+
+    def take_all(self, queue_offset: int, log_end: int) -> None:
+        """Begin anew: what a master had when its log ended at *log_end* is added to the index.
+
+        It had followed the queue to *queue_offset*. Raises OSError.
+        """
+        self.index.clear()
+        self.delivery.passed_elsewhere(log_end)
+        self.queue.offset = queue_offset
+
+    async def save(self) -> None:
+        """Have index and checkpoint on disk, in a thread, unless that is under way."""
+        if self.saving is None:
+            self._begin_to_save()
+        if self.saving is not None:
+            await asyncio.shield(self.saving)
+
+    def leave(self) -> None:
+        """Save, and let go of the files; blocks. Raises OSError."""
+        self._is_open = False
+        self.save_now()
+        self.index.close()
+
+    def _soon(self) -> None:
+        if self._is_running:
+            self._timer.soon()
+
+    def _has_rolled_since(self, time_ms: int) -> bool:
+        is_done = self.rolling.has_rolled_since(time_ms)
+        if not is_done:
+            self._soon()
+        return is_done
+
+    def _run(self) -> None:
+        try:
+            more = self._work()
+        except (StoreError, OSError) as error:
+            if not self._is_failing:
+                self._is_failing = True
+                log.error("timer messages wait because the store refuses writes", reason=str(error))
+            self._timer.retry(RETRY_S)
+            return
+        finally:
+            if self.index.files.has_unsynced_notes:
+                self._sync.soon()
+        self._is_failing = False
+        if more:
+            self._soon()
+            return
+        self._await_arrival()
+        self._save_soon()
+        next_ms = self.index.next_ms
+        if next_ms is None:
+            next_ms = self._now_ms() + IDLE_MS
+            if self._is_parked and not self.index.waiting and self._is_saved():
+                return
+        self._timer.arm(next_ms)
+
+    def _work(self) -> bool:
+        """Do what there is to do, for as long as the turn lasts; return whether there is more."""
+        stop_s = time.perf_counter() + TURN_S
+        while True:
+            more = self.queue.follow()
+            more |= self.index.open_due(self._now_ms())
+            more |= self.delivery.deliver()
+            more |= self.rolling.roll()
+            if not more or time.perf_counter() >= stop_s:
+                return more
+
+    def _await_arrival(self) -> None:
+        if self._is_parked:
+            return
+        tail = self._store.tail(TIMER_TOPIC, TIMER_QUEUE_ID)
+        self._is_parked = self._long_polling.watch(tail, self.queue.offset, self._arrived)
+
+    def _arrived(self) -> None:
+        self._is_parked = False
+        self._soon()
+
+    def _is_saved(self) -> bool:
+        saved = self._saved
+        return (
+            saved is not None
+            and saved.indexed_offset == self.queue.offset
+            and self.index.is_empty
+            and not self.index.files.over
+            and self.delivery.last_end <= self._store.flushed_offset
+        )
+
+    def _save_soon(self) -> None:
+        if self._save_timer is None and self.saving is None and not self._is_saved():
+            loop = asyncio.get_running_loop()
+            self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
+
+    def _begin_to_save(self) -> None:
+        self._save_timer = None
+        if self._store.failure is None:
+            self.saving = run_in_background(self._save_in_thread(), "saving the timers")
+
+    async def _save_in_thread(self) -> None:
+        try:
+            checkpoint, paths = self._next_checkpoint(), self.index.files.take_unsynced()
+            try:
+                over = self.index.files.over
+                if paths or over or self._is_news(checkpoint):
+                    await asyncio.to_thread(self._save, checkpoint, paths)
+                    self._saved = checkpoint
+                self.index.files.drop_notes(over)
+                self._drop_finished(checkpoint)
+            except OSError as error:
+                self.index.files.unsynced_again(paths)
+                self.index.files.changed_again(checkpoint.slots)
+                log.error("the timers could not be saved", reason=str(error))
+        finally:
+            self.saving = None
+
+    def _is_news(self, checkpoint: CheckpointChange) -> bool:
+        before = self._saved
+        return bool(checkpoint.slots) or before is None or checkpoint[:3] != before[:3]
+
+    def _next_checkpoint(self) -> CheckpointChange:
+        return CheckpointChange(
+            self.queue.offset,
+            self.delivery.settled_log_offset(),
+            self._timer_checks,
+            self.index.files.take_changed(),
+        )
+
+    def _save(self, checkpoint: CheckpointChange, paths: list[Path]) -> None:
+        disk.sync_paths(paths)
+        disk.sync_directory(self.index.files.directory)
+        self._checkpoint.save(checkpoint)
+
+    def save_now(self) -> None:
+        checkpoint, over = self._next_checkpoint(), self.index.files.over
+        try:
+            self._save(checkpoint, self.index.files.take_unsynced())
+        except OSError:
+            self.index.files.changed_again(checkpoint.slots)
+            raise
+        self._saved = checkpoint
+        self.index.files.drop_notes(over)
+        self._drop_finished(checkpoint)
+
+    def _drop_finished(self, checkpoint: CheckpointChange) -> None:
+        """Delete the files of slots that nothing depends on any more."""
+        for number in self.index.finished(self._now_ms()):
+            if self.index.end_offset(number) > checkpoint.indexed_offset:
+                continue
+            if self.delivery.is_settled(number):
+                self.index.drop(number)

@@ -1,0 +1,96 @@
+"""Batches as producers send them: what is in one, and where one may come as a single message."""
+
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.store.log.encoding import (
+    DELAYING_PROPERTIES,
+    OWN_PROPERTIES,
+    without_own_properties,
+)
+from rockhopper.broker.users.errors import IllegalMessage
+from rockhopper.protocol.errors import MalformedBatchError
+from rockhopper.protocol.properties import (
+    PROPERTY_INNER_NUM,
+    decode_properties,
+    join_properties,
+    whole_number,
+)
+from rockhopper.protocol.store.message_codec import (
+    INNER_BATCH_COUNT_MAX,
+    decode_batch,
+    encode_batch,
+)
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_MASK
+
+Messages = list[tuple[int, bytes, bytes]]
+
+_OWN_NAMES = tuple(name.encode() for name in OWN_PROPERTIES)
+_DELAYING_NAMES = tuple(name.encode() for name in DELAYING_PROPERTIES)
+
+
+def batch_of(body: bytes) -> tuple[bytes, Messages]:
+    """The messages of a batch body, without the properties that only the broker sets.
+
+    Nearly every body comes back as it is. Raises Refusal.
+    """
+    try:
+        messages = decode_batch(body)
+    except MalformedBatchError as error:
+        raise IllegalMessage(str(error)) from None
+    # Bodies are long, and may hold anything.
+    texts = b"".join([text for _, _, text in messages])
+    if not any(name in texts for name in _OWN_NAMES):
+        return body, messages
+    cleaned = []
+    for flag, inner_body, text in messages:
+        properties = decode_properties(text)
+        if OWN_PROPERTIES.isdisjoint(properties):
+            cleaned.append((flag, inner_body, text))
+            continue
+        kept = join_properties(without_own_properties(properties))
+        cleaned.append((flag, inner_body, kept.encode()))
+    return encode_batch(cleaned), cleaned
+
+
+def is_any_delayed(body: bytes, messages: Messages) -> bool:
+    """Whether a message of the batch in *body* is not to be delivered at once.
+
+    Long properties are taken apart only where one of the names is in the batch at all.
+    """
+    if not any(name in body for name in _DELAYING_NAMES):
+        return False
+    return any(not DELAYING_PROPERTIES.isdisjoint(decode_properties(text)) for *_, text in messages)
+
+
+def inner_count(send: Send, topic: TopicConfig) -> int:
+    """How many messages are in a record that its sender made of a batch; 0 for one message.
+
+    The number is the sender's word, as in RocketMQ: the body may be compressed. Raises
+    Refusal.
+    """
+    is_inner = bool(send.sys_flag & SYS_FLAG_INNER_BATCH)
+    if not is_inner and PROPERTY_INNER_NUM not in send.properties:
+        return 0
+    properties = decode_properties(send.properties)
+    number = properties.get(PROPERTY_INNER_NUM)
+    if (is_inner and not topic.is_batch) or (number is not None and not is_inner):
+        raise IllegalMessage(
+            "a message that holds a batch needs the flag INNER_BATCH and a topic of type BatchCQ"
+        )
+    if number is None:
+        return 0
+    is_delayed = not DELAYING_PROPERTIES.isdisjoint(properties)
+    if is_delayed or send.sys_flag & SYS_FLAG_TRANSACTION_MASK:
+        raise IllegalMessage("a batch can neither be delayed nor be part of a transaction")
+    count = whole_number(number)
+    check_inner_count(count, number)
+    return max(count, 1)
+
+
+def check_inner_count(count: int, told: str) -> None:
+    """Raise Refusal unless one record may hold so many messages."""
+    if not 0 <= count <= INNER_BATCH_COUNT_MAX:
+        raise IllegalMessage(
+            f"INNER_NUM is {told[:40]!r}: a record of a topic of type BatchCQ holds "
+            f"{INNER_BATCH_COUNT_MAX} messages at most"
+        )

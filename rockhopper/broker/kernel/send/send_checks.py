@@ -1,0 +1,175 @@
+"""The checks of a send: may it, where to, and which queue.
+
+The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor). Where it
+is careless we are not: the write permission of topic and broker is always checked.
+"""
+
+import random
+import time
+from collections.abc import Callable
+
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.tables.subscription_groups import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+)
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.errors import (
+    GroupNotFound,
+    IllegalMessage,
+    InvalidParameter,
+    NoPermission,
+    Refusal,
+    TopicNotFound,
+)
+from rockhopper.broker.users.peer import Peer
+from rockhopper.protocol.names import (
+    NOT_SENDABLE_TOPICS,
+    RETRY_PREFIX,
+    group_of_retry_topic,
+    topic_error,
+)
+from rockhopper.protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    decode_properties,
+)
+from rockhopper.protocol.store.light_queues import is_light, light_queue_error
+
+VERSION_WITH_MAX_RECONSUME_TIMES = 121
+FIRST_RETRY_LEVEL = 3
+TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class SendChecks:
+    """Admits sends to topics and queues of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        *,
+        now_ms: Callable[[], int],
+        consumes_in_order: Callable[[str, Peer], bool],
+    ) -> None:
+        """*consumes_in_order* says whether a connection's client holds order locks of a group."""
+        self._broker_name = config.broker_name
+        self._live = config.live
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._now_ms = now_ms
+        self._consumes_in_order = consumes_in_order
+
+    def check(self, send: Send) -> tuple[TopicConfig, int]:
+        """Find or create the topic and the queue. Raises Refusal, StoreError."""
+        self._store.check_writable()
+        self._check_open()
+        self._check_names(send)
+        topic = self._topic(send)
+        if not topic.is_writable:
+            raise NoPermission(f"the topic[{send.topic}] sending message is forbidden")
+        queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
+        if send.queue_id >= queue_nums:
+            raise InvalidParameter(
+                f"request queueId[{send.queue_id}] is illegal, topic [{send.topic}] has "
+                f"{queue_nums} queues"
+            )
+        queue_id = send.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(max(topic.write_queue_nums, 1))
+        if send.topic.startswith(RETRY_PREFIX):
+            return self._retry_target(send, topic, queue_id)
+        return topic, queue_id
+
+    def _check_open(self) -> None:
+        live = self._live
+        if live.accept_send_from_ms > self._now_ms():
+            opens = time.strftime(
+                "%Y-%m-%d %H:%M:%S", time.localtime(live.accept_send_from_ms / 1e3)
+            )
+            raise Refusal(f"broker unable to service, until {opens}")
+        if not live.is_writable:
+            raise NoPermission(f"the broker[{self._broker_name}] sending message is forbidden")
+
+    def _check_names(self, send: Send) -> None:
+        problem = self._topic_error(send.topic)
+        if problem is not None:
+            raise InvalidParameter(problem)
+        if send.topic in NOT_SENDABLE_TOPICS:
+            raise NoPermission(f"Sending message to topic[{send.topic}] is forbidden.")
+
+    def _topic_error(self, topic: str) -> str | None:
+        if is_light(topic) and self._store.light_queues.is_enabled:
+            return light_queue_error(topic)
+        return topic_error(topic)
+
+    def check_light_queues(self, properties: dict[str, str]) -> None:
+        """Whether a message may be in the light queues it names. Raises Refusal."""
+        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
+        if names is None:
+            return
+        light_queues = self._store.light_queues
+        problem = light_queues.error(names)
+        if problem is not None:
+            raise IllegalMessage(problem)
+        if light_queues.is_full_for(names):
+            raise Refusal(
+                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded: "
+                "maxLmqConsumeQueueNum allows no more"
+            )
+
+    def _topic(self, send: Send) -> TopicConfig:
+        topic = self._topics.get(send.topic)
+        if topic is None and send.topic.startswith(RETRY_PREFIX):
+            group = self._retry_group(send.topic)
+            return self._topics.ensure_retry_topic(
+                group.name, group.retry_queue_nums, unit_mode=send.unit_mode
+            )
+        if topic is None:
+            topic = self._topics.create_on_send(
+                send.topic, send.default_topic, send.default_queue_nums, unit_mode=send.unit_mode
+            )
+        if topic is None:
+            raise TopicNotFound(f"topic[{send.topic}] not exist, apply first please!{TOPIC_FAQ}")
+        return topic
+
+    def _retry_group(self, topic: str) -> SubscriptionGroup:
+        name = group_of_retry_topic(topic)
+        group = self._groups.find_or_create(name)
+        if group is None:
+            raise GroupNotFound(f"subscription group not exist, {name}")
+        return group
+
+    def _retry_target(
+        self,
+        send: Send,
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> tuple[TopicConfig, int]:
+        """A message that a consumer sends back itself: to the dead letters when it gave up.
+
+        A concurrent consumer whose request 36 failed has counted the try (so ``>`` here is the
+        ``>=`` of 36); an orderly one, which sends back only what it gave up on, has not. RocketMQ
+        buries whatever is sent while anybody in the group holds an order lock; here only the sender
+        that holds one itself, or asks for an orderly consumer's delay, counts as orderly.
+        """
+        group = self._retry_group(send.topic)
+        most = group.retry_max_times
+        if (
+            send.version >= VERSION_WITH_MAX_RECONSUME_TIMES
+            and send.reconsume_times_max is not None
+            and send.reconsume_times_max >= 0
+        ):
+            most = send.reconsume_times_max
+        gave_up = send.reconsume_times > most
+        if send.reconsume_times == most:
+            delay = decode_properties(send.properties).get(PROPERTY_DELAY_LEVEL)
+            gave_up = delay == str(FIRST_RETRY_LEVEL + most) or (
+                send.connection is not None and self._consumes_in_order(group.name, send.connection)
+            )
+        return (self._topics.ensure_dlq_topic(group.name), 0) if gave_up else (topic, queue_id)

@@ -1,0 +1,343 @@
+"""Storing what is sent: messages of every kind, and batches.
+
+Plain messages to a known topic, which are nearly all, normally take the short way through
+hot_pass.py, which ends up in the same ``store.stage``; whatever that does not recognise comes here.
+
+Who may send where is checked in send_checks.py. Properties that the broker sets are never taken
+from a client.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.scheduled.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
+from rockhopper.broker.kernel.send.message_priority import queue_of_priority
+from rockhopper.broker.kernel.send.send_batches import (
+    batch_of,
+    check_inner_count,
+    inner_count,
+    is_any_delayed,
+)
+from rockhopper.broker.kernel.send.send_checks import SendChecks
+from rockhopper.broker.kernel.send.send_request import Send, waits_for_disk
+from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES
+from rockhopper.broker.store.log.fast_encoding import message_ids
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.transactions.half_messages import (
+    HALF_QUEUE_ID,
+    immunity_ms,
+    is_half,
+    make_half,
+)
+from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal
+from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
+from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_NUM,
+    PROPERTY_KEYS,
+    PROPERTY_LITE_TOPIC,
+    PROPERTY_MSG_REGION,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRACE_SWITCH,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    decode_properties,
+)
+from rockhopper.protocol.store.light_queues import light_name_of
+from rockhopper.protocol.sys_flags import (
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_NEED_UNWRAP,
+    SYS_FLAG_TRANSACTION_MASK,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+)
+
+# Which records hold a batch is for the broker to say.
+INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
+HAS_TIMER = frozenset(TIMER_PROPERTIES)
+
+
+class Placed(NamedTuple):
+    """A message that is in the log: its ids and what the producer is told."""
+
+    message_ids: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str | None
+    batch_unique_id: str | None = None
+    half: "Half | None" = None
+    recall_handle: str | None = None
+
+
+class Half(NamedTuple):
+    """A half message of a transaction that is in the log."""
+
+    queue_offset: int
+    commit_log_offset: int
+    group: str
+    immune_ms: int | None
+    """How long nobody is to be asked about it; None leaves that to the broker."""
+
+    @classmethod
+    def of(cls, queue_offset: int, commit_log_offset: int, properties: dict[str, str]) -> "Half":
+        """The half message with these *properties*."""
+        group = properties[PROPERTY_PRODUCER_GROUP]
+        return cls(queue_offset, commit_log_offset, group, immunity_ms(properties))
+
+
+def broker_properties(config: BrokerConfig) -> bytes:
+    """The properties that the broker adds to every message, as they are stored."""
+    trace = "true" if config.trace_on else "false"
+    return (
+        f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace}\x02"
+        f"CLUSTER\x01{config.cluster_name}\x02"
+    ).encode()
+
+
+class Sender:
+    """Serves sends of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        checks: SendChecks,
+        stats: BrokerStats,
+        *,
+        store_host: bytes,
+        now_ms: Callable[[], int],
+        delay_levels: DelayLevels,
+        timers: Timers,
+    ) -> None:
+        self._config = config
+        self._live = config.live
+        self._live_store = config.store.live
+        self._store = store
+        self._stats = stats
+        self._store_address = store_host[:-4], int.from_bytes(store_host[-4:], "big")
+        self._now_ms = now_ms
+        self._delay_levels = delay_levels
+        self._timers = timers
+        self.check = checks.check
+        self._check_light_queues = checks.check_light_queues
+        self._unique_ids = UniqueIds(store_host[:-4], now_ms)
+        self.on_half: Callable[[int, int, str, int | None], None] = _ignore_half
+        """Called with each ``Half`` that is stored."""
+
+    def send(self, send: Send) -> tuple[Placed, int]:
+        """Store one message, or one batch.
+
+        Returns where it is, and how far the log must be safe before that may be said; 0 means at
+        once. Raises Refusal, StoreError.
+        """
+        placed = self.stage(send)
+        try:
+            end = self._store.commit()
+        except StoreError:
+            self._stats.puts_refused(1)
+            raise
+        if placed.half is not None:
+            self.on_half(*placed.half)
+        return placed, end if waits_for_disk(send.properties) else 0
+
+    def stage(self, send: Send) -> Placed:
+        """Stage one message, or one batch: it is stored once the store commits.
+
+        Whoever commits tells ``on_half`` of the half messages. Raises Refusal, StoreError.
+        """
+        try:
+            topic, queue_id = self.check(send)
+            put = self._put_batch if send.is_batch else self._put
+            return put(send, topic, queue_id)
+        except (Refusal, StoreError):
+            self._stats.puts_refused(1)
+            raise
+
+    def _message_id(self, commit_log_offset: int) -> str:
+        return offset_message_id(*self._store_address, commit_log_offset)
+
+    def _put(self, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
+        self._check_body(send.body)
+        count = inner_count(send, topic)
+        if count:
+            return self._put_inner_batch(send, topic, queue_id, send.body, count)
+        properties = self._broker_properties(send)
+        if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
+            raise IllegalMessage("the sysFlag says that the message is rolled back")
+        is_compacted = topic.is_to_be_compacted
+        if is_compacted and not properties.get(PROPERTY_KEYS):
+            raise IllegalMessage("Required message key is missing")
+        lite_topic = properties.get(PROPERTY_LITE_TOPIC)
+        if lite_topic is not None:
+            properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
+        self._check_light_queues(properties)
+        queue_id = queue_of_priority(properties, queue_id, topic.write_queue_nums)
+        self._store.begin()
+        name, stored_queue_id = topic.name, queue_id
+        level = self._delay_level(properties)
+        is_dead = name.startswith(DLQ_PREFIX)
+        due_ms = None
+        if level == 0 and not HAS_TIMER.isdisjoint(properties) and not is_dead:
+            due_ms = self._timers.due_ms(properties, self._now_ms())
+        recall_handle = None
+        opens_transaction = is_half(send.sys_flag, properties, send.reconsume_times)
+        if opens_transaction:
+            # What delays it is looked at again when it is committed.
+            self._check_transaction(send)
+            make_half(properties, name, queue_id, send.group)
+            name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
+        elif is_dead:
+            properties[PROPERTY_DELAY_LEVEL] = "-1"
+        elif level > 0:
+            name, stored_queue_id = self._delay_levels.redirect(name, queue_id, properties, level)
+        elif due_ms is not None:
+            name, stored_queue_id = self._timers.redirect(name, queue_id, properties, due_ms)
+            recall_handle = self._timers.recall_handle(properties)
+        tail = self._store.tail(name, stored_queue_id)
+        log_offset = self._store.stage(
+            tail,
+            send.body,
+            properties,
+            send.flag,
+            send.sys_flag & ~INNER_BATCH_FLAGS & ~SYS_FLAG_TRANSACTION_MASK,
+            send.born_time_ms,
+            send.born_host,
+            send.reconsume_times,
+        )
+        unique_key = properties[PROPERTY_UNIQUE_KEY]
+        self._stats.put(name if opens_transaction else topic.name).add(
+            1, self._store.staged_offset - log_offset
+        )
+        offset = tail.next_offset - 1
+        half = Half.of(offset, log_offset, properties) if opens_transaction else None
+        return Placed(
+            self._message_id(log_offset), queue_id, offset, unique_key, None, half, recall_handle
+        )
+
+    def _check_transaction(self, send: Send) -> None:
+        if "\x01" in send.group or "\x02" in send.group:
+            raise IllegalMessage(
+                "the producer group holds characters that end a property: a transaction keeps its "
+                "group in one"
+            )
+        if self._live.reject_transaction_message:
+            raise NoPermission(
+                f"the broker[{self._config.broker_name}] sending transaction message is forbidden"
+            )
+
+    def _check_body(self, body: bytes) -> None:
+        most = self._live_store.message_size_max_bytes
+        if len(body) > most:
+            raise RecordTooLargeError(f"The body has {len(body)} bytes.")
+
+    def _broker_properties(self, send: Send) -> dict[str, str]:
+        properties = send.apart
+        if properties is None:
+            properties = decode_properties(send.properties)
+        if len(send.properties) > 2 * 32_767:
+            raise RecordTooLargeError(f"The properties have {len(send.properties)} characters.")
+        for name in BROKER_PROPERTIES:
+            properties.pop(name, None)
+        if properties.get(PROPERTY_WAIT) == "true":
+            del properties[PROPERTY_WAIT]
+        if not properties.get(PROPERTY_UNIQUE_KEY):
+            properties[PROPERTY_UNIQUE_KEY] = self._unique_ids.next()
+        properties[PROPERTY_MSG_REGION] = self._config.region_id
+        properties[PROPERTY_TRACE_SWITCH] = "true" if self._config.trace_on else "false"
+        properties[PROPERTY_CLUSTER] = self._config.cluster_name
+        return properties
+
+    def _delay_level(self, properties: dict[str, str]) -> int:
+        text = properties.get(PROPERTY_DELAY_LEVEL)
+        if text is not None:
+            try:
+                level = int(text)
+            except ValueError:
+                raise Refusal(f"the property DELAY is {text!r}, not a delay level") from None
+            if level > 0:
+                for name in HAS_TIMER:
+                    properties.pop(name, None)
+                return min(level, self._delay_levels.level_max)
+        return 0
+
+    def _put_batch(self, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
+        if topic.name.startswith(RETRY_PREFIX):
+            raise IllegalMessage("batch request does not support retry group ")
+        if len(topic.name) > 127:
+            raise IllegalMessage(f"message topic length over 127: {topic.name}")
+        self._check_body(send.body)
+        if send.sys_flag & SYS_FLAG_TRANSACTION_MASK:
+            raise IllegalMessage("a batch cannot be part of a transaction")
+        outer = decode_properties(send.properties)
+        if self._delay_level(outer) > 0 or not HAS_TIMER.isdisjoint(outer):
+            raise IllegalMessage("a batch cannot be delayed")
+        if topic.is_batch and PROPERTY_INNER_NUM in outer:
+            raise IllegalMessage(
+                "the properties of a batch say INNER_NUM, which is the broker's to count: leave it "
+                "out"
+            )
+        body, messages = batch_of(send.body)
+        if topic.is_batch and outer.get(PROPERTY_UNIQUE_KEY):
+            return self._put_inner_batch(send, topic, queue_id, body, len(messages))
+        if is_any_delayed(body, messages):
+            raise IllegalMessage("a message in a batch cannot be delayed: send it by itself")
+        self._store.begin()
+        tail = self._store.tail(topic.name, queue_id)
+        first_offset = tail.next_offset
+        born_host = send.born_host
+        placed = self._store.stage_batch(
+            tail,
+            body,
+            send.sys_flag & ~INNER_BATCH_FLAGS,
+            send.born_time_ms,
+            born_host,
+        )
+        if placed is None:
+            raise RecordTooLargeError("A message of the batch does not fit a record.")
+        self._stats.put(topic.name).add(len(messages), self._store.staged_offset - placed[0])
+        ids = message_ids(self._message_id(0)[:-16], placed[1])
+        return Placed(ids, queue_id, first_offset, None)
+
+    def _put_inner_batch(
+        self,
+        send: Send,
+        topic: TopicConfig,
+        queue_id: int,
+        body: bytes,
+        count: int,
+    ) -> Placed:
+        """A topic of type BatchCQ keeps the whole batch as one record."""
+        check_inner_count(count, str(count))
+        properties = self._broker_properties(send)
+        unique_key = properties[PROPERTY_UNIQUE_KEY]
+        self._store.begin()
+        tail = self._store.tail(topic.name, queue_id)
+        first_offset = tail.next_offset
+        properties[PROPERTY_INNER_NUM] = str(count)
+        properties[PROPERTY_INNER_BASE] = str(first_offset)
+        log_offset = self._store.stage(
+            tail,
+            body,
+            properties,
+            send.flag,
+            send.sys_flag | (INNER_BATCH_FLAGS if send.is_batch else 0),
+            send.born_time_ms,
+            send.born_host,
+            batch_count=count,
+        )
+        self._stats.put(topic.name).add(count, self._store.staged_offset - log_offset)
+        batch_id = unique_key if send.is_batch else None
+        return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)
+
+
+def _ignore_half(queue_offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
+    """Nobody keeps transactions."""

@@ -1,0 +1,252 @@
+"""Users and their rules in ``config/users.json`` and ``config/acls.json``: for their owner alone.
+
+The layout is ours; what an entry holds are the values of RocketMQ's UserInfo and AclInfo. Secrets
+stand there in clear: an HMAC cannot be checked without them. A file that is damaged, like its
+backup, stops the start: to begin without rules might open doors that were shut.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.store.files.disk import write_atomically
+from rockhopper.broker.users.accounts import (
+    Pattern,
+    PolicyType,
+    Rule,
+    User,
+    action_names,
+    check_name,
+    parse_actions,
+    parse_sources,
+)
+from rockhopper.broker.users.errors import InvalidParameter
+
+OWNER_ONLY = 0o600
+
+
+class _AccountTable(JsonTable):
+    """Name -> a value of JSON, of which no log shows more than the name."""
+
+    without = "all users and rules are gone, and initAuthenticationUser makes the first"
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.on_changed: Callable[[str], None] = lambda name: None
+        """Called with the name of what has changed, or gone."""
+
+    file_mode = OWNER_ONLY
+    refuses_lost_changes = True
+
+    def _replace(self, path: Path, data: bytes, backup: bytes | None = None) -> None:
+        write_atomically(path, data, backup, mode=self.file_mode)
+
+    def _differences(self, saved: bytes, found: bytes) -> list[str]:
+        super()._differences(saved, found)
+        return ["not shown, for it holds secrets"]
+
+    def _changed(self, name: str) -> None:
+        self.version.advance(self._now_ms())
+        self.mark_changed(name)
+        self.save_soon()
+        self.on_entry(name)
+        self.on_changed(name)
+
+
+class UserTable(_AccountTable):
+    """The users by name."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.users: dict[str, User] = {}
+
+    @property
+    def has_super(self) -> bool:
+        """Whether somebody could give rights to others."""
+        return any(user.is_super and user.is_enabled for user in self.users.values())
+
+    def to_json(self) -> JsonObject:
+        """The content of the file."""
+        users = {name: user_to_json(user) for name, user in self.users.copy().items()}
+        return {"dataVersion": self.version.to_json(), "users": users}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the users of a file. Raises ValueError."""
+        users = _users_of(document)
+        self.users.clear()
+        self.users.update(users)
+
+    def put(self, user: User) -> None:
+        """Have a user, and save that soon."""
+        self.users[user.name] = user
+        self._changed(user.name)
+
+    def delete(self, name: str) -> None:
+        """Have no such user; none is fine."""
+        if self.users.pop(name, None) is not None:
+            self._changed(name)
+
+    def entry(self, name: str) -> Any:
+        """As JsonTable."""
+        user = self.users.get(name)
+        return None if user is None else user_to_json(user)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """As JsonTable."""
+        if value is None:
+            self.delete(name)
+        else:
+            self.put(_user(name, value))
+
+    def _replay(self, name: str, value: Any) -> None:
+        if value is None:
+            self.users.pop(name, None)
+        else:
+            self.users[name] = _user(name, value)
+
+
+class AclTable(_AccountTable):
+    """The rules by the name of the user whom they are for."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.rules: dict[str, tuple[Rule, ...]] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of the file."""
+        acls = {name: policies_to_json(rules) for name, rules in self.rules.copy().items()}
+        return {"acls": acls, "dataVersion": self.version.to_json()}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the rules of a file. Raises ValueError."""
+        rules = _acls_of(document)
+        self.rules.clear()
+        self.rules.update(rules)
+
+    def _replay(self, name: str, value: Any) -> None:
+        if value is None:
+            self.rules.pop(name, None)
+        else:
+            self.rules[name] = _rules(value)
+
+    def put(self, name: str, rules: Sequence[Rule]) -> None:
+        """Have these rules for a user and no others; none at all is fine."""
+        if rules:
+            self.rules[name] = tuple(rules)
+        elif self.rules.pop(name, None) is None:
+            return
+        self._changed(name)
+
+    def entry(self, name: str) -> Any:
+        """As JsonTable."""
+        rules = self.rules.get(name)
+        return None if rules is None else policies_to_json(rules)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """As JsonTable."""
+        self.put(name, () if value is None else _rules(value))
+
+
+def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:
+    """Both tables as one document."""
+    return users.to_json() | acls.to_json()
+
+
+def read_accounts(document: Any) -> tuple[dict[str, User], dict[str, tuple[Rule, ...]]]:
+    """The users and rules of such a document. Raises ValueError, which tells no secret."""
+    if not isinstance(document, dict):
+        raise ValueError("no JSON object")
+    return _users_of(document), _acls_of(document)
+
+
+def _users_of(document: JsonObject) -> dict[str, User]:
+    found = document.get("users")
+    if not isinstance(found, dict):
+        raise ValueError("it holds no users")
+    return {name: _user(name, value) for name, value in found.items()}
+
+
+def _acls_of(document: JsonObject) -> dict[str, tuple[Rule, ...]]:
+    found = document.get("acls")
+    if not isinstance(found, dict):
+        raise ValueError("it holds no acls")
+    return {name: _rules(value) for name, value in found.items()}
+
+
+def user_to_json(user: User) -> JsonObject:
+    """As RocketMQ's UserInfo, the secret included."""
+    return {
+        "password": user.secret,
+        "userStatus": "enable" if user.is_enabled else "disable",
+        "userType": "Super" if user.is_super else "Normal",
+        "username": user.name,
+    }
+
+
+def policies_to_json(rules: Sequence[Rule]) -> list[JsonObject]:
+    """As the policies of RocketMQ's AclInfo."""
+    return [
+        {
+            "entries": [
+                {
+                    "actions": action_names(rule.actions),
+                    "decision": "Allow" if rule.is_allowed else "Deny",
+                    "resource": str(rule.pattern),
+                    "sourceIps": list(rule.source_ips),
+                }
+                for rule in rules
+                if rule.policy is policy
+            ],
+            "policyType": policy.value,
+        }
+        for policy in PolicyType
+        if any(rule.policy is policy for rule in rules)
+    ]
+
+
+def rules_of_policies(policies: Sequence[Mapping[str, Any]]) -> list[Rule]:
+    """The rules in the policies of an AclInfo; InvalidParameter names what makes no sense."""
+    rules = []
+    for policy in policies:
+        name = str(policy.get("policyType") or PolicyType.CUSTOM.value).lower()
+        kind = next((each for each in PolicyType if each.value.lower() == name), None)
+        if kind is None:
+            raise InvalidParameter("a policy is Custom or Default")
+        for entry in policy.get("entries") or ():
+            rules += _rules_of_entry(entry, kind)
+    return rules
+
+
+def _rules_of_entry(entry: Mapping[str, Any], policy: PolicyType) -> list[Rule]:
+    decision = str(entry.get("decision", "")).lower()
+    if decision not in ("allow", "deny"):
+        raise InvalidParameter("a decision is Allow or Deny")
+    resources = entry.get("resource", "")
+    return [
+        Rule(
+            Pattern.parse(str(resource)),
+            parse_actions([str(each) for each in entry.get("actions") or ()]),
+            parse_sources([str(each) for each in entry.get("sourceIps") or ()]),
+            decision == "allow",
+            policy,
+        )
+        for resource in (resources if isinstance(resources, list) else [resources])
+    ]
+
+
+def _user(name: str, value: Any) -> User:
+    try:
+        secret, kind, status = value["password"], value["userType"], value["userStatus"]
+        if not isinstance(secret, str) or not secret:
+            raise ValueError(f"user {name!r} has no secret")
+        return User(check_name(name), secret, kind == "Super", status == "enable")
+    except (KeyError, TypeError, InvalidParameter):
+        raise ValueError(f"user {name[:80]!r} makes no sense") from None
+
+
+def _rules(value: Any) -> tuple[Rule, ...]:
+    try:
+        return tuple(rules_of_policies(value))
+    except InvalidParameter as error:
+        raise ValueError(str(error)) from None

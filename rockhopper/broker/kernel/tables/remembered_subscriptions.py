@@ -1,0 +1,167 @@
+"""What consumer groups subscribed to before the broker stopped, by its end or by kill -9.
+
+A client does not notice that a broker was restarted: it connects again and goes on pulling, while
+its next heartbeat may be 30 s away, and RocketMQ refuses its pulls (24) until then. Here they are
+filtered by what the group's last heartbeat said, which is kept in
+``<store>/rockhopper/groups/subscriptions.json``::
+
+    {"groups": {group: {"fingerprint": 0, "subscriptions": [[topic, type, expression, version]]}}}
+
+Groups whose members subscribe differently are not kept, and a minute after the start nothing is
+looked up here any more: who is alive has sent a heartbeat by then.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.server.loop.clock import wall_clock_ms
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.subscription import Subscription
+
+REMEMBERED_MS = 60_000
+GROUPS_MAX = 10_000
+
+
+class RememberedSubscriptions(JsonTable):
+    """Group -> its subscriptions, now and before the last start."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self._started_ms = now_ms()
+        self._now: dict[str, JsonObject] = {}
+        self._before: dict[str, JsonObject] = {}
+        self._parsed: dict[str, dict[str, Subscription]] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of the file. A group that has not come back yet stays in it."""
+        return {"groups": self._now.copy()}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take what was kept. Raises ValueError."""
+        groups = document.get("groups")
+        if not isinstance(groups, dict):
+            raise ValueError("it has no groups")
+        self._before = {str(name): dict(entry) for name, entry in groups.items()}
+        self._now = dict(self._before)
+
+    def put(self, group: str, subscriptions: Mapping[str, Subscription], fingerprint: int) -> None:
+        """Keep what a group subscribes to; the next save writes it, if it is new.
+
+        Members put the same subscriptions in turn, each with the version of its own start and with
+        a fingerprint of all its groups. The newest version stays, with its fingerprint: a group at
+        rest writes nothing.
+        """
+        entry: JsonObject = {
+            "fingerprint": fingerprint,
+            "subscriptions": [
+                [s.topic, s.expression_type, s.expression, s.version]
+                for s in subscriptions.values()
+            ],
+        }
+        known = self._now.get(group)
+        if known is not None:
+            entry = _newest(known, entry)
+        is_other = self._now.pop(group, None) != entry
+        # The newest last: when there are too many, the oldest goes.
+        self._now[group] = entry
+        if len(self._now) > GROUPS_MAX:
+            del self._now[next(iter(self._now))]
+        if is_other:
+            self._changed(group)
+
+    def forget(self, group: str) -> None:
+        """Keep nothing of *group*."""
+        self._before.pop(group, None)
+        self._parsed.pop(group, None)
+        if self._now.pop(group, None) is not None:
+            self._changed(group)
+
+    def entry(self, name: str) -> JsonObject | None:
+        """What is kept of a group."""
+        return self._now.get(name)
+
+    def take_entry(self, name: str, value: Any) -> None:
+        """Keep it, or nothing."""
+        if value is None:
+            self.forget(name)
+        else:
+            self._now[name] = dict(value)
+            self._changed(name)
+
+    def begin_anew(self) -> None:
+        """Count what is kept as from before a start that is now."""
+        self._before = dict(self._now)
+        self._parsed.clear()
+        self._started_ms = self._now_ms()
+
+    def _changed(self, group: str) -> None:
+        self.mark_changed()
+        self.on_entry(group)
+
+    def keep_only(self, groups: Collection[str]) -> None:
+        """Forget all groups but these."""
+        for group in {*self._now, *self._before}.difference(groups):
+            self.forget(group)
+
+    def _entry(self, group: str) -> JsonObject | None:
+        if not self._before:
+            return None
+        if self._now_ms() - self._started_ms > REMEMBERED_MS:
+            self._before.clear()
+            self._parsed.clear()
+            return None
+        return self._before.get(group)
+
+    def __contains__(self, group: object) -> bool:
+        return isinstance(group, str) and self._entry(group) is not None
+
+    def find(self, group: str, topic: str) -> Subscription | None:
+        """What *group* subscribed to in *topic* before the start."""
+        entry = self._entry(group)
+        return self._subscriptions(group, entry).get(topic) if entry is not None else None
+
+    def find_all(self, group: str, fingerprint: int) -> dict[str, Subscription]:
+        """All of it, if it is what a client means by *fingerprint*; else nothing."""
+        entry = self._entry(group)
+        if entry is None or entry.get("fingerprint") != fingerprint:
+            return {}
+        return dict(self._subscriptions(group, entry))
+
+    def _subscriptions(self, group: str, entry: JsonObject) -> dict[str, Subscription]:
+        found = self._parsed.get(group)
+        if found is None:
+            found = self._parsed[group] = _parse(entry)
+        return found
+
+
+def _newest(known: JsonObject, entry: JsonObject) -> JsonObject:
+    """*entry*, or *known* where that says the same and is not older."""
+    versions, known_versions = _versions(entry), _versions(known)
+    if versions.keys() != known_versions.keys():
+        return entry
+    newest = {key: max(version, known_versions[key]) for key, version in versions.items()}
+    if newest == known_versions and (known.get("fingerprint") or not entry["fingerprint"]):
+        return known
+    return {
+        "fingerprint": entry["fingerprint"] or known.get("fingerprint"),
+        "subscriptions": [[*key, version] for key, version in newest.items()],
+    }
+
+
+def _versions(entry: JsonObject) -> dict[tuple[str, str, str], int]:
+    return {
+        (topic, expression_type, expression): int(version)
+        for topic, expression_type, expression, version in entry.get("subscriptions", ())
+    }
+
+
+def _parse(entry: JsonObject) -> dict[str, Subscription]:
+    found = {}
+    for topic, expression_type, expression, version in entry.get("subscriptions", ()):
+        try:
+            found[topic] = Subscription(topic, expression, expression_type, int(version))
+        except SubscriptionError:
+            continue
+    return found

@@ -1,0 +1,268 @@
+"""Static topics: logical queues whose number stays the same while they move between brokers.
+
+RocketMQ: TopicQueueMappingDetail, LogicQueueMappingItem. A logical queue is a row of pieces,
+oldest first; each is a physical queue of some broker from ``startOffset`` to ``endOffset`` (-1
+while it grows), and its first message has the logical offset ``logicOffset`` (-1 while that is not
+decided).
+The broker of the last piece leads the queue: it takes messages and answers for all pieces.
+
+The details are in ``config/topicQueueMapping.json``, RocketMQ's file; name services and clients get
+what is led here (``info``).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.server.loop.clock import wall_clock_ms
+
+SCOPE_GLOBAL = "__global__"
+QUEUES_MAX = 65_536
+PIECES_MAX = 1024
+
+
+class Piece(NamedTuple):
+    """A part of a logical queue, on one broker."""
+
+    gen: int
+    queue_id: int
+    broker: str
+    logic_offset: int
+    start_offset: int
+    end_offset: int
+    time_of_start: int = -1
+    time_of_end: int = -1
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it grows no more."""
+        return self.end_offset >= self.start_offset and self.end_offset >= 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it ended without a message."""
+        return self.is_ended and self.end_offset == self.start_offset
+
+    def logical(self, offset: int) -> int:
+        """The logical offset of a physical one; -1 while that is not decided."""
+        if self.logic_offset < 0:
+            return -1
+        if self.is_ended:
+            offset = min(offset, self.end_offset)
+        return self.logic_offset + max(offset - self.start_offset, 0)
+
+    def physical(self, offset: int) -> int:
+        """The physical offset of a logical one."""
+        return offset - self.logic_offset + self.start_offset
+
+    def to_json(self) -> JsonObject:
+        """As in files and bodies."""
+        return {
+            "bname": self.broker,
+            "endOffset": self.end_offset,
+            "gen": self.gen,
+            "logicOffset": self.logic_offset,
+            "queueId": self.queue_id,
+            "startOffset": self.start_offset,
+            "timeOfEnd": self.time_of_end,
+            "timeOfStart": self.time_of_start,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Piece":
+        """Raises ValueError, TypeError, KeyError, AttributeError."""
+        return cls(
+            int(value.get("gen", 0)),
+            int(value["queueId"]),
+            str(value["bname"]),
+            int(value.get("logicOffset", 0)),
+            int(value.get("startOffset", 0)),
+            int(value.get("endOffset", -1)),
+            int(value.get("timeOfStart", -1)),
+            int(value.get("timeOfEnd", -1)),
+        )
+
+
+class StaticTopic:
+    """The logical queues of a topic that one broker has a piece of. Never changed."""
+
+    def __init__(
+        self, topic: str, broker: str, total: int, epoch: int, queues: Mapping[int, list[Piece]]
+    ) -> None:
+        self.topic = topic
+        self.broker = broker
+        self.total = total
+        self.epoch = epoch
+        self.queues = {queue_id: pieces for queue_id, pieces in queues.items() if pieces}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticTopic) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.topic)
+
+    def leader(self, queue_id: int) -> Piece | None:
+        """The piece that takes messages, if it is on this broker."""
+        pieces = self.queues.get(queue_id)
+        return pieces[-1] if pieces and pieces[-1].broker == self.broker else None
+
+    @property
+    def led(self) -> list[int]:
+        """The logical queues that this broker leads."""
+        return [queue_id for queue_id in sorted(self.queues) if self.leader(queue_id) is not None]
+
+    def pieces(self, queue_id: int) -> list[Piece]:
+        """The pieces with messages whose place is decided, oldest first."""
+        return [
+            piece
+            for piece in self.queues.get(queue_id, [])
+            if piece.logic_offset >= 0 and not piece.is_empty
+        ]
+
+    def piece_at(self, queue_id: int, offset: int) -> Piece | None:
+        """The piece that a logical offset is in, else the oldest."""
+        pieces = self.pieces(queue_id)
+        for piece in reversed(pieces):
+            if offset >= piece.logic_offset:
+                return piece
+        return pieces[0] if pieces else None
+
+    def has_same_pieces(self, other: "StaticTopic") -> bool:
+        """Whether the two differ in offsets at most: a queue moves in steps."""
+        ours, theirs = (
+            {
+                queue_id: [(piece.gen, piece.broker, piece.queue_id) for piece in pieces]
+                for queue_id, pieces in static.queues.items()
+            }
+            for static in (self, other)
+        )
+        return ours == theirs
+
+    def info(self) -> JsonObject:
+        """What routes and registrations show: logical queue -> physical queue here."""
+        led = {str(queue_id): self.queues[queue_id][-1].queue_id for queue_id in self.led}
+        return {
+            "bname": self.broker,
+            "currIdMap": led,
+            "epoch": self.epoch,
+            "scope": SCOPE_GLOBAL,
+            "topic": self.topic,
+            "totalQueues": self.total,
+        }
+
+    def to_json(self) -> JsonObject:
+        """As in files and bodies."""
+        return {
+            "bname": self.broker,
+            "currIdMap": {},
+            "dirty": False,
+            "epoch": self.epoch,
+            "hostedQueues": {
+                queue_id: [piece.to_json() for piece in pieces]
+                for queue_id, pieces in self.queues.items()
+            },
+            "scope": SCOPE_GLOBAL,
+            "topic": self.topic,
+            "totalQueues": self.total,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> "StaticTopic":
+        """The topic in *value*. Raises ValueError for whatever is wrong with it."""
+        try:
+            assert isinstance(value, dict)
+            hosted = value.get("hostedQueues") or {}
+            queues = {
+                int(queue_id): [Piece.from_json(piece) for piece in pieces]
+                for queue_id, pieces in hosted.items()
+            }
+            static = cls(
+                str(value["topic"]),
+                str(value["bname"]),
+                int(value["totalQueues"]),
+                int(value["epoch"]),
+                queues,
+            )
+        except (AssertionError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no mapping of a static topic: {error!r}") from None
+        static._check()
+        return static
+
+    def _check(self) -> None:
+        if not 0 <= self.total <= QUEUES_MAX:
+            raise ValueError(f"{self.total} logical queues; {QUEUES_MAX} are allowed")
+        for queue_id, pieces in self.queues.items():
+            if not 0 <= queue_id < self.total:
+                raise ValueError(f"logical queue {queue_id} of {self.total}")
+            if len(pieces) > PIECES_MAX:
+                raise ValueError(f"logical queue {queue_id} has more than {PIECES_MAX} pieces")
+            if [p.gen for p in pieces] != sorted({p.gen for p in pieces}):
+                raise ValueError(f"the pieces of logical queue {queue_id} are out of order")
+            if any(not 0 <= p.queue_id < QUEUES_MAX or p.start_offset < 0 for p in pieces):
+                raise ValueError(f"a piece of logical queue {queue_id} has no place")
+            if any(not piece.is_ended for piece in pieces[:-1] if piece.logic_offset < 0):
+                raise ValueError(f"a piece of logical queue {queue_id} has no logical offset")
+
+
+class StaticTopicTable(JsonTable):
+    """Topic -> StaticTopic. A change is to be saved by whoever makes it."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.mappings: dict[str, StaticTopic] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of topicQueueMapping.json."""
+        return {
+            "dataVersion": self.version.to_json(),
+            "topicQueueMappingInfoMap": {
+                name: static.to_json() for name, static in self.mappings.copy().items()
+            },
+        }
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the mappings of a topicQueueMapping.json."""
+        found = {
+            name: StaticTopic.from_json(value)
+            for name, value in (document.get("topicQueueMappingInfoMap") or {}).items()
+        }
+        self.mappings.clear()
+        self.mappings.update(found)
+
+    def put(self, static: StaticTopic) -> bool:
+        """Create or replace a mapping; False when it is exactly so already."""
+        if self.mappings.get(static.topic) == static:
+            return False
+        self.mappings[static.topic] = static
+        self._changed(static.topic)
+        return True
+
+    def delete(self, topic: str) -> None:
+        """Forget the mapping of a topic, if there is one."""
+        if self.mappings.pop(topic, None) is not None:
+            self._changed(topic)
+
+    def entry(self, name: str) -> JsonObject | None:
+        """The mapping of one topic."""
+        static = self.mappings.get(name)
+        return None if static is None else static.to_json()
+
+    def take_entry(self, name: str, value: object) -> None:
+        """Create, replace or forget a mapping. Raises ValueError."""
+        if value is None:
+            self.delete(name)
+        else:
+            self.put(StaticTopic.from_json(value))
+
+    def _replay(self, name: str, value: object) -> None:
+        if value is None:
+            self.mappings.pop(name, None)
+        else:
+            self.mappings[name] = StaticTopic.from_json(value)
+
+    def _changed(self, topic: str) -> None:
+        self.version.advance(self._now_ms())
+        self.mark_changed(topic)
+        self.save_soon()
+        self.on_entry(topic)

@@ -1,0 +1,64 @@
+"""UnusedGroups: removes groups that clients created by naming them and never used.
+
+A group and its retry topic are created when a client first names the group. A client that makes up
+a name at each start, or a hostile one, would fill memory and files with them. Only groups created
+by clients since this broker started are removed, never one that an administrator created, and never
+one that has committed an offset, popped a message or returned one.
+"""
+
+import structlog
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.names import retry_topic
+
+log = structlog.get_logger("broker.groups")
+
+UNUSED_MS = 3_600_000
+LOOKED_AT_ONCE_MAX = 200
+
+
+class UnusedGroups(Part):
+    """Looks at the oldest of them every few seconds."""
+
+    def __init__(
+        self,
+        groups: SubscriptionGroupTable,
+        topics: TopicTable,
+        offsets: ConsumerOffsetTable,
+        consumers: ConsumerGroups,
+        pop: PopService,
+        store: MessageStore,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+        self._pop = pop
+        self._store = store
+
+    def expire(self) -> None:
+        """Forget those that were made an hour ago, that nobody is in and nobody ever used."""
+        due = self._groups.take_made_before(UNUSED_MS, LOOKED_AT_ONCE_MAX)
+        if not due:
+            return
+        used = {group for _, group, _ in self._offsets.entries()}
+        used |= {lane.group for lane in self._pop.lanes}
+        gone = []
+        for name in due:
+            topic = retry_topic(name)
+            if name in used or self._store.queue_range(topic, 0)[1] > 0:
+                continue
+            if self._consumers.get(name) is not None:
+                self._groups.note_made(name)
+                continue
+            self._groups.delete(name)
+            self._topics.delete(topic)
+            gone.append(name)
+        if gone:
+            log.info("groups that were never used are deleted", count=len(gone), groups=gone[:5])

@@ -1,0 +1,130 @@
+"""The needs of requests that name topics and groups in their bodies."""
+
+import json
+
+import pytest
+
+from rockhopper.broker.kernel.processors import needs
+from rockhopper.broker.server.remoting.dispatcher import Request
+from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
+from rockhopper.broker.server.remoting.needs import Need
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.bodies import HeartbeatData
+from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
+from rockhopper.protocol.bodies.topic_ids import encode_topic_ids
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import MalformedBodyError
+from tests.support.peers import Peer
+
+QUEUES = [{"topic": topic, "brokerName": "b", "queueId": 0} for topic in ("orders", "bills")]
+BEAT = {
+    "clientID": "c",
+    "producerDataSet": [{"groupName": "makers"}],
+    "consumerDataSet": [
+        {
+            "groupName": "billing",
+            "subscriptionDataSet": [{"topic": "orders"}, {"topic": "%RETRY%billing"}],
+        },
+        {"groupName": "audit", "subscriptionDataSet": [{"topic": "orders"}]},
+    ],
+}
+ACKS = {"brokerName": "b", "acks": [{"c": "billing", "t": "orders"}, {"c": "audit", "t": "bills"}]}
+CHECK = {"clientId": "c", "group": "billing", "subscriptionData": {"topic": "orders"}}
+LOCK = {"consumerGroup": "billing", "clientId": "c", "mqSet": QUEUES}
+ASSIGNMENT = {"topic": "orders", "consumerGroup": "billing", "clientId": "c"}
+TOPICS = {"topicConfigList": [{"topicName": "orders"}, {"topicName": "bills"}]}
+GROUPS = {"groupConfigList": [{"groupName": "billing"}, {}, 7]}
+
+
+def names(need: Need, body: bytes = b"", **ext: str) -> set[str]:
+    return set(need.names(Request(Peer().connection, Command(1, ext=ext, body=body))))
+
+
+@pytest.mark.parametrize(
+    ("of_topics", "of_groups", "body", "topics", "groups"),
+    [
+        (*needs.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
+        (*needs.CHECKED, CHECK, {"orders"}, {"billing"}),
+        (*needs.CHECKED, {"group": "billing"}, set(), {"billing"}),
+        (*needs.LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
+        (*needs.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
+    ],
+)
+def test_all_topics_and_groups_of_a_body_are_named(
+    of_topics: Need, of_groups: Need, body: object, topics: set[str], groups: set[str]
+) -> None:
+    encoded = json.dumps(body).encode()
+    assert (of_topics.kind, of_groups.kind) == (Kind.TOPIC, Kind.GROUP)
+    assert of_topics.actions == of_groups.actions == (Action.SUB,)
+    assert names(of_topics, encoded) == topics
+    assert names(of_groups, encoded) == groups
+
+
+@pytest.mark.parametrize(
+    ("need", "body", "expected"),
+    [
+        (needs.TOPICS_MADE, TOPICS, {"orders", "bills"}),
+        (needs.GROUPS_MADE, GROUPS, {"billing", ""}),
+        (needs.GROUPS_MADE, {}, {""}),
+        (needs.GROUPS_MADE, [], {""}),
+        (needs.GROUP_MADE, {"groupName": "billing"}, {"billing"}),
+        (needs.GROUP_MADE, [], {""}),
+        (needs.MODE_SET, {"topic": "orders", "consumerGroup": "billing"}, {"billing"}),
+    ],
+)
+def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
+    need: Need, body: object, expected: set[str]
+) -> None:
+    assert names(need, json.dumps(body).encode()) == expected
+
+
+def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
+    first, second = map(
+        needs.consuming, HeartbeatData.decode(json.dumps(BEAT).encode()).consumer_data_set
+    )
+    assert [names(need) for need in first] == [{"orders", "%RETRY%billing"}, {"billing"}]
+    assert [names(need) for need in second] == [{"orders"}, {"audit"}]
+    assert {need.actions for need in (*first, *second)} == {(Action.SUB,)}
+
+
+def test_topics_of_a_staged_part_are_named_each_once() -> None:
+    messages = [SinkMessage(topic, 0, 0, 0, "", b"x") for topic in ("orders", "bills", "orders")]
+    of_sink, of_topics = needs.STAGED
+    assert names(of_topics, encode_sink_body(messages)) == {"orders", "bills"}
+    assert names(of_sink, sinkId="nightly") == {"nightly"}
+
+
+@pytest.mark.parametrize(
+    ("group", "flags", "expected"),
+    [
+        ("TOOLS_CONSUMER", "65540", set()),
+        ("TOOLS_CONSUMER", "65541", {"TOOLS_CONSUMER"}),  # it commits
+        ("TOOLS_CONSUMER", "4", {"TOOLS_CONSUMER"}),
+        ("billing", "65540", {"billing"}),
+        ("", "65540", {""}),
+    ],
+)
+def test_who_only_looks_pulls_for_no_group(group: str, flags: str, expected: set[str]) -> None:
+    of_topic, of_group = needs.PULLED
+    assert names(of_topic, topic="orders") == {"orders"}
+    assert names(of_group, topic="orders", consumerGroup=group, sysFlag=flags) == expected
+
+
+def test_topics_whose_ids_are_asked_for_are_named() -> None:
+    assert names(needs.IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {"orders", "bills"}
+
+
+def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None:
+    with pytest.raises(MalformedBodyError):
+        names(needs.CHECKED[0], b"{")
+    with pytest.raises(Refusal, match="bytes; 2097152 are allowed"):
+        names(needs.CHECKED[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
+
+
+def test_all_topics_whose_progress_is_asked_for_are_named() -> None:
+    of_topics, of_groups = needs.MEASURED
+    ext = {"consumerGroup": "billing", "topic": "orders", "topicList": "bills;audit"}
+    assert names(of_topics, b"", **ext) == {"orders", "bills", "audit"}
+    assert names(of_groups, b"", **ext) == {"billing"}
+    assert names(of_topics, consumerGroup="billing") == set()

@@ -1,0 +1,187 @@
+"""The table: what is served to whom."""
+
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.server.remoting.dispatcher import Row
+from rockhopper.broker.server.remoting.needs import ADMINISTRATION
+from rockhopper.broker.users.access import Action, Resource
+from rockhopper.broker.users.peer import Principal
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from tests.support.name_server import NameServer
+from tests.support.peers import Clock, Peer
+from tests.support.rules import Rules
+from tests.support.served_broker import ServedBroker
+
+# Codes that clients without special rights need; everything else is an administrator's.
+FOR_EVERYBODY = {
+    10,
+    11,
+    12,
+    14,
+    15,
+    29,
+    30,
+    31,
+    32,
+    33,
+    34,
+    35,
+    36,
+    37,
+    38,
+    41,
+    42,
+    46,
+    310,
+    320,
+    324,
+    325,
+    361,
+    370,
+}
+POP = {200_050, 200_051, 200_052, 200_053, 200_054, 200_055, 200_151}
+# Ours: jobs read in bulk and write in whole batches.
+FOR_EVERYBODY |= {
+    70_001,
+    70_002,
+    70_003,
+    70_004,
+    70_005,
+    70_007,
+    70_008,
+    70_009,
+    70_014,
+    70_015,
+    70_020,
+}
+FOR_EVERYBODY |= POP | {code & 0xFFFF for code in POP} | {400}
+
+
+async def test_clients_codes_are_for_everybody_and_all_others_for_administrators(
+    broker: ServedBroker,
+) -> None:
+    table = build_table(broker)
+    assert {
+        int(code) for code, entry in table.items() if not entry.is_administration
+    } == FOR_EVERYBODY
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.UPDATE_BROKER_CONFIG,
+        Code.GET_BROKER_CONFIG,
+        Code.UPDATE_AND_CREATE_TOPIC,
+        Code.DELETE_TOPIC_IN_BROKER,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        Code.DELETE_SUBSCRIPTIONGROUP,
+        Code.GET_ALL_CONSUMER_OFFSET,
+    ],
+)
+async def test_administrators_codes_are_refused_to_others(broker: ServedBroker, code: Code) -> None:
+    elsewhere = Peer("10.0.0.7")
+    answer = await broker.ask(code, {"topic": "orders", "groupName": "billing"}, peer=elsewhere)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert "remoteAdmin" in (answer.remark or "")
+
+
+async def test_code_that_is_not_in_the_table_is_not_supported(broker: ServedBroker) -> None:
+    answer = await broker.ask(Code.SUSPEND_CONSUMER)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == " request type 209 not supported"
+
+
+def all_rows(broker: ServedBroker, directory: Path) -> dict[str, Row]:
+    name_service = NameServer(
+        directory, broker.config, with_broker=False, clock=Clock()
+    ).processors.table()
+    return {f"broker {int(code)}": row for code, row in build_table(broker).items()} | {
+        f"name service {int(code)}": row for code, row in name_service.items()
+    }
+
+
+async def test_every_row_names_an_action_and_what_it_is_about(
+    broker: ServedBroker, tmp_path: Path
+) -> None:
+    without = [
+        name
+        for name, row in all_rows(broker, tmp_path).items()
+        if not [need for need in row.needs if need is not ADMINISTRATION and need.actions]
+    ]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        (Code.SEND_MESSAGE, [("Pub", "Topic:orders")]),
+        (Code.SEND_MESSAGE_V2, [("Pub", "Topic:orders")]),
+        (Code.SEND_BATCH_MESSAGE, [("Pub", "Topic:orders")]),
+        (Code.PULL_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (Code.POP_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (
+            Code.UPDATE_CONSUMER_OFFSET,
+            [("Sub or Update", "Topic:orders"), ("Sub or Update", "Group:billing")],
+        ),
+        (Code.GET_CONSUMER_LIST_BY_GROUP, [("Sub or Get", "Group:billing")]),
+        (Code.POLLING_INFO, [("Get", "Topic:orders"), ("Get", "Group:billing")]),
+        (
+            Code.QUERY_CONSUME_QUEUE,
+            [("Administer", "Cluster:*"), ("Get", "Topic:orders"), ("Get", "Group:billing")],
+        ),
+        (
+            Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+            [("Administer", "Cluster:*"), ("Get", "Topic:orders")],
+        ),
+        (
+            Code.QUERY_CORRECTION_OFFSET,
+            [
+                ("Administer", "Cluster:*"),
+                ("Get", "Topic:orders"),
+                ("Get", "Group:billing"),
+                ("Get", "Group:audit"),
+                ("Get", "Group:refunds"),
+            ],
+        ),
+        (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing"), ("Sub", "Topic:orders")]),
+        (Code.END_TRANSACTION, [("Pub", "Topic:orders")]),
+        (Code.GET_MAX_OFFSET, [("Sub or Get", "Topic:orders")]),
+        (Code.UPDATE_AND_CREATE_TOPIC, [("Administer", "Cluster:*"), ("Create", "Topic:orders")]),
+        (Code.DELETE_TOPIC_IN_BROKER, [("Administer", "Cluster:*"), ("Delete", "Topic:orders")]),
+        (Code.DELETE_SUBSCRIPTIONGROUP, [("Administer", "Cluster:*"), ("Delete", "Group:billing")]),
+        (Code.GET_ALL_TOPIC_CONFIG, [("Administer", "Cluster:*"), ("List", "Topic:*")]),
+        (Code.UPDATE_BROKER_CONFIG, [("Administer", "Cluster:*"), ("Update", "Cluster:*")]),
+        (Code.BULK_PULL, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (Code.BULK_PULL_QUEUES, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+    ],
+)
+async def test_what_is_asked_for_a_request(
+    tmp_path: Path, code: Code, asked: list[tuple[str, str]]
+) -> None:
+    rules = AllowingRules()
+    broker = ServedBroker(tmp_path, Clock(), {}, rules)
+    ext = dict.fromkeys(("topic", "b", "originTopic"), "orders")
+    ext |= dict.fromkeys(("consumerGroup", "group", "groupName", "compareGroup"), "billing")
+    ext["filterGroups"] = "audit,refunds"
+    await broker.ask(code, ext)
+    assert [
+        (" or ".join(action.value for action in actions), f"{resource.kind.value}:{resource.name}")
+        for actions, resource in rules.questions
+    ] == asked
+    await broker.close()
+
+
+class AllowingRules(Rules):
+    def __init__(self) -> None:
+        super().__init__()
+        self.questions: list[tuple[tuple[Action, ...], Resource]] = []
+
+    def may_any(
+        self, principal: Principal, actions: tuple[Action, ...], resource: Resource
+    ) -> bool:
+        self.questions.append((actions, resource))
+        return True

@@ -1,0 +1,227 @@
+"""Sender: what is stored of a send, and what its producer is told, without any protocol."""
+
+import pytest
+
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal, TopicNotFound
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.sys_flags import (
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_NEED_UNWRAP,
+    SYS_FLAG_TRANSACTION_COMMIT,
+    SYS_FLAG_TRANSACTION_PREPARED,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+)
+from tests.support.peers import Clock
+from tests.support.served_broker import BORN_HOST, STORE_HOST, ServedBroker
+
+TOPIC = "orders"
+HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
+
+
+@pytest.fixture(autouse=True)
+def topic(broker: ServedBroker) -> None:
+    broker.create_topic(TOPIC)
+
+
+def send(body: bytes = b"one", properties: dict[str, str] | None = None, **fields: object) -> Send:
+    plain = Send(
+        group="senders",
+        topic=TOPIC,
+        default_topic="TBW102",
+        default_queue_nums=4,
+        queue_id=2,
+        sys_flag=0,
+        born_time_ms=1234,
+        flag=7,
+        properties=encode_properties(properties or {}),
+        reconsume_times=0,
+        reconsume_times_max=None,
+        is_batch=False,
+        unit_mode=False,
+        body=body,
+        born_host=BORN_HOST,
+        version=479,
+    )
+    return plain._replace(**fields)  # type: ignore[arg-type]
+
+
+def stored(broker: ServedBroker, topic: str = TOPIC, queue_id: int = 2) -> list[StoredMessage]:
+    return decode_messages(broker.store.get_message(topic, queue_id, 0, 32).body)
+
+
+def log_offset_of(message_id: str) -> int:
+    host, port, log_offset = decode_offset_message_id(message_id)
+    assert (host, port) == ("127.0.0.1", int.from_bytes(STORE_HOST[-4:], "big"))
+    return log_offset
+
+
+async def test_a_message_is_stored_as_it_was_sent(broker: ServedBroker) -> None:
+    broker.put(TOPIC, queue_id=2)
+    placed, _ = broker.sender.send(
+        send(properties={"UNIQ_KEY": "A1", "TAGS": "t", "a": "b"}, sys_flag=SYS_FLAG_COMPRESSED)
+    )
+    message = stored(broker)[1]
+    assert (placed.queue_id, placed.queue_offset, placed.transaction_id) == (2, 1, "A1")
+    assert log_offset_of(placed.message_ids) == message.commit_log_offset > 0
+    assert (message.flag, message.sys_flag, message.born_time_ms) == (7, SYS_FLAG_COMPRESSED, 1234)
+    assert (message.born_host, message.born_port) == ("10.1.2.3", 4567)
+    assert message.properties == {
+        "UNIQ_KEY": "A1",
+        "TAGS": "t",
+        "a": "b",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "DefaultCluster",
+    }
+    assert (placed.half, placed.recall_handle, placed.batch_unique_id) == (None, None, None)
+
+
+async def test_the_brokers_own_properties_are_not_the_clients(broker: ServedBroker) -> None:
+    broker.sender.send(send(properties={"MSG_REGION": "forged", "REAL_TOPIC": "other"}))
+    (message,) = stored(broker)
+    assert message.properties["MSG_REGION"] == "DefaultRegion"
+    assert "REAL_TOPIC" not in message.properties
+
+
+async def test_a_message_without_a_key_gets_one(broker: ServedBroker) -> None:
+    first, _ = broker.sender.send(send())
+    second, _ = broker.sender.send(send())
+    assert [len(placed.transaction_id or "") for placed in (first, second)] == [32, 32]
+    assert first.transaction_id != second.transaction_id
+    assert stored(broker)[1].properties["UNIQ_KEY"] == second.transaction_id
+
+
+async def test_who_waits_for_the_disk_is_told_how_far(broker: ServedBroker) -> None:
+    _, waits = broker.sender.send(send(properties={"WAIT": "true"}))
+    _, by_default = broker.sender.send(send())
+    assert waits < by_default == broker.store.max_commit_log_offset
+    _, does_not = broker.sender.send(send(properties={"WAIT": "false"}))
+    assert does_not == 0
+    first, _, last = stored(broker)
+    assert "WAIT" not in first.properties
+    assert last.properties["WAIT"] == "false"
+
+
+async def test_what_is_counted_are_messages_and_the_bytes_of_their_records(
+    broker: ServedBroker,
+) -> None:
+    broker.sender.send(send(b"x" * 100))
+    batch = encode_batch([(0, b"y", b""), (0, b"z", b"")])
+    broker.sender.send(send(batch, is_batch=True))
+    traffic = broker.stats.put(TOPIC)
+    assert (traffic.messages, traffic.bytes) == (3, broker.store.max_commit_log_offset)
+    assert broker.stats.put_failed == 0
+
+
+async def test_a_batch_gets_an_id_for_each_message_and_consecutive_offsets(
+    broker: ServedBroker,
+) -> None:
+    broker.put(TOPIC, queue_id=2)
+    batch = encode_batch([(0, b"y", b"TAGS\x01t\x02"), (3, b"z", b"")])
+    placed, _ = broker.sender.send(
+        send(batch, is_batch=True, sys_flag=SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP)
+    )
+    _, first, second = stored(broker)
+    ids = placed.message_ids.split(",")
+    assert [log_offset_of(one) for one in ids] == [
+        first.commit_log_offset,
+        second.commit_log_offset,
+    ]
+    assert (placed.queue_offset, placed.transaction_id) == (1, None)
+    assert [first.sys_flag, second.sys_flag] == [0, 0]
+    assert [first.flag, second.flag] == [0, 3]
+
+
+async def test_a_delay_level_moves_a_message_and_beats_a_time(
+    broker: ServedBroker, clock: Clock
+) -> None:
+    placed, _ = broker.sender.send(
+        send(properties={"DELAY": "99", "TIMER_DELIVER_MS": str(clock.now_ms + 60_000)})
+    )
+    (message,) = stored(broker, SCHEDULE_TOPIC, 17)
+    assert message.properties["REAL_TOPIC"] == TOPIC
+    assert message.properties["REAL_QID"] == "2"
+    assert message.properties["DELAY"] == "18"
+    assert "TIMER_DELIVER_MS" not in message.properties
+    assert (placed.queue_id, placed.queue_offset) == (2, 0)
+    assert broker.stats.put(TOPIC).messages == 1
+
+
+@pytest.mark.parametrize("level", ["0", "-3"])
+async def test_levels_below_one_delay_nothing(broker: ServedBroker, level: str) -> None:
+    broker.sender.send(send(properties={"DELAY": level}))
+    assert len(stored(broker)) == 1
+
+
+async def test_a_time_gets_a_handle_to_withdraw_the_message_by(
+    broker: ServedBroker, clock: Clock
+) -> None:
+    placed, _ = broker.sender.send(
+        send(properties={"TIMER_DELIVER_MS": str(clock.now_ms + 60_000)})
+    )
+    assert placed.recall_handle
+    assert stored(broker) == []
+
+
+async def test_a_half_message_is_hidden_and_told_of(broker: ServedBroker) -> None:
+    told: list[tuple[int, int, str]] = []
+    broker.sender.on_half = lambda offset, log_offset, group, immune_ms: told.append(
+        (offset, log_offset, group)
+    )
+    placed, _ = broker.sender.send(
+        send(
+            properties={"TRAN_MSG": "true", "UNIQ_KEY": "H"}, sys_flag=SYS_FLAG_TRANSACTION_PREPARED
+        )
+    )
+    (message,) = stored(broker, HALF_TOPIC, 0)
+    assert told == [(0, message.commit_log_offset, "senders")]
+    assert (placed.queue_id, placed.transaction_id) == (2, "H")
+    assert message.sys_flag == 0
+    assert message.properties["PGROUP"] == "senders"
+    assert broker.stats.put(HALF_TOPIC).messages == 1
+    assert broker.stats.put(TOPIC).messages == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (send(topic="nowhere", default_topic="none"), TopicNotFound),
+        (send(topic="RMQ_SYS_TRANS_HALF_TOPIC"), NoPermission),
+        (send(sys_flag=SYS_FLAG_TRANSACTION_ROLLBACK), IllegalMessage),
+        (send(properties={"DELAY": "soon"}), Refusal),
+        (send(bytes((4 << 20) + 1)), RecordTooLargeError),
+        (send(b"", is_batch=True, sys_flag=SYS_FLAG_TRANSACTION_COMMIT), IllegalMessage),
+        (send(b"", is_batch=True, properties={"DELAY": "1"}), IllegalMessage),
+        (send(b"", is_batch=True, topic="%RETRY%g"), Refusal),
+        (send(encode_batch([(0, b"", b"DELAY\x011\x02")]), is_batch=True), IllegalMessage),
+        (send(group="a\x01b", properties={"TRAN_MSG": "true"}, sys_flag=4), IllegalMessage),
+    ],
+)
+async def test_what_is_refused_is_counted_and_leaves_nothing(
+    broker: ServedBroker, wrong: Send, error: type[Refusal | StoreError]
+) -> None:
+    with pytest.raises(error):
+        broker.sender.send(wrong)
+    assert broker.stats.put_failed == 1
+    assert broker.store.max_commit_log_offset == 0
+
+
+async def test_the_largest_body_is_taken(broker: ServedBroker) -> None:
+    broker.config.store.live.message_size_max_bytes = 100
+    broker.sender.send(send(bytes(100)))
+    with pytest.raises(RecordTooLargeError, match="101 bytes"):
+        broker.sender.send(send(bytes(101)))
+
+
+async def test_transactions_may_be_forbidden(broker: ServedBroker) -> None:
+    broker.config.live.reject_transaction_message = True
+    half = send(properties={"TRAN_MSG": "true"}, sys_flag=SYS_FLAG_TRANSACTION_PREPARED)
+    with pytest.raises(NoPermission, match="broker-a"):
+        broker.sender.send(half)
+    broker.sender.send(send())

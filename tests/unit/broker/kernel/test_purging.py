@@ -1,0 +1,55 @@
+"""Contents: what a purge forgets, what it leaves, and what it gives back to who is online."""
+
+import pytest
+
+from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.kernel.purging import Contents
+from rockhopper.protocol.subscription import Subscription
+from tests.support.peers import Peer
+from tests.support.served_broker import ServedBroker
+
+
+@pytest.fixture
+def contents(broker: ServedBroker) -> Contents:
+    return Contents(broker.store, broker.tables, broker.consumers, broker.stats)
+
+
+async def test_users_topics_groups_and_offsets_go(broker: ServedBroker, contents: Contents) -> None:
+    broker.create_topic("orders")
+    broker.put("orders")
+    broker.groups.find_or_create("billing")
+    broker.offsets.commit("orders", "billing", 0, 1)
+    contents.purge()
+    assert "orders" not in broker.topics
+    assert "billing" not in broker.groups
+    assert broker.offsets.get("orders", "billing", 0) is None
+    assert broker.store.queue_range("orders", 0) == (0, 0)
+
+
+async def test_system_topics_stay_and_are_emptied(broker: ServedBroker, contents: Contents) -> None:
+    topics = [name for name in broker.topics.configs if broker.topics.is_system(name)]
+    broker.put("SCHEDULE_TOPIC_XXXX")
+    broker.put("SCHEDULE_TOPIC_XXXX")
+    contents.purge()
+    assert list(broker.topics.configs) == topics
+    assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 0) == (2, 2)
+    assert "TOOLS_CONSUMER" in broker.groups
+
+
+async def test_who_is_online_goes_on_with_topic_and_group(
+    broker: ServedBroker, contents: Contents
+) -> None:
+    broker.create_topic("orders", queues=3)
+    broker.create_topic("others")
+    broker.put("orders")
+    client = Client(Peer().connection, "c1", 0, 479)
+    subscriptions = {"orders": Subscription("orders")}
+    broker.consumers.register("billing", client, ConsumeSettings(), subscriptions)
+    contents.purge()
+    topic = broker.topics.get("orders")
+    assert topic is not None
+    assert topic.read_queue_nums == 3
+    assert "billing" in broker.groups
+    assert "others" not in broker.topics
+    assert broker.store.queue_range("orders", 0) == (0, 0)
+    assert broker.put("orders").queue_offset == 0
