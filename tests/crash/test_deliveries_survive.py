@@ -44,7 +44,7 @@ def let_go(store: NotedStore) -> None:
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotedStore]:
     # The loop's time stands still while a batch waits for the disk.
-    monkeypatch.setattr("rockhopper.broker.sinks.publisher.DISPATCH_POLL_S", 0)
+    monkeypatch.setattr("rockhopper.broker.features.sinks.publisher.DISPATCH_POLL_S", 0)
     (tmp_path / "disk").mkdir()
     store = NotedStore(tmp_path / "disk", SYNC)
     yield store

@@ -44,7 +44,9 @@ def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pat
 
     for name in ("write_atomically", "remove_files", "sync_file"):
         monkeypatch.setattr(disk, name, around(getattr(disk, name)))
-    monkeypatch.setattr("rockhopper.broker.sinks.publisher.remove_files", around(disk.remove_files))
+    monkeypatch.setattr(
+        "rockhopper.broker.features.sinks.publisher.remove_files", around(disk.remove_files)
+    )
     monkeypatch.setattr(CommitLog, "_pwrite", around(CommitLog._pwrite))
     return taken
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker.broker import Broker
+from rockhopper.broker.features.pop import polling
+from rockhopper.broker.features.pop.sources import QUEUES_PER_SLICE
 from rockhopper.broker.kernel.pull.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.pop import polling
-from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages

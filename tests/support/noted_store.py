@@ -9,9 +9,9 @@ delivered and pending, messages popped and acknowledged, batches of a sink publi
 import asyncio
 from pathlib import Path
 
+from rockhopper.broker.features.pop.extra_info import ExtraInfo
+from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
-from rockhopper.broker.pop.extra_info import ExtraInfo
-from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.properties import encode_properties

@@ -4,6 +4,9 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
+from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
     SubscriptionGroup,
@@ -11,9 +14,6 @@ from rockhopper.broker.kernel.tables.subscription_groups import (
 )
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
-from rockhopper.broker.pop.reading import Wanted
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.slices import at_once
 from rockhopper.broker.settings.broker_config import StoreConfig

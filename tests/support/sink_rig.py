@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.sinks import (
+from rockhopper.broker.features.sinks import (
     SinkContents,
     SinkDecisions,
     SinkHomes,
@@ -15,8 +12,11 @@ from rockhopper.broker.sinks import (
     SinkPrepared,
     SinkPublisher,
 )
-from rockhopper.broker.sinks.appender import BatchAppender
-from rockhopper.broker.sinks.publisher import SinkError
+from rockhopper.broker.features.sinks.appender import BatchAppender
+from rockhopper.broker.features.sinks.publisher import SinkError
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.message_ids import UniqueIds

@@ -5,13 +5,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rockhopper.broker.features.pop.extra_info import ExtraInfo
+from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.scheduled.timers.times import out_ms
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.extra_info import ExtraInfo
-from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.server.loop.clock import BrokerClock

@@ -7,6 +7,7 @@ be: messages popped in order, offsets that their queue does not have, queues tha
 
 from typing import NamedTuple
 
+from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     COMMITTED,
@@ -16,7 +17,6 @@ from rockhopper.broker.hot.hot_codec import (
     json_frame,
 )
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.frame import Frame

@@ -2,12 +2,15 @@
 
 Taken are those of half messages that are open, as they came, whose producer nobody had to ask, and
 that go to a queue of their topic; where the answers need not wait for the disk, and where there was
-a compiler. Whatever is not exactly that goes the general way (transactions/ends.py), which is the
-reference for what an end does: rollbacks, ends that are repeated, topics that are gone, delays.
+a compiler. Whatever is not exactly that goes the general way (features/transactions/ends.py), which
+is the reference for what an end does: rollbacks, ends that are repeated, topics that are gone,
+delays.
 """
 
 from functools import partial
 
+from rockhopper.broker.features.transactions.ends import CommittedHalf
+from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.broker.hot.hot_codec import (
     COMMITTED,
     END_PREFIX,
@@ -21,8 +24,6 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
-from rockhopper.broker.transactions.ends import CommittedHalf
-from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC

@@ -5,6 +5,11 @@ Broker adds what is around it: ports, connections, name service, registration, t
 
 from collections.abc import Callable
 
+from rockhopper.broker.features.pop.retry_owners import RetryOwners
+from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.sinks import SinkNotes, SinkPublisher
+from rockhopper.broker.features.sinks.appender import BatchAppender
+from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -32,8 +37,6 @@ from rockhopper.broker.name_server.cluster_queues import ClusterQueues
 from rockhopper.broker.name_server.peer_brokers import PeerBrokers
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.retry_owners import RetryOwners
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.filter_turns import FilterTurns
 from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
@@ -41,12 +44,9 @@ from rockhopper.broker.server.loop.part import Parts
 from rockhopper.broker.server.loop.slices import in_slices
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.sinks import SinkNotes, SinkPublisher
-from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
-from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.names import retry_topic
 

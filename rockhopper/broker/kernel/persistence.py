@@ -4,6 +4,13 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.features.sinks import (
+    SinkContents,
+    SinkDecisions,
+    SinkHomes,
+    SinkOwners,
+    SinkPrepared,
+)
 from rockhopper.broker.kernel.scheduled.delayed import DelayOffsetTable
 from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
@@ -20,7 +27,6 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable, queu
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.sinks import SinkContents, SinkDecisions, SinkHomes, SinkOwners, SinkPrepared
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics

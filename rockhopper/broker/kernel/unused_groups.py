@@ -8,11 +8,11 @@ one that has committed an offset, popped a message or returned one.
 
 import structlog
 
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import retry_topic

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.pop.reviving import _properties_of_copy
-from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.features.pop.reviving import _properties_of_copy
+from rockhopper.broker.features.sinks.appender import BatchAppender
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder

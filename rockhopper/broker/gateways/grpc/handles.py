@@ -14,10 +14,10 @@ from itertools import count
 
 import structlog
 
+from rockhopper.broker.features.pop.extra_info import ExtraInfo, real_topic
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.sessions import Session
 from rockhopper.broker.gateways.grpc.statuses import StatusError
-from rockhopper.broker.pop.extra_info import ExtraInfo, real_topic
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.grpc_v2.codes import Code

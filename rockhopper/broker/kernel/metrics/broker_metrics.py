@@ -7,6 +7,8 @@ docs/metrics.md lists them, made of what stands here (metrics_page.py).
 import platform
 from collections.abc import Iterator, Mapping
 
+from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.metrics.families import SAMPLES_PER_TURN, Family, counter, gauge
@@ -18,11 +20,9 @@ from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.log import dropped_count
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.observing.version import own_version
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.compiled import MISSING
 from rockhopper.protocol.names import is_retry_topic
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.cluster_queues import ClusterQueues, Queues
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import (
     check_size,

@@ -7,6 +7,8 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.features.pop.retry_owners import RetryOwners
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import (
     BROADCASTING,
     CLUSTERING,
@@ -29,8 +31,6 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
 )
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.retry_owners import RetryOwners
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.slices import in_thread, next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.server.remoting.json_bodies import (

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import structlog
 
+from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
+from rockhopper.broker.features.pop.polling import Waiter
+from rockhopper.broker.features.pop.reading import PopAnswer, Wanted
+from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.pop.sources import Queue
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.processors.pop_checks import PopChecks, no_message
-from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
-from rockhopper.broker.pop.polling import Waiter
-from rockhopper.broker.pop.reading import PopAnswer, Wanted
-from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.pop.sources import Queue
 from rockhopper.broker.server.loop.slices import Work, in_slices, next_slice
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.kernel.processors.offsets import check_queue
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.slices import in_thread, next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.server.remoting.json_bodies import long_json_response

@@ -1,23 +1,23 @@
 """The sink codes (70002 to 70005, 70008, 70014, 70015): stage a batch, publish it once, and so on.
 
-What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells it to those who write
-clients.
+What they promise is in broker/features/sinks/publisher.py; docs/request-codes.md tells it to those
+who write clients.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from rockhopper.broker.features.sinks import SinkPublisher
+from rockhopper.broker.features.sinks.appender import REFUSED_PROPERTIES
+from rockhopper.broker.features.sinks.publisher import SinkError
+from rockhopper.broker.features.sinks.runs import messages_of, plain_count
+from rockhopper.broker.features.sinks.staged_parts import is_part_name
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.sinks import SinkPublisher
-from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
-from rockhopper.broker.sinks.publisher import SinkError
-from rockhopper.broker.sinks.runs import messages_of, plain_count
-from rockhopper.broker.sinks.staged_parts import is_part_name
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import (
     IllegalMessage,

@@ -11,6 +11,9 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.features.pop.extra_info import older_pop_retry_topic
+from rockhopper.broker.features.pop.retry_owners import RetryOwners
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
@@ -27,9 +30,6 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
 from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
 from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.extra_info import older_pop_retry_topic
-from rockhopper.broker.pop.retry_owners import RetryOwners
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import (

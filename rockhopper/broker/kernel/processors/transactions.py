@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.needs import Asked
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
@@ -12,7 +13,6 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message_ids import decode_offset_message_id

@@ -3,7 +3,7 @@
 A message whose property ``_SYS_MSG_PRIORITY_`` is a whole number from 0 on goes to the queue of
 that number, or to the topic's last one. Only a message that is nothing else can have a priority: a
 transaction, a delay or a sharding key comes first, and the property is dropped. What the topic's
-``message.type`` is plays no part here, it decides the order of a pop (pop/service.py).
+``message.type`` is plays no part here, it decides the order of a pop (features/pop/service.py).
 """
 
 import re

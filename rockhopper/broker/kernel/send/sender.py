@@ -10,6 +10,12 @@ from a client.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rockhopper.broker.features.transactions.half_messages import (
+    HALF_QUEUE_ID,
+    immunity_ms,
+    is_half,
+    make_half,
+)
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.scheduled.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.kernel.send.message_priority import queue_of_priority
@@ -29,12 +35,6 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.transactions.half_messages import (
-    HALF_QUEUE_ID,
-    immunity_ms,
-    is_half,
-    make_half,
-)
 from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC

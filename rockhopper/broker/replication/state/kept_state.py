@@ -11,6 +11,10 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from rockhopper.broker.features.pop.compaction import Compaction
+from rockhopper.broker.features.pop.lanes import Lanes
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
@@ -18,9 +22,6 @@ from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, Entry
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.offset_journal import decode_changes
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
-from rockhopper.broker.pop.compaction import Compaction
-from rockhopper.broker.pop.lanes import Lanes
-from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.broker.replication.state.sink_copies import SinkCopies
 from rockhopper.broker.replication.state.state_records import (
@@ -33,7 +34,6 @@ from rockhopper.broker.replication.state.state_records import (
 )
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.store.note_records import decode_records, encode_record

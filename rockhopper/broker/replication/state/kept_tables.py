@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
-from rockhopper.broker.pop.request_modes import MessageRequestModeTable
-from rockhopper.broker.transactions.check_counts import CheckCounts
 
 
 class KeptTables(NamedTuple):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from rockhopper.broker.features.sinks.journal import Intent, SinkJournal
+from rockhopper.broker.features.sinks.staged_parts import sink_key
 from rockhopper.broker.replication.state.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
@@ -18,8 +20,6 @@ from rockhopper.broker.replication.state.state_records import (
     decode_part,
     encode_part,
 )
-from rockhopper.broker.sinks.journal import Intent, SinkJournal
-from rockhopper.broker.sinks.staged_parts import sink_key
 from rockhopper.broker.store.files import disk
 from rockhopper.protocol import fastjson
 

@@ -7,8 +7,8 @@ what changes later.
 import zlib
 from collections.abc import Iterator
 
+from rockhopper.broker.features.pop.lanes import lane_record
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.pop.lanes import lane_record
 from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.broker.replication.state.state_records import (
     PIECE_SIZE_BYTES,

@@ -22,14 +22,14 @@ Kinds and their payloads:
     6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
     7 TIMERS_UNDONE  the same of what of a pass was not delivered after all
     8 TIMERS_ALL     queue offset:8, up to which what waits is told next; nothing else waits
-    9 POPPED         records of the journal of pop (pop/lanes.py), each of them once
+    9 POPPED         records of the journal of pop (features/pop/lanes.py), each of them once
    10 POPPED_ALL     nothing: nothing is popped but what is told next
    11 DELETED        topics as JSON: the log in front of this record has nothing of them any more
    12 PURGED         [topics, log offset in front of which theirs are gone] as JSON
    13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
    14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is done with
    15 PART           size:2 file name, position:8, bytes of a part that is going to be published
-   16 INTENT         rockhopper/sinks/intent.json, the entries (sinks/journal.py)
+   16 INTENT         rockhopper/sinks/intent.json, the entries (features/sinks/journal.py)
    17 TIMERS_MORE    entries of slots (kernel/scheduled/timers/entries.py), behind TIMERS_ALL
    18 LOCKS          [[group, topic, broker, queue id, client, blank for a lock that is over], …] as
                      JSON

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from rockhopper.broker.features.sinks.journal import Intent
 from rockhopper.broker.kernel.members.queue_locks import QueueKey
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.scheduled.delay_journal import Pass
@@ -44,7 +45,6 @@ from rockhopper.broker.replication.state.state_records import (
     encode_table_entry,
     joined,
 )
-from rockhopper.broker.sinks.journal import Intent
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.names import STATE_TOPIC

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.features.transactions.open_halves import OpenHalf
 from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.fast_encoding import encode_end
-from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC

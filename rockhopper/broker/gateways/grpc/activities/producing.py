@@ -6,6 +6,7 @@ What the calls of one read send is written together, before anything else is ser
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import SendLimits, checked_properties, send_of
@@ -26,7 +27,6 @@ from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import (

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from rockhopper.broker.features.pop.extra_info import real_topic
+from rockhopper.broker.features.pop.reading import Found, PopAnswer, Wanted
+from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
 from rockhopper.broker.gateways.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
@@ -16,9 +19,6 @@ from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
 from rockhopper.broker.kernel.processors.pop_checks import PopChecks
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.pop.extra_info import real_topic
-from rockhopper.broker.pop.reading import Found, PopAnswer, Wanted
-from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.server.loop.slices import Work
 from rockhopper.broker.users.errors import SubscriptionNotParsed, TooManyWait
 from rockhopper.protocol.errors import ProtocolError

@@ -104,7 +104,7 @@ class TimerQueue:
     def _entries(self, message: StoredMessage, before: list[Entry]) -> list[Entry]:
         """What *message* adds to the index, which does not know *before* yet."""
         if message.properties.get(PROPERTY_REAL_TOPIC, "").startswith(REVIVE_TOPIC_PREFIX):
-            # A note of RocketMQ's pops: see pop/adopting.py.
+            # A note of RocketMQ's pops: see features/pop/adopting.py.
             return []
         due = self.due_ms(message)
         if due is None:

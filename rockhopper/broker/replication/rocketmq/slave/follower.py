@@ -22,6 +22,7 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.name_server.followed_master import (
     DivergedError,
@@ -29,7 +30,6 @@ from rockhopper.broker.name_server.followed_master import (
     Master,
     MasterFacts,
 )
-from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.replication.rocketmq.slave import note
 from rockhopper.broker.replication.rocketmq.slave.log_copier import LogCopier, check_fits
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies

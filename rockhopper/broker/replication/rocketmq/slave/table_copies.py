@@ -5,6 +5,7 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.timers.java_files import (
     TIMER_CHECK_SIZE_BYTES,
@@ -13,7 +14,6 @@ from rockhopper.broker.kernel.scheduled.timers.java_files import (
 from rockhopper.broker.kernel.tables.static_topics import StaticTopic
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
-from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.features.sinks.journal import SinkJournal
+from rockhopper.broker.features.sinks.staged_parts import sink_key
 from rockhopper.broker.replication.state.sink_copies import SinkCopies, pieces_of_parts
 from rockhopper.broker.replication.state.state_records import (
     PIECE_SIZE_BYTES,
     StateRecordError,
     encode_part,
 )
-from rockhopper.broker.sinks.journal import SinkJournal
-from rockhopper.broker.sinks.staged_parts import sink_key
 
 INTENT = b'{"sinkId":"s","batchId":3,"messageCount":2,"parts":["a.part","b.part"],"fromOffset":17}'
 

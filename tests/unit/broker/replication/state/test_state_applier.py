@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from rockhopper.broker.features.sinks import SinkPublisher
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state import state_applier
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.subscription import Subscription

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.timers.java_files import load_timer_check
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
-from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
 from rockhopper.broker.settings.config_file import build_config
 from tests.support.classic_master import TIMER_CHECK

@@ -1,0 +1,1 @@
+"""Features: each lives in one folder and declares itself once."""

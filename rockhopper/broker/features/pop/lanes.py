@@ -1,0 +1,467 @@
+"""Lanes: how far pop consumption of each group and queue is, and what is in flight.
+
+A lane has a cursor, the queue offset that is handed out next, and an entry for each message that
+was handed out and is not settled: when it was popped and for how long it is invisible. All is in
+memory; each change is first written to the journal (store/files/record_journal.py, in
+``<store>/rockhopper/pop``), with one write(2) for each request: what a client was told survives a
+crash. A power cut loses the newest records, and then messages repeat, since the committed offset
+of a group is never beyond its oldest message that is not settled.
+
+The journal is strict: what follows a lost record could say that messages were handed out of which
+nobody knows any more whether they were settled, so nothing behind it counts. They come again.
+
+An entry of a message that was copied to the retry topic or to the dead letters stays until the copy
+is known to be on disk: ``copy_end`` is the commit log offset behind it. After a crash that lost
+the copy the message is in flight again.
+
+Kinds of records, all integers big-endian:
+
+    1 LANE     number:4 queue:4 size:2 group size:2 topic cursor:8 count:4
+               {offset:8 popMs:8 invisibleMs:8 copyEnd:8}… ordered batch as msgpack
+               whatever was known of this number is forgotten
+    2 POP      number:4 cursor:8 popMs:8 invisibleMs:8 {offset:8}…
+    3 ACK      number:4 {offset:8}…
+    4 CHANGE   number:4 offset:8 popMs:8 invisibleMs:8
+    5 COPIED   number:4 copyEnd:8 {offset:8}…
+    6 DROP     number:4
+    7 ORDERED  number:4 cursor:8 ordered batch as msgpack
+    8 SUSPEND  as CHANGE, and its next delivery counts as no further attempt
+"""
+
+import heapq
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from rockhopper.broker.features.pop.ordered import OrderedBatch, decode_batch, encode_batch
+from rockhopper.broker.store.files.record_journal import RecordJournal
+from rockhopper.protocol.store.note_records import encode_record
+
+log = structlog.get_logger("broker.pop")
+
+LANE, POP, ACK, CHANGE, COPIED, DROP, ORDERED, SUSPEND = range(1, 9)
+_NOT_COPIED = -1
+_DUE_REBUILD_MIN = 1024
+
+_LANE = struct.Struct(">II")
+_SIZE = struct.Struct(">H")
+_CURSOR_AND_COUNT = struct.Struct(">qI")
+_ENTRY = struct.Struct(">qqqq")
+_POP = struct.Struct(">Iqqq")
+_NUMBER = struct.Struct(">I")
+_CHANGE = struct.Struct(">Iqqq")
+_COPIED = struct.Struct(">Iq")
+_ORDERED = struct.Struct(">Iq")
+
+
+class InFlight(NamedTuple):
+    """A message in flight."""
+
+    pop_ms: int
+    invisible_ms: int
+    copy_end: int = _NOT_COPIED
+    is_suspended: bool = False
+    """Whether its next delivery counts as no further attempt."""
+
+    @property
+    def visible_ms(self) -> int:
+        """When it is to be handed out again."""
+        return self.pop_ms + self.invisible_ms
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a copy is in the log, and this only waits for the disk."""
+        return self.copy_end != _NOT_COPIED
+
+
+class Lane:
+    """One group in one queue. Changed by Lanes only."""
+
+    __slots__ = ("batch", "cursor", "entries", "group", "is_dropped", "number", "queue_id", "topic")
+
+    def __init__(self, number: int, group: str, topic: str, queue_id: int, cursor: int) -> None:
+        self.number = number
+        self.group = group
+        self.topic = topic
+        self.queue_id = queue_id
+        self.cursor = cursor
+        # The oldest is looked for all the time: of a dict it would be behind all that have gone.
+        self.entries: OrderedDict[int, InFlight] = OrderedDict()
+        self.batch: OrderedBatch | None = None
+        self.is_dropped = False
+
+    @property
+    def low_water(self) -> int:
+        """The oldest offset that is not settled: what a group commits."""
+        # Offsets are handed out in ascending order, and a change keeps an entry's place.
+        return min(self.cursor, next(iter(self.entries), self.cursor))
+
+
+class Lanes:
+    """All lanes of a broker.
+
+    A change that cannot be written raises OSError, and then nothing is changed.
+    """
+
+    def __init__(self, journal: RecordJournal) -> None:
+        self.journal = journal
+        self._by_key: dict[tuple[str, str, int], Lane] = {}
+        self._by_number: dict[int, Lane] = {}
+        self._next_number = 1
+        # By group, those with an ordered batch, and some that had one.
+        self._in_order: dict[str, set[Lane]] = {}
+        self.due: list[tuple[int, int, Lane, Sequence[int]]] = []
+        self._due_sequence = 0
+        self._copied: deque[tuple[int, Lane, list[int]]] = deque()
+        self.in_flight = 0
+        self.on_noted: Callable[[bytes], None] | None = None
+        """Called with each record, once the journal has it."""
+
+    def _note(self, record: bytes) -> None:
+        self.journal.append(record)
+        if self.on_noted is not None:
+            self.on_noted(record)
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(list(self._by_key.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, group: str, topic: str, queue_id: int) -> Lane | None:
+        """The lane, if anybody popped there."""
+        return self._by_key.get((group, topic, queue_id))
+
+    def open(self, group: str, topic: str, queue_id: int, cursor: int) -> Lane:
+        """The lane of a group that pops there for the first time."""
+        lane = Lane(self._next_number, group, topic, queue_id, cursor)
+        self._note(lane_record(lane))
+        self._next_number += 1
+        self._add(lane)
+        return lane
+
+    def popped(
+        self, lane: Lane, cursor: int, pop_ms: int, invisible_ms: int, offsets: Sequence[int]
+    ) -> None:
+        """Messages were handed out, or passed over if there are none."""
+        payload = _POP.pack(lane.number, cursor, pop_ms, invisible_ms) + _offsets(offsets)
+        self._note(encode_record(POP, payload))
+        self._pop(lane, cursor, pop_ms, invisible_ms, offsets)
+
+    def acked(self, lane: Lane, offsets: Sequence[int]) -> None:
+        """Messages in flight are settled."""
+        self._note(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
+        self._remove(lane, offsets)
+
+    def changed(self, lane: Lane, offset: int, entry: InFlight) -> None:
+        """A message in flight becomes visible at another time."""
+        self._note(_change_record(lane, offset, entry))
+        self._change(lane, offset, entry)
+
+    def copied(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
+        """Messages in flight were stored anew, before *copy_end* of the commit log.
+
+        This holds even if OSError is raised: then a crash repeats them.
+        """
+        self._copy(lane, offsets, copy_end)
+        payload = _COPIED.pack(lane.number, copy_end) + _offsets(offsets)
+        self._note(encode_record(COPIED, payload))
+
+    def moved(self, lane: Lane, cursor: int) -> None:
+        """An operator set the offset: nothing is in flight any more."""
+        fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
+        self._note(lane_record(fresh))
+        self.in_flight -= len(lane.entries)
+        lane.entries, lane.batch, lane.cursor = OrderedDict(), None, cursor
+
+    def adopt(self, lane: Lane, cursor: int, entries: Mapping[int, InFlight]) -> None:
+        """Add what another broker handed out in front of *cursor*; the latest pop counts."""
+        fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
+        latest = {**entries}
+        for offset, entry in lane.entries.items():
+            if offset not in latest or latest[offset].pop_ms <= entry.pop_ms:
+                latest[offset] = entry
+        fresh.entries = OrderedDict(sorted(latest.items()))
+        fresh.batch = lane.batch if cursor == lane.cursor else None
+        self._note(lane_record(fresh))
+        self.in_flight += len(fresh.entries) - len(lane.entries)
+        lane.entries, lane.cursor = fresh.entries, cursor
+        self._set_batch(lane, fresh.batch)
+        for offset, entry in entries.items():
+            self.call_at(entry.visible_ms, lane, (offset,))
+
+    def ordered(self, lane: Lane, cursor: int, batch: OrderedBatch | None) -> None:
+        """An orderly pop, or an acknowledgement of one."""
+        payload = _ORDERED.pack(lane.number, cursor) + encode_batch(batch)
+        self._note(encode_record(ORDERED, payload))
+        lane.cursor = cursor
+        self._set_batch(lane, batch)
+
+    def _set_batch(self, lane: Lane, batch: OrderedBatch | None) -> None:
+        lane.batch = batch
+        if batch is not None:
+            self._in_order.setdefault(lane.group, set()).add(lane)
+
+    def attempts_holding(self, group: str, queue: tuple[str, int] | None) -> set[str | None]:
+        """The attempts that hold messages of a queue in order; of any queue for None."""
+        if queue is not None:
+            lane = self._by_key.get((group, *queue))
+            lanes = set() if lane is None else {lane}
+        else:
+            lanes = self._in_order.get(group, set())
+            over = [lane for lane in lanes if lane.is_dropped or lane.batch is None]
+            lanes.difference_update(over)
+            if over and not lanes:
+                del self._in_order[group]
+        found = {lane.batch.attempt_id for lane in lanes if lane.batch is not None}
+        found.discard(None)
+        return found
+
+    def drop(self, lane: Lane) -> None:
+        """Topic or group are gone."""
+        self._forget(lane)
+        self._note(encode_record(DROP, _NUMBER.pack(lane.number)))
+
+    def forget_all(self) -> None:
+        """Forget every lane, in memory alone."""
+        for lane in self:
+            self._forget(lane)
+
+    def _add(self, lane: Lane) -> None:
+        self._by_key[lane.group, lane.topic, lane.queue_id] = lane
+        self._by_number[lane.number] = lane
+        self._set_batch(lane, lane.batch)
+
+    def _forget(self, lane: Lane) -> None:
+        lane.is_dropped = True
+        self.in_flight -= len(lane.entries)
+        self._by_key.pop((lane.group, lane.topic, lane.queue_id), None)
+        self._by_number.pop(lane.number, None)
+
+    def _pop(
+        self, lane: Lane, cursor: int, pop_ms: int, invisible_ms: int, offsets: Sequence[int]
+    ) -> None:
+        lane.cursor = cursor
+        if not offsets:
+            return
+        entry = InFlight(pop_ms, invisible_ms)
+        before = len(lane.entries)
+        for offset in offsets:
+            lane.entries[offset] = entry
+        self.in_flight += len(lane.entries) - before
+        self.call_at(entry.visible_ms, lane, offsets)
+
+    def _remove(self, lane: Lane, offsets: Iterable[int]) -> None:
+        before = len(lane.entries)
+        for offset in offsets:
+            lane.entries.pop(offset, None)
+        self.in_flight -= before - len(lane.entries)
+
+    def _change(self, lane: Lane, offset: int, entry: InFlight) -> None:
+        lane.entries[offset] = entry
+        self.call_at(entry.visible_ms, lane, (offset,))
+
+    def _copy(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
+        for offset in offsets:
+            # A follower that starts again is told once more what is settled by now.
+            if (entry := lane.entries.get(offset)) is not None:
+                lane.entries[offset] = entry._replace(copy_end=copy_end)
+        self._copied.append((copy_end, lane, offsets))
+
+    def call_at(self, time_ms: int, lane: Lane, offsets: Sequence[int] = ()) -> None:
+        """Have ``take_due`` name *offsets* of *lane* at *time_ms*; none for its ordered batch."""
+        if len(self.due) > _DUE_REBUILD_MIN + 2 * (self.in_flight + len(self._by_key)):
+            self._rebuild_due()
+        self._due_sequence += 1
+        heapq.heappush(self.due, (time_ms, self._due_sequence, lane, offsets))
+
+    def _rebuild_due(self) -> None:
+        """Leave out what was acknowledged long before its time."""
+        due: list[tuple[int, int, Lane, Sequence[int]]] = []
+        for lane in self._by_key.values():
+            times: dict[int, list[int]] = {}
+            for offset, entry in lane.entries.items():
+                if not entry.is_copied:
+                    times.setdefault(entry.visible_ms, []).append(offset)
+            if lane.batch is not None:
+                times.setdefault(lane.batch.blocked_until(), [])
+            for time_ms, offsets in times.items():
+                self._due_sequence += 1
+                due.append((time_ms, self._due_sequence, lane, offsets))
+        heapq.heapify(due)
+        self.due = due
+
+    @property
+    def newest_ms(self) -> int:
+        """The latest time at which something in flight was popped; 0 without any."""
+        times = [entry.pop_ms for lane in self for entry in lane.entries.values()]
+        times += [lane.batch.pop_ms for lane in self if lane.batch is not None]
+        return max(times, default=0)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When ``take_due`` has something to say."""
+        return self.due[0][0] if self.due else None
+
+    def take_due(self, now_ms: int) -> tuple[Lane, list[int]] | None:
+        """The messages of one lane that have become visible again; none: look at its batch."""
+        while self.due and self.due[0][0] <= now_ms:
+            _, _, lane, offsets = heapq.heappop(self.due)
+            if lane.is_dropped:
+                continue
+            if not offsets:
+                return lane, []
+            due = [
+                offset
+                for offset in offsets
+                if (entry := lane.entries.get(offset)) is not None
+                and entry.visible_ms <= now_ms
+                and not entry.is_copied
+            ]
+            if due:
+                return lane, due
+        return None
+
+    def settle(self, flushed_offset: int) -> list[Lane]:
+        """Let go of messages whose copies are on disk; the lanes that this concerns."""
+        settled = []
+        while self._copied and self._copied[0][0] <= flushed_offset:
+            _, lane, offsets = self._copied.popleft()
+            if not lane.is_dropped:
+                self._remove(
+                    lane,
+                    [o for o in offsets if (e := lane.entries.get(o)) is not None and e.is_copied],
+                )
+                settled.append(lane)
+        return settled
+
+    @property
+    def unsettled_end(self) -> int:
+        """The commit log offset that must be flushed for all copies to be settled; 0: they are."""
+        return self._copied[-1][0] if self._copied else 0
+
+    def load(self, log_end: int) -> None:
+        """Take what the journal says; *log_end* is where the commit log ends. Raises OSError."""
+        for kind, payload in self.journal.read():
+            try:
+                self.apply(kind, payload)
+            except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
+                log.warning("pop journal: invalid record", kind=kind, reason=repr(error))
+        self.journal.mend()
+        for lane in self._by_key.values():
+            for offset, entry in list(lane.entries.items()):
+                if entry.copy_end > log_end:
+                    lane.entries[offset] = entry._replace(copy_end=_NOT_COPIED)
+                elif entry.is_copied:
+                    del lane.entries[offset]
+        self.in_flight = sum(len(lane.entries) for lane in self._by_key.values())
+        self._copied.clear()
+        self._rebuild_due()
+
+    def apply(self, kind: int, payload: bytes) -> None:
+        if kind == LANE:
+            lane = _decode_lane(payload)
+            known = self._by_number.get(lane.number)
+            if known is not None:
+                self._forget(known)
+            self._add(lane)
+            self._next_number = max(self._next_number, lane.number + 1)
+            return
+        (number,) = _NUMBER.unpack_from(payload)
+        lane = self._by_number[number]
+        if kind == POP:
+            _, cursor, pop_ms, invisible_ms = _POP.unpack_from(payload)
+            self._pop(lane, cursor, pop_ms, invisible_ms, _decode_offsets(payload, _POP.size))
+        elif kind == ACK:
+            self._remove(lane, _decode_offsets(payload, _NUMBER.size))
+        elif kind in (CHANGE, SUSPEND):
+            _, offset, pop_ms, invisible_ms = _CHANGE.unpack(payload)
+            entry = InFlight(pop_ms, invisible_ms, is_suspended=kind == SUSPEND)
+            self._change(lane, offset, entry)
+        elif kind == COPIED:
+            _, copy_end = _COPIED.unpack_from(payload)
+            self._copy(lane, _decode_offsets(payload, _COPIED.size), copy_end)
+        elif kind == DROP:
+            self._forget(lane)
+        elif kind == ORDERED:
+            _, cursor = _ORDERED.unpack_from(payload)
+            lane.cursor = cursor
+            self._set_batch(lane, decode_batch(payload[_ORDERED.size :]))
+        else:
+            raise ValueError(f"kind {kind} is not known")
+
+    def clamp(self, queue_range: Callable[[str, int], tuple[int, int]]) -> int:
+        """Take back offsets beyond the end of their queue; how many lanes had such.
+
+        After a power cut the log may have lost messages that were popped: their offsets are given
+        to others.
+        """
+        clamped = 0
+        for lane in self:
+            high = queue_range(lane.topic, lane.queue_id)[1]
+            lost = [offset for offset in lane.entries if offset >= high]
+            if lane.cursor <= high and not lost:
+                continue
+            clamped += 1
+            self._remove(lane, lost)
+            lane.cursor = min(lane.cursor, high)
+            lane.batch = None
+            self._note(lane_record(lane))
+        return clamped
+
+
+def lane_record(lane: Lane) -> bytes:
+    """The records that say all about a lane."""
+    group, topic = lane.group.encode(), lane.topic.encode()
+    parts = [
+        _LANE.pack(lane.number, lane.queue_id),
+        _SIZE.pack(len(group)),
+        group,
+        _SIZE.pack(len(topic)),
+        topic,
+        _CURSOR_AND_COUNT.pack(lane.cursor, len(lane.entries)),
+        *(_ENTRY.pack(offset, *entry[:3]) for offset, entry in lane.entries.items()),
+        encode_batch(lane.batch),
+    ]
+    suspended = (
+        _change_record(lane, offset, entry)
+        for offset, entry in lane.entries.items()
+        if entry.is_suspended and not entry.is_copied
+    )
+    return b"".join((encode_record(LANE, b"".join(parts)), *suspended))
+
+
+def _change_record(lane: Lane, offset: int, entry: InFlight) -> bytes:
+    payload = _CHANGE.pack(lane.number, offset, entry.pop_ms, entry.invisible_ms)
+    return encode_record(SUSPEND if entry.is_suspended else CHANGE, payload)
+
+
+def _decode_lane(payload: bytes) -> Lane:
+    number, queue_id = _LANE.unpack_from(payload)
+    position = _LANE.size
+    names = []
+    for _ in range(2):
+        (size,) = _SIZE.unpack_from(payload, position)
+        position += _SIZE.size
+        names.append(payload[position : position + size].decode())
+        position += size
+    cursor, count = _CURSOR_AND_COUNT.unpack_from(payload, position)
+    position += _CURSOR_AND_COUNT.size
+    lane = Lane(number, names[0], names[1], queue_id, cursor)
+    end = position + count * _ENTRY.size
+    for offset, *entry in _ENTRY.iter_unpack(payload[position:end]):
+        lane.entries[offset] = InFlight(*entry)
+    lane.batch = decode_batch(payload[end:])
+    return lane
+
+
+def _offsets(offsets: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(offsets)}q", *offsets)
+
+
+def _decode_offsets(payload: bytes, start: int) -> list[int]:
+    return list(struct.unpack_from(f">{(len(payload) - start) // 8}q", payload, start))

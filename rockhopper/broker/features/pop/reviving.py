@@ -1,0 +1,339 @@
+"""What becomes of popped messages that nobody acknowledged in time.
+
+Each is stored once more: in the group's pop retry topic, ``%RETRY%group+topic``, with one more
+reconsume time; or in ``%DLQ%group`` when it was redelivered retryMaxTimes often. Only when the
+store has it is the old one forgotten, so a crash between the two repeats the message.
+
+One timer runs for the earliest visible time. A turn copies at most ``MESSAGES_PER_TURN``. While
+the store refuses, everything waits.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from rockhopper.broker.features.pop.extra_info import origin_topic, pop_retry_topic
+from rockhopper.broker.features.pop.lanes import Lane, Lanes
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+)
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Copy
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.names import is_retry_topic, retry_topic
+from rockhopper.protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_FIRST_POP_TIME,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_POP_CK,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT,
+)
+from rockhopper.protocol.store.message_codec import decode_message
+
+log = structlog.get_logger("broker.pop")
+
+MESSAGES_PER_TURN = 64
+REFUSED_RETRY_S = 1.0
+UNCOPYABLE_RETRY_MS = 3_600_000
+_NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+class Reviving:
+    """Copies what has become visible again. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        stats: BrokerStats,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._lanes = lanes
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._stats = stats
+        self._now_ms = now_ms
+        self.pulling_groups: set[str] = set()
+        """Groups that pull and do not pop: what they fail goes where they pull it."""
+        self.popped_topics: dict[str, str] = {}
+        """What each group popped last."""
+        self.has_separate_queues: Callable[[], bool] = lambda: False
+        """Whether a retry topic has as many queues as its topic, and copies stay in theirs."""
+        self.on_settled: Callable[[Lane], None] = _ignore
+        """Called with a lane when fewer of its messages are in flight."""
+        self.on_freed: Callable[[Lane], None] = _ignore
+        """Called with a lane when its ordered batch no longer blocks."""
+        self._timer = WallTimer(now_ms, self._run)
+        self._is_running = False
+        self.revived = 0
+        self.revived_of: Counter[tuple[str, str]] = Counter()
+        """The same by group and topic."""
+        self.buried = 0
+        self.vanished = 0
+
+    def start(self) -> None:
+        """Begin; needs a running event loop."""
+        self._is_running = True
+        self.reschedule()
+
+    def stop(self) -> None:
+        """Copy nothing more."""
+        self._is_running = False
+        self._timer.cancel()
+
+    def reschedule(self) -> None:
+        """See that the timer goes off in time for what is due next."""
+        due_ms = self._lanes.next_due_ms
+        if due_ms is not None and self._is_running:
+            self._timer.arm(due_ms)
+
+    def _run(self) -> None:
+        if self.turn():
+            self.reschedule()
+        else:
+            self._timer.retry(REFUSED_RETRY_S)
+
+    def turn(self) -> bool:
+        """Deal with some of what is due; False when the store takes nothing now."""
+        self.settle()
+        now_ms, left = self._now_ms(), MESSAGES_PER_TURN
+        while left > 0:
+            due = self._lanes.take_due(now_ms)
+            if due is None:
+                return True
+            lane, offsets = due
+            if not offsets:
+                self.on_freed(lane)
+                left -= 1
+                continue
+            left -= len(offsets)
+            if not self._revive(lane, offsets, now_ms):
+                return False
+        return True
+
+    @property
+    def behind_ms(self) -> int:
+        """How long ago the first of what is visible again became so; 0 when there is none."""
+        due_ms = self._lanes.next_due_ms
+        return 0 if due_ms is None else max(self._now_ms() - due_ms, 0)
+
+    def settle(self) -> None:
+        """Let go of what was copied and is on disk by now."""
+        for lane in self._lanes.settle(self._store.flushed_offset):
+            self.on_settled(lane)
+
+    def _revive(self, lane: Lane, offsets: list[int], now_ms: int) -> bool:
+        group = self._groups.get(lane.group)
+        if group is None or lane.topic not in self._topics:
+            self._written(lambda: self._lanes.drop(lane))
+            return True
+        if self._offsets.pending_reset(lane.topic, lane.group, lane.queue_id) is not None:
+            # An operator moved the group elsewhere; its next pop moves the lane.
+            self._written(lambda: self._lanes.acked(lane, offsets))
+            return True
+        copied, gone, late = [], [], []
+        refusal: StoreError | None = None
+        counted = self.revived, self.buried
+        try:
+            self._store.check_writable()
+            self._store.begin()
+            for offset in offsets:
+                message = self._message(lane, offset)
+                if message is None:
+                    gone.append(offset)
+                elif self._stage(lane, group, offset, message):
+                    copied.append(offset)
+                else:
+                    late.append(offset)
+        except StoreError as error:
+            refusal = error
+        try:
+            end = self._store.commit()
+        except StoreError as error:
+            copied, refusal = [], error
+            end = 0
+            self.revived, self.buried = counted
+        self.revived_of[lane.group, lane.topic] += self.revived - counted[0]
+        self._note(lane, copied, gone, late, end, now_ms)
+        if refusal is None:
+            return True
+        log.warning(
+            "popped messages wait for redelivery because the store refuses writes",
+            reason=str(refusal),
+        )
+        done = {*copied, *gone, *late}
+        left = [offset for offset in offsets if offset not in done]
+        if left:
+            self._lanes.call_at(now_ms, lane, left)
+        return False
+
+    def _note(
+        self,
+        lane: Lane,
+        copied: list[int],
+        gone: list[int],
+        late: list[int],
+        end: int,
+        now_ms: int,
+    ) -> None:
+        if copied:
+            self._written(lambda: self._lanes.copied(lane, copied, end))
+        if gone:
+            self.vanished += len(gone)
+            log.warning(
+                "popped messages were deleted before they were acknowledged",
+                topic=lane.topic,
+                group=lane.group,
+                queue=lane.queue_id,
+                first=gone[0],
+                count=len(gone),
+            )
+            self._written(lambda: self._lanes.acked(lane, gone))
+        for offset in late:
+            self._lanes.call_at(now_ms + UNCOPYABLE_RETRY_MS, lane, [offset])
+        self.settle()
+        self.on_settled(lane)
+
+    def _written(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as error:
+            log.error("pop journal not written: messages may be delivered twice", reason=str(error))
+
+    def _message(self, lane: Lane, offset: int) -> StoredMessage | None:
+        result = self._store.get_message(lane.topic, lane.queue_id, offset, 1)
+        if result.status is not GetStatus.FOUND:
+            return None
+        try:
+            message = decode_message(result.body)
+        except ProtocolError:
+            return None
+        return message if message.queue_offset == offset else None
+
+    def _stage(
+        self, lane: Lane, group: SubscriptionGroup, offset: int, message: StoredMessage
+    ) -> bool:
+        """Stage the copy; False when no file can hold it. Raises StoreError: not now."""
+        entry = lane.entries[offset]
+        is_pulled = lane.topic == retry_topic(lane.group)
+        is_given_back = lane.group in self.pulling_groups and not entry.invisible_ms
+        origin_name = self._origin(lane, message.properties)
+        if origin_name is None:
+            return False
+        if entry.is_suspended or is_pulled or is_given_back:
+            message.reconsume_times -= 1
+        elif 0 <= group.retry_max_times <= message.reconsume_times:
+            return self.bury(lane, message)
+        properties = _properties_of_copy(message)
+        properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
+        if lane.group in self.pulling_groups and not is_pulled:
+            properties.setdefault(PROPERTY_RETRY_TOPIC, origin_name)
+            topic = self._topics.ensure_retry_topic(lane.group, group.retry_queue_nums)
+        else:
+            topic = self._retry_topic(lane, origin_name)
+        stays = self.has_separate_queues() and lane.queue_id < topic.write_queue_nums
+        queue_id = lane.queue_id if stays else 0
+        if not self._store_copy(topic.name, message, properties, queue_id):
+            return False
+        self.revived += 1
+        return True
+
+    def bury(self, lane: Lane, message: StoredMessage) -> bool:
+        """Stage *message* for the dead letters; False when no file can hold it.
+
+        Raises:
+            StoreError: not now.
+        """
+        properties = _properties_of_copy(message)
+        origin = origin_topic(lane.group, lane.topic)
+        properties[PROPERTY_RETRY_TOPIC] = origin
+        properties[PROPERTY_DELAY_LEVEL] = "0"
+        properties[PROPERTY_WAIT] = "false"
+        topic = self._topics.ensure_dlq_topic(lane.group)
+        if not self._store_copy(topic.name, message, properties):
+            return False
+        self.buried += 1
+        self._stats.dead(origin, lane.group).add(1, message.size_bytes)
+        return True
+
+    def _origin(self, lane: Lane, properties: Mapping[str, str]) -> str | None:
+        """The topic as one of which the group gets a message again; None: not known now.
+
+        One that waits where the group pulled and says nothing of its topic comes with the one that
+        the group pops.
+        """
+        if lane.topic != retry_topic(lane.group):
+            return origin_topic(lane.group, lane.topic)
+        named = properties.get(PROPERTY_RETRY_TOPIC) or self.sent_topic(properties)
+        return named or self.popped_topics.get(lane.group)
+
+    def sent_topic(self, properties: Mapping[str, str]) -> str | None:
+        """The topic that the message was sent to of which this one is a copy, if it is known."""
+        origin_id = properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
+        try:
+            _, _, log_offset = decode_offset_message_id(origin_id)
+            record = self._store.message_at(log_offset)
+            sent = decode_message(record) if record else None
+        except (ProtocolError, StoreError, ValueError, LookupError):
+            return None
+        return None if sent is None or is_retry_topic(sent.topic) else sent.topic
+
+    def _retry_topic(self, lane: Lane, origin_name: str) -> TopicConfig:
+        name = pop_retry_topic(lane.group, origin_name)
+        known = self._topics.get(name)
+        origin = self._topics.get(origin_name)
+        count = 1
+        if origin is not None and self.has_separate_queues():
+            count = origin.write_queue_nums
+        if known is not None and known.write_queue_nums >= count:
+            return known
+        reads = max(count, known.read_queue_nums if known is not None else 0)
+        topic = TopicConfig(name, read_queue_nums=reads, write_queue_nums=count)
+        self._topics.put(topic)
+        return topic
+
+    def _store_copy(
+        self, topic: str, message: StoredMessage, properties: dict[str, str], queue_id: int = 0
+    ) -> bool:
+        times = message.reconsume_times + 1
+        copy = Copy(topic, queue_id, message, properties, reconsume_times=times)
+        try:
+            self._store.stage_again(copy)
+        except RecordTooLargeError as error:
+            log.error(
+                "a popped message cannot be stored again for redelivery",
+                topic=topic,
+                reason=str(error),
+            )
+            return False
+        self._stats.put(topic).add(1, message.size_bytes)
+        return True
+
+
+def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
+    properties = without_own_properties(message.properties)
+    properties.pop(PROPERTY_POP_CK, None)
+    properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
+    return properties

@@ -1,0 +1,621 @@
+"""PopService: pop consumption of one broker, without the requests around it.
+
+How far a group is stands in two places. The cursor and what is in flight are in the lanes, with a
+journal of their own. The offset that the group commits (consumerOffset.json, and what the tools
+show as its lag) is the low-water mark: the oldest message that is not settled. So whoever goes on
+from the committed offset, a pull consumer, RocketMQ itself, or this broker without its journal,
+gets messages twice rather than never.
+
+What others commit for the group moves the cursor on, never back, and touches nothing in flight; a
+reset by an operator moves it anywhere and forgets what is in flight.
+
+An acknowledgement that comes late, when the message was copied to the retry topic or popped once
+more, is answered with success and changes nothing: the copy is delivered.
+"""
+
+import random
+from collections.abc import Callable, Generator, Iterable
+
+import structlog
+
+from rockhopper.broker.features.pop.adopting import adopt
+from rockhopper.broker.features.pop.compaction import Compaction
+from rockhopper.broker.features.pop.extra_info import (
+    ORDERLY_REVIVE_QUEUE,
+    ExtraInfo,
+    older_pop_retry_topic,
+    origin_topic,
+    pop_owners,
+    retry_flag,
+)
+from rockhopper.broker.features.pop.in_order import InOrder, read
+from rockhopper.broker.features.pop.lanes import InFlight, Lane, Lanes
+from rockhopper.broker.features.pop.polling import PopPolling, Waiter
+from rockhopper.broker.features.pop.reading import PopAnswer, Wanted, split_records
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.features.pop.reviving import Reviving
+from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.live_settings import InitialOffset
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.files.record_journal import RecordJournal
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.broker.users.peer import Peer
+from rockhopper.protocol.names import RETRY_PREFIX, retry_topic
+from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy
+from rockhopper.protocol.store.message_codec import decode_message
+
+log = structlog.get_logger("broker.pop")
+
+REVIVE_QUEUES = 8
+FETCHED_MAX = 32
+
+
+class PopService(Part):
+    """Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        stats: BrokerStats,
+        *,
+        now_ms: Callable[[], int],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """*chance* is uniform in [0, 1): it spreads pops over queues and retry topics."""
+        self._config = config
+        self._live = config.live
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self.turns = FilterTurns(store.reader.budget)
+        """Which those who pull from the store should have, too."""
+        self._stats = stats
+        self._now_ms = now_ms
+        self.sources = PopSources(config, topics, groups, chance)
+        self.request_modes = MessageRequestModeTable(
+            store.layout.config / "messageRequestMode.json", now_ms=now_ms
+        )
+        self.journal = RecordJournal(
+            store.layout.own / "pop", store.layout.quarantine, what="popped messages", strict=True
+        )
+        self.lanes = Lanes(self.journal)
+        self.compaction = Compaction(self.journal, self.lanes)
+        self._revive_queue = -1
+        self.on_loaded: Callable[[int], None] = lambda newest_ms: None
+        """Told the newest time in the journal, which the clock must not begin before."""
+        # By group, those of single topics, and of which; None after a change of topics.
+        self._retry_topics: dict[str, list[tuple[TopicConfig, str]]] | None = None
+        self.is_pulled: Callable[[str], bool] = lambda group: False
+        """Whether members of a group pull what failed themselves, from its retry topic."""
+        self.polling = PopPolling(store)
+        self.polling.holding = self.lanes.attempts_holding
+        self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
+        self.reviving.has_separate_queues = lambda: self._live.pop_separate_retry_queues
+        self.reviving.on_settled = self._commit
+        self.reviving.on_freed = self._ring
+        self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
+
+    def open(self) -> None:
+        """Take up what the journal says, as far as the store agrees. Blocks.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            CorruptFileError: messageRequestMode.json is damaged.
+        """
+        self.request_modes.load()
+        self.lanes.load(self._store.max_commit_log_offset)
+        self.on_loaded(self.lanes.newest_ms)
+        for lane in self.lanes:
+            # A kill may come before the table of groups is on disk, and the journal is there.
+            self._groups.find_or_create(lane.group)
+        self._topics.listeners.append(self._topic_changed)
+
+    def adopt(self) -> None:
+        """Take over what was popped from RocketMQ's broker, which had the store. Blocks.
+
+        Raises:
+            OSError: it cannot be noted.
+        """
+        for group, _, _ in adopt(self._store, self._topics, self._offsets, self.lanes):
+            self._groups.find_or_create(group)
+
+    def start(self) -> None:
+        """Forget what is not here any more, and begin to revive; needs a running event loop."""
+        clamped = self.lanes.clamp(self._store.queue_range)
+        if clamped:
+            log.warning("popped messages are no longer in the log", lanes=clamped)
+        self.expire()
+        self.request_modes.start_saving()
+        self.reviving.start()
+
+    def stop(self) -> None:
+        """Revive nothing more and answer who waits."""
+        self.reviving.stop()
+        self.polling.close()
+
+    async def abandon(self) -> None:
+        """Stop, and let go of the journal."""
+        self.stop()
+        await self.compaction.close()
+        self.journal.close()
+
+    async def close(self) -> None:
+        """Settle what is on disk, so that a clean stop repeats nothing; the store is still open."""
+        end = self.lanes.unsettled_end
+        if end and self._store.failure is None:
+            try:
+                await self._store.flushed(end)
+            except StoreError as error:
+                log.warning("redelivered messages may be delivered twice", reason=str(error))
+        self.reviving.settle()
+        await self.compaction.close()
+        self.journal.close()
+        await self.request_modes.on_disk()
+
+    def expire(self) -> None:
+        """Forget lanes whose group or topic is gone."""
+        for lane in self.lanes:
+            if lane.group not in self._groups or lane.topic not in self._topics:
+                self._drop(lane)
+        self.reviving.settle()
+
+    def group_deleted(self, group: str) -> None:
+        """Forget what the group had popped."""
+        for lane in self.lanes:
+            if lane.group == group:
+                self._drop(lane)
+
+    def purge(self) -> None:
+        """Forget what every group had popped, and how groups are to consume."""
+        for lane in self.lanes:
+            self._drop(lane)
+        self.request_modes.from_json({"messageRequestModeMap": {}})
+        self.request_modes.mark_changed()
+
+    def topic_purged(self, topic: str) -> None:
+        """The topic's messages are gone: forget what was popped of them."""
+        for lane in self.lanes:
+            if lane.topic == topic:
+                self._drop(lane)
+
+    def group_reset(self, group: str, topic: str) -> None:
+        """An operator set the group's offsets: who waits may have something to pop."""
+        self.polling.ring((group, topic))
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        self._retry_topics = None
+        if topic is None and name:
+            for lane in self.lanes:
+                if lane.topic == name:
+                    self._drop(lane)
+            self.polling.ring_topic(name)
+
+    def _drop(self, lane: Lane) -> None:
+        try:
+            self.lanes.drop(lane)
+        except OSError as error:
+            log.error("pop journal not written", reason=str(error))
+
+    def _after_change(self, lane: Lane) -> None:
+        self._commit(lane)
+        self.reviving.reschedule()
+        self.compaction.consider()
+
+    def _commit(self, lane: Lane) -> None:
+        if not lane.is_dropped:
+            self._offsets.commit(lane.topic, lane.group, lane.queue_id, lane.low_water)
+
+    def _ring(self, lane: Lane) -> None:
+        key = lane.group, origin_topic(lane.group, lane.topic)
+        self.polling.ring(key, (lane.topic, lane.queue_id))
+
+    def pop_steps(
+        self, wanted: Wanted, near: Queue | None = None
+    ) -> Generator[None, None, PopAnswer]:
+        """Hand out messages, if there are any, looking at QUEUES_PER_SLICE queues a step.
+
+        A wide topic is looked at from the queue *near* on, and no further than to the end of the
+        step that finds something: what is handed out has its answer before anything else happens.
+
+        Raises:
+            Refusal: the topic is gone.
+            OSError, StoreError: not now; nothing was handed out.
+        """
+        self.reviving.pulling_groups.discard(wanted.group)
+        self.reviving.popped_topics[wanted.group] = wanted.topic
+        self._fetch_pulled(wanted)
+        if wanted.order and self._has_retries(wanted):
+            # What failed before the group was orderly, or while it pulled, is in no order.
+            unordered = wanted._replace(order=False)
+            answer = yield from self._pop(unordered, self.sources.retry_queues(wanted))
+            if answer.count:
+                return answer
+        return (yield from self._pop(wanted, self.sources.of(wanted, near)))
+
+    def _has_retries(self, wanted: Wanted) -> bool:
+        for topic, queue_id, _ in self.sources.retry_queues(wanted):
+            high = self._store.queue_range(topic, queue_id)[1]
+            lane = self.lanes.get(wanted.group, topic, queue_id)
+            if high > (0 if lane is None else lane.cursor):
+                return True
+        return False
+
+    def _fetch_pulled(self, wanted: Wanted) -> None:
+        """Have what waits in the retry topic of a group that pulled moved to where it pops.
+
+        As if it had been popped, for no time, by an attempt that does not count.
+        """
+        name = retry_topic(wanted.group)
+        topic = self._topics.get(name)
+        if topic is None or self.is_pulled(wanted.group):
+            return
+        self._move_all(wanted, topic)
+
+    def give_to_pulling(self, group: str) -> None:
+        """Have what a group popped and failed moved to where its members pull it; nobody pops."""
+        if not self.is_pulled(group) or self.polling.has_group(group):
+            return
+        self.reviving.pulling_groups.add(group)
+        for topic, origin in self._retry_topics_of(group):
+            self._move_all(Wanted(group, origin, ANY_QUEUE, 1, 0, False), topic)
+
+    def _retry_topics_of(self, group: str) -> list[tuple[TopicConfig, str]]:
+        if self._retry_topics is None:
+            self._retry_topics = {}
+            for each in self._topics.configs.values():
+                for owner, origin in pop_owners(each.name):
+                    if "+" in each.name or origin in self._topics:
+                        self._retry_topics.setdefault(owner, []).append((each, origin))
+        return self._retry_topics.get(group, [])
+
+    def _move_all(self, wanted: Wanted, topic: TopicConfig) -> None:
+        """Pop what waits in a retry topic, for no time: its copies go where the group reads."""
+        name = topic.name
+        for queue_id in range(topic.read_queue_nums):
+            high = self._store.queue_range(name, queue_id)[1]
+            if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
+                continue
+            lane = self._lane(wanted, name, queue_id, retry=True)
+            room = self._live.pop_in_flight_max - len(lane.entries)
+            if lane.cursor == high or room <= 0:
+                continue
+            now_ms = self._now_ms()
+            unseen = PopAnswer(name, now_ms, 0, 0)
+            count = min(room, FETCHED_MAX)
+            _, result = read(self._store, lane, lane.cursor, count, None, unseen)
+            found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
+            offsets = [offset for offset, record in found if self._is_for(wanted, name, record)]
+            if offsets or result.next_offset != lane.cursor:
+                self.lanes.popped(lane, result.next_offset, now_ms, 0, offsets)
+                self._after_change(lane)
+                self.reviving.turn()
+
+    def _pop(
+        self, wanted: Wanted, queues: Iterable[tuple[str, int, bool]]
+    ) -> Generator[None, None, PopAnswer]:
+        if wanted.order:
+            revive_queue_id = ORDERLY_REVIVE_QUEUE
+        else:
+            revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
+        answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
+        is_filtered = _is_filtered(wanted)
+        for looked, (topic, queue_id, retry) in enumerate(queues):
+            if looked and is_filtered and not retry and not self.turns.budget.has_room():
+                answer.is_unfinished = True
+                break
+            if looked and looked % QUEUES_PER_SLICE == 0:
+                if answer.count or self.polling.is_closed:
+                    answer.is_unfinished = True
+                    break
+                yield
+                self.sources.topic(wanted)
+            lane = self._lane(wanted, topic, queue_id, retry=retry)
+            before = answer.count
+            self._pop_lane(wanted, lane, answer, retry=retry)
+            if answer.count > before and not wanted.order:
+                self._stats.checkpointed(wanted.topic, wanted.group).add(1, 0)
+                if not retry:
+                    self._stats.got(topic, wanted.group).handed_out(queue_id, lane.cursor)
+        if answer.count:
+            self._stats.get_found += 1
+            traffic = self._stats.got(wanted.topic, wanted.group)
+            traffic.add(answer.count, sum(map(len, answer.records)))
+        else:
+            self._stats.get_missed += 1
+        if answer.count and (answer.rest or answer.is_unfinished):
+            self.polling.ring((wanted.group, wanted.topic))
+        return answer
+
+    def wait(
+        self,
+        peer: Peer,
+        wanted: Wanted,
+        wait_s: float,
+        tell: Callable[[PopAnswer], None],
+        fail: Callable[[Exception], None],
+        check: Callable[[], None],
+    ) -> bool:
+        """Pop as soon as there is something; False when too many wait already.
+
+        *tell* gets what is found, or an empty answer when *wait_s* are over; *fail* what went
+        wrong. Neither is called once *peer* has gone. *check* raises when the pop may not be served
+        any more: permissions, group and topic may have changed while it waited.
+        """
+        key = wanted.group, wanted.topic
+
+        def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
+            try:
+                if self._awaits_turn(waiter, wanted) and not waiter.is_last:
+                    return False
+                if self.polling.is_closed or waiter.has_turn is False:
+                    answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, 0)
+                else:
+                    waiter.has_turn = None
+                    check()
+                    answer = yield from self.pop_steps(wanted, near)
+            except Exception as error:
+                fail(error)
+                return True
+            if answer.count or waiter.is_last:
+                tell(answer)
+                return True
+            if answer.is_unfinished:
+                self.polling.ring(key)
+            return False
+
+        waiter = Waiter(
+            peer,
+            key,
+            wanted.queue_id,
+            self.sources.waited_for(wanted),
+            wanted.filter_key,
+            attempt,
+            attempt_id=wanted.attempt_id if wanted.order else None,
+        )
+        return self.polling.park(waiter, wait_s)
+
+    def _awaits_turn(self, waiter: Waiter, wanted: Wanted) -> bool:
+        """Whether *waiter* is asked later, when its filter may go on."""
+        if waiter.has_turn is None and _is_filtered(wanted) and not self.turns.budget.has_room():
+
+            def resume() -> None:
+                waiter.has_turn = True
+                self.polling.ask(waiter)
+
+            if self.turns.wait(waiter.connection, resume):
+                waiter.has_turn = False
+        return waiter.has_turn is False
+
+    def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
+        """The lane, where the group goes on now."""
+        lane = self.lanes.get(wanted.group, topic, queue_id)
+        reset = self._offsets.take_reset(topic, wanted.group, queue_id)
+        committed = self._offsets.get(topic, wanted.group, queue_id)
+        if lane is None:
+            cursor = reset if reset is not None else committed
+            if cursor is None:
+                cursor = self._first_offset(topic, queue_id, wanted.from_newest and not retry)
+            lane = self.lanes.open(wanted.group, topic, queue_id, cursor)
+            self._commit(lane)
+        elif reset is not None:
+            self.lanes.moved(lane, reset)
+        elif committed is not None and committed > lane.cursor:
+            # A pull consumer of the group is further.
+            if lane.batch is not None:
+                self.lanes.ordered(lane, committed, None)
+            else:
+                self.lanes.popped(lane, committed, 0, 0, ())
+        return lane
+
+    def _first_offset(self, topic: str, queue_id: int, from_newest: bool) -> int:
+        low, high = self._store.queue_range(topic, queue_id)
+        if not from_newest:
+            return low
+        if self._live.initial_offset is InitialOffset.STRICT:
+            return high
+        # As in RocketMQ: all of a queue that is young, else the newest message.
+        return low if self._store.has_first_message(topic, queue_id) else max(high - 1, 0)
+
+    def _pop_lane(self, wanted: Wanted, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
+        high = self._store.queue_range(lane.topic, lane.queue_id)[1]
+        if lane.cursor == high and lane.batch is None:
+            return
+        left = wanted.count_max - answer.count
+        room = self._live.pop_in_flight_max - len(lane.entries)
+        is_blocked = lane.batch is not None and lane.batch.blocks(
+            wanted.attempt_id if wanted.order else None, answer.pop_ms
+        )
+        if left > 0 and room > 0 and not is_blocked:
+            if wanted.order:
+                self._in_order.pop(wanted, lane, answer, min(left, room))
+            else:
+                self._pop_any(wanted, lane, answer, min(left, room), retry=retry)
+            self._after_change(lane)
+        reached = lane.batch.offsets[-1] + 1 if lane.batch is not None else lane.cursor
+        answer.rest += max(high - max(reached, lane.cursor), 0)
+
+    def _pop_any(
+        self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int, *, retry: bool
+    ) -> None:
+        if lane.batch is not None:
+            self.lanes.ordered(lane, lane.cursor, None)
+        # What a retry topic holds was chosen by the group's filter before.
+        subscription = None if retry else wanted.subscription
+        start, result = read(self._store, lane, lane.cursor, count_max, subscription, answer)
+        found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
+        if retry:
+            found = [each for each in found if self._is_for(wanted, lane.topic, each[1])]
+        if found or result.next_offset != lane.cursor:
+            offsets = [offset for offset, _ in found]
+            self.lanes.popped(lane, result.next_offset, answer.pop_ms, wanted.invisible_ms, offsets)
+        if found:
+            flag = retry_flag(wanted.group, wanted.topic, lane.topic)
+            answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
+
+    def _is_for(self, wanted: Wanted, topic: str, record: bytes) -> bool:
+        """Whether a message of a retry topic, which others may share, is *wanted*'s group's.
+
+        Copies for pulling groups name their topic, others the message that was sent.
+        """
+        if topic == retry_topic(wanted.group):
+            return "_" not in topic or not is_popped_copy(decode_message(record).properties)
+        if topic != older_pop_retry_topic(wanted.group, wanted.topic):
+            return True
+        properties = decode_message(record).properties
+        if not is_popped_copy(properties):
+            is_others = topic.removeprefix(RETRY_PREFIX) in self._groups
+            return not is_others and properties.get(PROPERTY_RETRY_TOPIC, "") in ("", wanted.topic)
+        sent = self.reviving.sent_topic(properties)
+        return sent is None or sent == wanted.topic
+
+    def ack(
+        self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo
+    ) -> None:
+        """Settle messages; those that are not in flight by this pop are passed over.
+
+        Raises:
+            Refusal: the offset is in no orderly pop.
+            OSError: nothing is settled.
+        """
+        lane = self.lanes.get(group, topic, queue_id)
+        if lane is None:
+            return
+        if info.is_orderly:
+            if self._in_order.ack(lane, offsets, info):
+                self._stats.acked(topic, group).add(len(offsets), 0)
+                self._after_change(lane)
+                if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
+                    self._ring(lane)
+            return
+        mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
+        if not mine:
+            return
+        was_full = len(lane.entries) >= self._live.pop_in_flight_max
+        self.lanes.acked(lane, mine)
+        self._stats.acked(topic, group).add(len(mine), 0)
+        self._after_change(lane)
+        if was_full:
+            self._ring(lane)
+
+    @staticmethod
+    def _entry(lane: Lane, offset: int, info: ExtraInfo) -> InFlight | None:
+        """What is in flight by the pop that *info* tells of."""
+        entry = lane.entries.get(offset)
+        if entry is None or entry.is_copied or entry.pop_ms != info.pop_ms:
+            return None
+        return entry
+
+    def change_invisible(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        info: ExtraInfo,
+        invisible_ms: int,
+        *,
+        suspend: bool = False,
+    ) -> tuple[int, int] | None:
+        """Have a message become visible *invisible_ms* from now.
+
+        With *suspend* its next delivery counts as no further attempt.
+
+        Returns its new pop and invisible times; None when it is not in flight by this pop any more.
+
+        Raises:
+            OSError: nothing is changed.
+        """
+        lane = self.lanes.get(group, topic, queue_id)
+        if lane is None:
+            return None
+        now_ms = self._now_ms()
+        if info.is_orderly:
+            until_ms = now_ms + invisible_ms
+            changed = self._in_order.change_invisible(lane, offset, info, until_ms, suspend)
+            if changed is not None:
+                self._after_change(lane)
+            return changed
+        entry = self._entry(lane, offset, info)
+        if entry is None:
+            return None
+        # Another pop time, so that what the client knew of the message is void.
+        pop_ms = max(now_ms, entry.pop_ms + 1)
+        invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
+        self.lanes.changed(lane, offset, InFlight(pop_ms, invisible_ms, is_suspended=suspend))
+        self._stats.checkpointed(topic, group).add(1, 0)
+        self._after_change(lane)
+        return pop_ms, invisible_ms
+
+    def look_steps(self, wanted: Wanted, near: Queue | None = None) -> Generator[None, None, bool]:
+        """Whether such a pop would find something, filters aside; as ``pop_steps``."""
+        now_ms = self._now_ms()
+        for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted, near)):
+            if looked and looked % QUEUES_PER_SLICE == 0:
+                yield
+            high = self._store.queue_range(topic, queue_id)[1]
+            lane = self.lanes.get(wanted.group, topic, queue_id)
+            if lane is not None:
+                if lane.batch is not None and lane.batch.blocks(wanted.attempt_id, now_ms):
+                    continue
+                if len(lane.entries) >= self._live.pop_in_flight_max:
+                    continue
+            if high > self._position(wanted.group, topic, queue_id):
+                return True
+        return False
+
+    def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
+        """What a pop would hand out; nothing moves. As ``pop_steps``."""
+        answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
+        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
+            if looked and looked % QUEUES_PER_SLICE == 0:
+                if answer.count:
+                    break
+                yield
+            start = self._position(wanted.group, topic, queue_id)
+            high = self._store.queue_range(topic, queue_id)[1]
+            left = wanted.count_max - answer.count
+            found: list[tuple[int, bytes]] = []
+            if left > 0:
+                result = self._store.get_message(topic, queue_id, start, left)
+                if result.status is GetStatus.FOUND:
+                    found = list(split_records(result.body))
+                    start = result.next_offset
+                if retry:
+                    found = [each for each in found if self._is_for(wanted, topic, each[1])]
+                if found:
+                    answer.add(
+                        queue_id,
+                        found[0][0],
+                        found,
+                        flag=retry_flag(wanted.group, wanted.topic, topic),
+                        broker_name=self._config.broker_name,
+                    )
+            answer.rest += max(high - start, 0)
+        return answer
+
+    def _position(self, group: str, topic: str, queue_id: int) -> int:
+        pending = self._offsets.pending_reset(topic, group, queue_id)
+        if pending is not None:
+            return pending
+        low = self._store.queue_range(topic, queue_id)[0]
+        lane = self.lanes.get(group, topic, queue_id)
+        committed = self._offsets.get(topic, group, queue_id)
+        return max(low, lane.cursor if lane is not None else 0, committed or 0)
+
+
+def _is_filtered(wanted: Wanted) -> bool:
+    """Whether a filter over properties decides, whose cost its reader has chosen."""
+    return wanted.subscription is not None and wanted.subscription.matches_properties is not None

@@ -1,0 +1,115 @@
+"""Which queues a pop looks at, and in which order."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from rockhopper.broker.features.pop.extra_info import pop_retry_topics
+from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.errors import TopicNotFound
+from rockhopper.protocol.names import retry_topic
+
+# What a slice of a pop looks at; a topic with more queues is a wide one.
+QUEUES_PER_SLICE = 256
+
+# (topic, queue id); the id −1 is all of them
+ANY_QUEUE = -1
+Queue = tuple[str, int]
+
+
+class PopSources:
+    """Spreads pops over queues and retry topics, or keeps to their priority."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        chance: Callable[[], float],
+    ) -> None:
+        """*chance* is uniform in [0, 1)."""
+        self._live = config.live
+        self._topics = topics
+        self._groups = groups
+        self._chance = chance
+
+    def of(self, wanted: Wanted, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
+        """(topic, queue id, is a retry topic) in the order in which they are looked at.
+
+        Of a wide topic the queue *near* comes first. Raises Refusal: the topic is gone.
+        """
+        topic = self.topic(wanted)
+        sources = [(topic, False)]
+        by_priority = self._goes_by_priority(wanted, topic)
+        retry_topics = [] if wanted.order else self.retry_topics(wanted)
+        if retry_topics:
+            percent = self._live.pop_from_retry_percent
+            if by_priority:
+                percent = self._live.pop_from_retry_percent_for_priority
+            is_first = self._chance() * 100 < percent or any(
+                _is_near(near, each, topic) for each in retry_topics
+            )
+            place = 0 if is_first else 1
+            sources[place:place] = [(each, True) for each in retry_topics]
+        for config, retry in sources:
+            if retry or wanted.queue_id < 0:
+                for queue_id in self._queue_order(config, near, by_priority=by_priority):
+                    yield config.name, queue_id, retry
+            else:
+                yield config.name, wanted.queue_id, retry
+
+    def retry_queues(self, wanted: Wanted) -> list[tuple[str, int, bool]]:
+        """The same of the retry topics alone."""
+        return [
+            (topic.name, queue_id, True)
+            for topic in self.retry_topics(wanted)
+            for queue_id in range(topic.read_queue_nums)
+        ]
+
+    def retry_topics(self, wanted: Wanted) -> list[TopicConfig]:
+        """Those that are there of the messages that were popped and failed."""
+        named = pop_retry_topics(wanted.group, wanted.topic)
+        return [found for name in named if (found := self._topics.get(name)) is not None]
+
+    def waited_for(self, wanted: Wanted) -> list[Queue]:
+        """The queues whose messages such a pop waits for; −1 is all of a topic."""
+        queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
+        # The first of them may be made later.
+        usual, other = pop_retry_topics(wanted.group, wanted.topic)
+        queues.append((usual, ANY_QUEUE))
+        queues += [
+            (each, ANY_QUEUE) for each in (other, retry_topic(wanted.group)) if each in self._topics
+        ]
+        return queues
+
+    def topic(self, wanted: Wanted) -> TopicConfig:
+        """The topic that a pop asks for. Raises Refusal: it is gone."""
+        topic = self._topics.get(wanted.topic)
+        if topic is None:
+            raise TopicNotFound(f"topic[{wanted.topic}] not exist, apply first please!")
+        return topic
+
+    def _goes_by_priority(self, wanted: Wanted, topic: TopicConfig) -> bool:
+        """Whether the queues are looked at in the order of their priority."""
+        if not topic.is_prioritised or wanted.order:
+            return False
+        group = self._groups.get(wanted.group)
+        return self._chance() * 100 < (100 if group is None else group.priority_factor)
+
+    def _queue_order(
+        self, topic: TopicConfig, near: Queue | None, *, by_priority: bool
+    ) -> Iterable[int]:
+        count = topic.read_queue_nums
+        if by_priority:
+            return range(count - 1, -1, -1) if self._live.priority_order_asc else range(count)
+        first = int(self._chance() * count)
+        if near is not None and _is_near(near, topic, topic) and near[1] < count:
+            first = near[1]
+        return chain(range(first, count), range(first))
+
+
+def _is_near(near: Queue | None, source: TopicConfig, topic: TopicConfig) -> bool:
+    """Whether *near* says where in *source* to begin with a wide *topic*."""
+    return near is not None and near[0] == source.name and topic.read_queue_nums > QUEUES_PER_SLICE

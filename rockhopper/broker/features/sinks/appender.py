@@ -1,0 +1,292 @@
+"""Putting the messages of a batch into the log, and finding those that are there already.
+
+Each gets the property RH_SINK, by which a broker that was killed in the midst of a batch sees how
+far it had come: ``<sink key>:<batch id>:<number within the batch>``, with a ``+`` behind it for all
+messages of a run, the first of which has that number.
+"""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Set
+from itertools import chain, takewhile
+from pathlib import Path
+
+import structlog
+
+from rockhopper.broker.features.sinks.runs import messages_of, plain_count
+from rockhopper.broker.features.sinks.staged_parts import items
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Redirect
+from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
+from rockhopper.protocol.message_ids import UniqueIds
+from rockhopper.protocol.properties import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_NUM,
+    PROPERTY_POP_CK,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    decode_properties,
+)
+from rockhopper.protocol.store.queue_layout import (
+    CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_UNIT_SIZE_BYTES,
+)
+
+log = structlog.get_logger("broker.sinks")
+
+PROPERTY_SINK = "RH_SINK"
+_NAME = PROPERTY_SINK.encode()
+# What only the broker may set, or what would make a message something else than a plain one.
+REFUSED_PROPERTIES = frozenset(
+    {
+        *OWN_PROPERTIES,
+        PROPERTY_INNER_BASE,
+        PROPERTY_INNER_NUM,
+        PROPERTY_POP_CK,
+        PROPERTY_REAL_QUEUE_ID,
+        PROPERTY_REAL_TOPIC,
+        PROPERTY_TRANSACTION_PREPARED,
+        PROPERTY_WAIT,
+    }
+)
+SLICE_COUNT_MAX = 256
+SLICE_BYTES_MAX = 1 << 20
+# The first message of a queue counts as so many: it may take a file, of which making and
+# allocating takes a millisecond.
+FIRST_OF_QUEUE_COUNT = 64
+_Offsets = list[int] | bytes
+"""Places in the commit log; of a run, its packed consume queue units."""
+_MARK = re.compile(r"([0-9a-f]+:\d+):(\d+)(\+?)").fullmatch
+
+
+class BatchAppender:
+    """Appends batches to one store. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        stats: BrokerStats,
+        redirect: Redirect,
+        unique_ids: UniqueIds,
+        *,
+        store_host: bytes,
+        suffix: bytes,
+    ) -> None:
+        """*redirect* says where a message waits that is wanted later.
+
+        *suffix* holds the properties that the broker adds to every message.
+        """
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._redirect = redirect
+        self._unique_ids = unique_ids
+        self._store_host = store_host
+        self._suffix = suffix
+        self.deleted: set[str] = set()
+        """Topics that were deleted while a batch is appended; they may be there again."""
+
+    def missing(self, topics: Set[str]) -> list[str]:
+        """Those of *topics* that are not there."""
+        return sorted(name for name in topics if name not in self._topics)
+
+    def appended_count(self, batch: str, from_offset: int) -> int:
+        """How many messages of *batch* the log holds from an offset on."""
+        count = 0
+        of_runs: Counter[int] = Counter()
+        for properties in self._store.properties_from(from_offset):
+            if _NAME not in properties:
+                continue
+            found = _MARK(decode_properties(properties).get(PROPERTY_SINK, ""))
+            if found is not None and found[1] == batch:
+                first, earlier = int(found[2]), 0
+                if found[3]:
+                    earlier = of_runs[first]
+                    of_runs[first] += 1
+                count = max(count, first + earlier + 1)
+        return count
+
+    def append(self, batch: str, paths: list[Path], start: int) -> Iterator[int]:
+        """Append the messages from number *start* on, slice by slice; yields how far it has come.
+
+        The queues that they go to are put on hold. Messages of a topic that is gone are dropped:
+        had it been deleted later, they would have gone with it.
+
+        Raises:
+            StoreError, OSError: what was yielded last is in the log, and nothing behind it.
+        """
+        store = self._store
+        number = count = size_bytes = 0
+        done = start
+        placed: list[tuple[int, _Offsets]] = []
+        """Of this slice: how many messages, and where; nowhere if they were dropped."""
+        held: set[QueueTail] = set()
+        dropped: Counter[str] = Counter()
+        try:
+            for item, size in _from(start, paths):
+                number += size
+                count += size
+                if number > start:
+                    if not placed:
+                        store.check_writable()
+                        store.begin()
+                    topic = self._topics.get(item.topic)
+                    if topic is None or item.topic in self.deleted:
+                        dropped[item.topic] += size
+                        placed.append((size, []))
+                    else:
+                        first = store.staged_offset
+                        for log_offsets, tail in self._stage(item, topic, batch, number - size):
+                            # Now: the next message may fail.
+                            placed.append((_count(log_offsets), log_offsets))
+                            if tail not in held:
+                                held.add(tail)
+                                store.hold(tail)
+                                count += FIRST_OF_QUEUE_COUNT
+                        self._stats.put(topic.name).add(size, store.staged_offset - first)
+                        size_bytes += _body_size_bytes(item)
+                if count >= SLICE_COUNT_MAX or size_bytes >= SLICE_BYTES_MAX:
+                    store.commit()
+                    done = max(number, start)
+                    count = size_bytes = 0
+                    placed.clear()
+                    yield done
+            store.commit()
+        except (StoreError, OSError):
+            # Ends the pass, if that has not failed just now.
+            with contextlib.suppress(StoreError):
+                store.commit()
+            yield done + _count_before(store.max_commit_log_offset, placed)
+            raise
+        if dropped:
+            log.warning("sink messages dropped: their topics were deleted", topics=dropped)
+        yield max(number, start)
+
+    def _stage(
+        self, item: SinkMessage | SinkRun, topic: TopicConfig, batch: str, number: int
+    ) -> Iterator[tuple[_Offsets, QueueTail]]:
+        """Stage a message, or a run that begins with *number*: where it is, and in which queue.
+
+        A run comes in one piece or message by message. Raises StoreError; what came before is
+        staged.
+        """
+        queue_id = item.queue_id
+        if queue_id < 0:
+            queue_id = number % max(topic.write_queue_nums, 1)
+        if isinstance(item, SinkMessage):
+            log_offset, tail = self._stage_one(item, topic, queue_id, f"{batch}:{number}")
+            yield [log_offset], tail
+            return
+        staged = None
+        if not topic.attributes:
+            tail = self._store.tail(topic.name, queue_id)
+            suffix = self._suffix_with(f"{batch}:{number}+")
+            # A run is larger than a log's files only where these are very small.
+            with contextlib.suppress(RecordTooLargeError):
+                staged = self._store.stage_run(tail, item.messages, suffix, item.born_time_ms)
+        if staged is not None:
+            yield staged[1], tail
+            return
+        for index, message in enumerate(messages_of(item)):
+            mark = f"{batch}:{number + index}"
+            log_offset, tail = self._stage_one(message, topic, queue_id, mark)
+            yield [log_offset], tail
+
+    def _suffix_with(self, mark: str) -> bytes:
+        return self._suffix + f"{PROPERTY_SINK}\x01{mark}\x02".encode()
+
+    def _stage_one(
+        self, message: SinkMessage, topic: TopicConfig, queue_id: int, mark: str
+    ) -> tuple[int, QueueTail]:
+        text = message.properties
+        if text and not text.endswith("\x02"):
+            text += "\x02"
+        store = self._store
+        if not topic.attributes:
+            tail = store.tail(topic.name, queue_id)
+            staged = store.stage_plain(
+                tail,
+                message.body,
+                text,
+                self._suffix_with(mark),
+                message.flag,
+                0,
+                message.born_time_ms,
+                self._store_host,
+                0,
+            )
+            if staged is not None:
+                return staged[0], tail
+        return self._stage_generally(message, topic.name, queue_id, text, mark)
+
+    def _stage_generally(
+        self, message: SinkMessage, topic: str, queue_id: int, text: str, mark: str
+    ) -> tuple[int, QueueTail]:
+        properties = decode_properties(text)
+        if not properties.get(PROPERTY_UNIQUE_KEY):
+            properties[PROPERTY_UNIQUE_KEY] = self._unique_ids.next()
+        properties |= decode_properties(self._suffix.decode())
+        properties[PROPERTY_SINK] = mark
+        topic, queue_id = self._redirect(topic, queue_id, properties)
+        tail = self._store.tail(topic, queue_id)
+        log_offset = self._store.stage(
+            tail,
+            message.body,
+            properties,
+            message.flag,
+            0,
+            message.born_time_ms,
+            self._store_host,
+        )
+        return log_offset, tail
+
+
+def _from(start: int, paths: list[Path]) -> Iterator[tuple[SinkMessage | SinkRun, int]]:
+    """What the parts hold, with how many messages each is. Raises OSError.
+
+    A run that *start* is in the midst of comes message by message.
+    """
+    number = 0
+    for item in chain.from_iterable(map(items, paths)):
+        size = 1
+        if isinstance(item, SinkRun):
+            size = plain_count(item) or len(messages_of(item))
+            if number < start < number + size:
+                yield from ((message, 1) for message in messages_of(item))
+                number += size
+                continue
+        yield item, size
+        number += size
+
+
+def _count(log_offsets: _Offsets) -> int:
+    if isinstance(log_offsets, bytes):
+        return len(log_offsets) // CONSUME_QUEUE_UNIT_SIZE_BYTES
+    return len(log_offsets)
+
+
+def _body_size_bytes(item: SinkMessage | SinkRun) -> int:
+    return len(item.body if isinstance(item, SinkMessage) else item.messages)
+
+
+def _count_before(end_offset: int, placed: list[tuple[int, _Offsets]]) -> int:
+    """How many messages come before the first that is not in front of *end_offset*."""
+    count = 0
+    for size, where in placed:
+        if isinstance(where, bytes):
+            where = [log_offset for log_offset, _, _ in CONSUME_QUEUE_UNIT.iter_unpack(where)]
+        before = sum(1 for _ in takewhile(lambda log_offset: log_offset < end_offset, where))
+        if where and before < size:
+            return count + before
+        count += size
+    return count

@@ -1,0 +1,595 @@
+"""SinkPublisher: stages parts of batches, and publishes each batch whole and once.
+
+Publishing takes five steps. After the second the batch is sure to be published, by the next
+process if need be:
+
+    1  the parts are made durable
+    2  the intent is written, durably (journal.py)
+    3  the messages go into the log and their queues, slice by slice, while those queues are on
+       hold: nobody sees any of them
+    4  the queues are released: everybody sees all of them
+    5  the log is made durable, the batch is remembered as the sink's last one, intent and parts go
+
+A process that finds an intent at its start goes on with step 3 before it serves anybody; it finds
+the messages that are in the log already by their property RH_SINK.
+
+A batch id that is not above the sink's last one was published before: asking again changes nothing.
+That holds for one row of batches only, so a sink that was given an owner (``owners``, kept in
+``<store>/rockhopper/sinks/owners.json`` from before its first batch) is refused to any other.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from rockhopper.broker.features.sinks.appender import BatchAppender
+from rockhopper.broker.features.sinks.journal import Intent, SinkJournal
+from rockhopper.broker.features.sinks.notes import SinkNotes
+from rockhopper.broker.features.sinks.shared_batches import SharedBatches
+from rockhopper.broker.features.sinks.staged_parts import (
+    PartKey,
+    StagedPart,
+    StagedParts,
+    entries,
+    find_topics,
+    sink_key,
+)
+from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
+from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
+from rockhopper.tasks import end_tasks, run_in_background, start_task
+
+log = structlog.get_logger("broker.sinks")
+
+RETRY_S = 1.0
+DISPATCH_POLL_S = 0.01
+SYNC_AHEAD_BYTES = 16 << 20
+
+
+class SinkError(Exception):
+    """A request that contradicts what is staged; the message says what to do."""
+
+
+class SinkPublisher(Part):
+    """All sinks of one broker. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store: MessageStore,
+        appender: BatchAppender,
+        *,
+        notes: SinkNotes,
+        staged_bytes_max: int,
+        expire_ms: int,
+        now_ms: Callable[[], int],
+        passed_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._owners, self._homes = notes.owners, notes.homes
+        self._contents = notes.contents
+        self.shared = SharedBatches(notes.prepared, notes.decisions)
+        self._staged_bytes_max = staged_bytes_max
+        self._expire_ms = expire_ms
+        self._now_ms = now_ms
+        self._passed_ms = passed_ms
+        self._parts = StagedParts(directory)
+        self._journal = SinkJournal(directory)
+        self._published: dict[str, tuple[int, int]] = {}
+        self._publishing: dict[tuple[str, int], asyncio.Task[int]] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._syncing: asyncio.Task[None] | None = None
+        self.on_intent: Callable[[Intent, list[Path]], Awaitable[None]] | None = None
+        """Called once a batch is sure to be published, with the files of its parts."""
+        self.on_prepared: Callable[[list[Path]], Awaitable[None]] | None = None
+        """Called with the files of parts that are going to be kept."""
+        self.on_published: Callable[[str, int, int], None] | None = None
+        """Called with a sink, its last batch and the number of its messages."""
+        self.confirmed: Callable[[], Awaitable[None]] | None = None
+        """What an answer waits for besides: the other replicas of a set."""
+
+    @property
+    def published(self) -> dict[str, tuple[int, int]]:
+        """Sink id -> its last batch and the number of its messages."""
+        return self._published
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a part is put on disk while more is staged."""
+        return self._syncing is not None
+
+    @property
+    def staged_bytes(self) -> int:
+        """How much waits to be published."""
+        return self._parts.size_bytes
+
+    async def open(self) -> None:
+        """Read what an earlier process left, and finish the batch that it did not.
+
+        Raises:
+            StoreError, OSError: it cannot be read or finished.
+        """
+        self._published = self._journal.load_published()
+        intent = self._journal.load_intent()
+        self._parts.load(self._passed_ms())
+        if intent is not None:
+            await self._resume(intent)
+        for sink_id, (last, _) in self._published.items():
+            key = sink_key(sink_id)
+            self._discard([part for part in self._parts.keys(key) if part[1] <= last])
+
+    async def _resume(self, intent: Intent) -> None:
+        paths = [self._parts.directory / name for name in intent.parts]
+        if intent.batch_id <= self.last_batch_id(intent.sink_id):
+            self._journal.finish(paths)
+            return
+        missing = [path.name for path in paths if not path.exists()]
+        if missing:
+            self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
+            log.error(
+                "a sink batch cannot be finished: staged parts are missing",
+                sink=intent.sink_id,
+                batch=intent.batch_id,
+                missing=missing,
+            )
+            return
+        if intent.from_offset > self._store.max_commit_log_offset:
+            intent = msgspec.structs.replace(intent, from_offset=self._store.max_commit_log_offset)
+            self._journal.save_intent(intent)
+        batch = _batch(intent)
+        start = self._appender.appended_count(batch, intent.from_offset)
+        staged = sum(count for path in paths for _, count, _ in entries(path))
+        if start == 0 and staged != intent.message_count:
+            self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
+            log.error(
+                "a sink batch cannot be published, because a staged part is damaged: run the "
+                "batch again",
+                sink=intent.sink_id,
+                batch=intent.batch_id,
+                messages=intent.message_count,
+                staged=staged,
+            )
+            return
+        log.warning(
+            "finishing a sink batch that a crash interrupted",
+            sink=intent.sink_id,
+            batch=intent.batch_id,
+            messages=intent.message_count,
+            in_the_log=start,
+        )
+        for count in self._appender.append(batch, paths, start):
+            start = count
+        self._store.release()
+        if start < intent.message_count:
+            _report_lost(intent, start)
+        await self._settle(intent, paths)
+
+    async def close(self) -> None:
+        """Stop publishing; a batch in the midst of it is finished by the next process."""
+        tasks: list[asyncio.Task[Any]] = list(self._publishing.values())
+        if self._syncing is not None:
+            tasks.append(self._syncing)
+        await end_tasks(tasks)
+
+    def stage(
+        self,
+        sink_id: str,
+        batch_id: int,
+        name: str,
+        sequence: int,
+        messages: bytes,
+        count: int,
+        topics: Collection[str],
+        owner: str = "",
+    ) -> int:
+        """Add messages to a part, after *sequence* other requests; return how many it holds.
+
+        A request that comes again changes nothing, nor does one for a batch that is published.
+
+        Raises:
+            SinkError: requests before this one are missing, or the sink is another owner's.
+            StoreError: there is no room.
+        """
+        self._check_owner(sink_id, owner)
+        key: PartKey = (sink_key(sink_id), batch_id, name)
+        if batch_id <= self.last_batch_id(sink_id) or (sink_id, batch_id) in self._publishing:
+            return 0
+        part = self._parts.get(key)
+        known = part.sequence if part is not None else 0
+        if sequence > known:
+            raise SinkError(
+                f"part {name} of batch {batch_id} of sink {sink_id} goes on with sequence {known}, "
+                f"not {sequence}: what came before was lost in a crash, or expired; stage the "
+                "whole part again under another name"
+            )
+        if sequence < known and part is not None:
+            return part.message_count
+        if self._parts.size_bytes + len(messages) > self._staged_bytes_max:
+            raise DiskFullError(
+                f"{self._parts.size_bytes >> 20} MiB are staged for sinks already, and "
+                f"{self._staged_bytes_max >> 20} is the most (sinkStagedBytesMax)"
+            )
+        part = self._parts.add(key, sequence, messages, count, topics, self._passed_ms())
+        if part.size_bytes - part.synced_bytes >= SYNC_AHEAD_BYTES and not self._syncing:
+            part.synced_bytes = part.size_bytes
+            self._syncing = run_in_background(
+                self._sync_ahead(key, part.path), "syncing a staged part"
+            )
+        return part.message_count
+
+    async def _sync_ahead(self, key: PartKey, path: Path) -> None:
+        """Have the disk write a part while more is staged: publishing has less to wait for."""
+        try:
+            await asyncio.to_thread(self._parts.sync, [path])
+        except FileNotFoundError:
+            return  # It was forgotten meanwhile.
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
+                return  # Publishing says so, if it lasts.
+            # What is on disk now is unknown, and a second fsync would not tell.
+            log.error(
+                "a staged part could not be flushed to disk", part=path.name, reason=str(error)
+            )
+            self._discard([key])
+        finally:
+            self._syncing = None
+
+    def last_batch_id(self, sink_id: str) -> int:
+        """The last batch of a sink that is published, −1 for none."""
+        return self._published.get(sink_id, (-1, 0))[0]
+
+    def owner(self, sink_id: str) -> str:
+        """Whose batches those of a sink are, blank for unknown."""
+        return str(self._owners.entries.get(sink_id, ""))
+
+    def home(self, sink_id: str) -> str:
+        """The other broker that publishes the batches of a sink, blank for none that is known."""
+        return str(self._homes.entries.get(sink_id, ""))
+
+    async def note_home(self, sink_id: str, broker: str) -> None:
+        """Remember the other broker, on disk. Raises SinkError, OSError."""
+        last = self.last_batch_id(sink_id)
+        if last >= 0 and self.home(sink_id) != broker:
+            raise SinkError(f"sink {sink_id} has published batch {last} here, not on {broker}")
+        if self.home(sink_id) != broker:
+            self._homes.set(sink_id, broker)
+        await self._homes.saved()
+
+    def _check_owner(self, sink_id: str, owner: str) -> None:
+        known = self.owner(sink_id)
+        if owner and known and owner != known:
+            raise SinkError(
+                f"sink {sink_id} has batches of {known}, and this is {owner}, whose batches have "
+                "the same numbers: use another sink id, or go on with what wrote them"
+            )
+
+    def abort(self, sink_id: str, batch_id: int, names: list[str]) -> None:
+        """Forget parts of a batch that is not being published, or all of them for no names.
+
+        Those that are kept until it is published stay.
+        """
+        if (sink_id, batch_id) in self._publishing:
+            return
+        keys = set(self._parts.keys(sink_key(sink_id), batch_id)) - self.shared.keeps()
+        self._discard([key for key in keys if not names or key[2] in names])
+
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Listen to a TopicTable: what was staged for a topic goes with it.
+
+        A part that an earlier process began goes as well, since nobody knows what it is for: its
+        batch has to be run again, rather than get into another topic of that name.
+        """
+        if topic is not None or not name:
+            return
+        self._appender.deleted.add(name)
+        busy, kept = self._busy(), self.shared.keeps()
+        found = [key for key in self._parts.for_topic(name) if key not in kept]
+        gone = [key for key in found if key[:2] not in busy]
+        if gone:
+            log.warning("staged sink parts dropped: their topic was deleted", topic=name)
+            self._discard(gone)
+
+    def _busy(self) -> set[tuple[str, int]]:
+        return {(sink_key(sink_id), batch_id) for sink_id, batch_id in self._publishing}
+
+    def purge(self) -> None:
+        """Forget everything that is staged, and what was published.
+
+        A batch that is just being published is not held up.
+        """
+        self._discard(self._parts.untouched_since(self._passed_ms() + 1))
+        if self._published:
+            self._published.clear()
+            self._journal.save_published({})
+        self.shared.purge()
+        for table in (self._owners, self._homes, self._contents):
+            for sink_id in list(table.entries):
+                table.forget(sink_id)
+
+    def expire(self) -> None:
+        """Forget parts that nobody added to or published for long."""
+        busy, kept = self._busy(), self.shared.keeps()
+        found = self._parts.untouched_since(self._passed_ms() - self._expire_ms)
+        stale = [key for key in found if key[:2] not in busy and key not in kept]
+        if stale:
+            log.warning("staged sink parts expired", parts=len(stale))
+            self._discard(stale)
+
+    def _discard(self, keys: list[PartKey]) -> None:
+        paths = self._parts.forget(keys)
+        if paths:
+            remove_files(paths)
+
+    async def prepare(
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""
+    ) -> tuple[int, bool]:
+        """Keep parts until their batch is published; as ``publish``, which it is the half of.
+
+        Raises:
+            SinkError, StoreError, OSError: as ``publish``; they are not kept.
+        """
+        self._check_owner(sink_id, owner)
+        if (task := self._publishing.get((sink_id, batch_id))) is not None:
+            await asyncio.shield(task)
+        last, count = self._published.get(sink_id, (-1, 0))
+        if batch_id <= last:
+            await self._replicated()
+            return (count if batch_id == last else 0), True
+        if (held := self.shared.prepared_batch(sink_id)) > batch_id:
+            raise SinkError(
+                f"sink {sink_id} prepares batch {held} here, and this is batch {batch_id}: another "
+                "job writes under its id, so use another sink id"
+            )
+        staged = self._checked(sink_id, batch_id, parts)
+        await self._check_topics(sink_id, batch_id, staged)
+        await self._own(sink_id, owner)
+        paths = [part.path for part in staged]
+        if paths:
+            await self._on_disk(sink_id, batch_id, lambda: self._parts.sync(paths))
+        if self.on_prepared is not None:
+            await self.on_prepared(paths)
+        await self.shared.prepare(sink_id, batch_id, [part.name for part in parts])
+        return sum(part.message_count for part in parts), False
+
+    async def decide(
+        self, sink_id: str, batch_id: int, shares: SinkShares, owner: str = "", content: str = ""
+    ) -> tuple[int, SinkShares]:
+        """Decide which parts on which brokers make a batch; return what is decided.
+
+        That is of an earlier batch while it is not published here. Without *shares* nothing is
+        decided, and −1 returned if nothing was. Nothing is there to be decided of a batch that is
+        published.
+
+        Raises:
+            SinkError: the sink is another owner's.
+            StoreError, OSError: nobody knows whether it is decided.
+        """
+        self._check_owner(sink_id, owner)
+        if batch_id <= self.last_batch_id(sink_id):
+            await self._replicated()
+            return batch_id, {}
+        # What a kill, or a failover, has left of a batch that is published does not count.
+        self.shared.published(sink_id, self.last_batch_id(sink_id))
+        if shares and self.shared.decision(sink_id) is None:
+            await self._own(sink_id, owner)
+            await self._note_content(sink_id, batch_id, content)
+            await self.shared.decide(sink_id, batch_id, shares)
+        await self._replicated()
+        return self.shared.decision(sink_id) or (-1, {})
+
+    def content(self, sink_id: str, batch_id: int) -> str:
+        """What the writer of a sink's last batch said is in it; blank for unknown or another."""
+        return self._contents.of_batch(sink_id, batch_id)
+
+    async def _note_content(self, sink_id: str, batch_id: int, content: str) -> None:
+        if content:
+            self._contents.set(sink_id, [batch_id, content])
+            await self._contents.saved()
+
+    async def _own(self, sink_id: str, owner: str) -> None:
+        if owner and not self.owner(sink_id):
+            self._owners.set(sink_id, owner)
+            await self._owners.saved()
+
+    async def publish(
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = "", content: str = ""
+    ) -> tuple[int, bool]:
+        """Publish a batch: how many messages it has, and whether it was published before.
+
+        Whoever waits may be cancelled; the batch is published all the same.
+
+        Raises:
+            SinkError: a part is not what its writer says, a topic was deleted, or the sink is
+                another owner's; nothing is published.
+            StoreError, OSError: nothing is published.
+        """
+        self._check_owner(sink_id, owner)
+        last, count = self._published.get(sink_id, (-1, 0))
+        if batch_id <= last:
+            await self._replicated()
+            return (count if batch_id == last else 0), True
+        key = (sink_id, batch_id)
+        task = self._publishing.get(key)
+        repeated = task is not None
+        if task is None:
+            task = start_task(self._publish(sink_id, batch_id, parts, owner, content))
+            self._publishing[key] = task
+            task.add_done_callback(lambda _: self._publishing.pop(key, None))
+        return await asyncio.shield(task), repeated
+
+    async def _publish(
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str, content: str
+    ) -> int:
+        async with self._one_at_a_time:
+            self._check_owner(sink_id, owner)
+            if batch_id <= self.last_batch_id(sink_id):
+                return self._published[sink_id][1]
+            self._store.check_writable()
+            staged = self._checked(sink_id, batch_id, parts)
+            await self._check_topics(sink_id, batch_id, staged)
+            await self._own(sink_id, owner)
+            await self._note_content(sink_id, batch_id, content)
+            paths = [part.path for part in staged]
+            intent = Intent(
+                sink_id,
+                batch_id,
+                sum(part.message_count for part in parts),
+                [path.name for path in paths],
+                self._store.max_commit_log_offset,
+            )
+            self._appender.deleted.clear()
+            if intent.message_count:
+                await self._commit_to(intent, paths)
+                if self.on_intent is not None:
+                    await self.on_intent(intent, paths)
+                await self._append(intent, paths)
+            await self._settle(intent, paths)
+            await self._replicated()
+            return intent.message_count
+
+    async def _replicated(self) -> None:
+        if self.confirmed is not None:
+            await self.confirmed()
+
+    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[StagedPart]:
+        staged: list[StagedPart] = []
+        if len({part.name for part in parts}) < len(parts):
+            raise SinkError(f"batch {batch_id} of sink {sink_id} names a part twice")
+        for wanted in parts:
+            part = self._parts.get((sink_key(sink_id), batch_id, wanted.name))
+            count = part.message_count if part is not None else 0
+            if count != wanted.message_count:
+                raise SinkError(
+                    f"part {wanted.name} of batch {batch_id} of sink {sink_id} holds {count} "
+                    f"messages, not {wanted.message_count}: it was lost in a crash, expired, or "
+                    "was for a topic that was deleted since; run the batch again"
+                )
+            if part is not None:
+                staged.append(part)
+        return staged
+
+    async def _check_topics(self, sink_id: str, batch_id: int, parts: list[StagedPart]) -> None:
+        topics: set[str] = set()
+        kept = {f"{key[0]}-{key[1]}-{key[2]}.part" for key in self.shared.keeps()}
+        for part in parts:
+            if part.path.name in kept:
+                continue  # It is too late to refuse them: they go with their topic.
+            if part.topics is None:
+                part.topics = await asyncio.to_thread(find_topics, part.path)
+            topics |= part.topics
+        missing = self._appender.missing(topics)
+        if missing:
+            raise SinkError(
+                f"batch {batch_id} of sink {sink_id} has messages for the topic {missing[0]}, "
+                "which was deleted after they were staged: create it again and publish the batch "
+                "again, or run the batch again"
+            )
+
+    async def _commit_to(self, intent: Intent, paths: list[Path]) -> None:
+        """Make sure that the batch will be published. Raises SinkError, OSError: it will not."""
+
+        def sync_and_save() -> None:
+            self._parts.sync(paths)
+            self._journal.save_intent(intent)
+
+        try:
+            await self._on_disk(intent.sink_id, intent.batch_id, sync_and_save)
+        except SinkError:
+            self._journal.withdraw_intent()
+            raise
+
+    async def _on_disk(self, sink_id: str, batch_id: int, work: Callable[[], None]) -> None:
+        try:
+            await asyncio.to_thread(work)
+        except FileNotFoundError as error:
+            # Those that came since, for the same batch once more, are none of them.
+            raise SinkError(
+                f"parts of batch {batch_id} of sink {sink_id} were forgotten while they were made "
+                "ready: run the batch again"
+            ) from error
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
+                raise
+            # What is on disk now is unknown, and a second fsync would not tell.
+            self._discard(self._parts.keys(sink_key(sink_id), batch_id))
+            raise SinkError(
+                f"the disk did not keep the staged parts of batch {batch_id} of sink {sink_id} "
+                f"({error.strerror}), and they are dropped: check the disk, then run the batch "
+                "again"
+            ) from error
+
+    async def _append(self, intent: Intent, paths: list[Path]) -> None:
+        """Append everything, then show it.
+
+        What fails is tried again, since the batch is sure to be published.
+
+        Raises:
+            StoreFailedError: by the next process.
+        """
+        done = 0
+        failing = False
+        while True:
+            try:
+                for count in self._appender.append(_batch(intent), paths, done):
+                    done = count
+                    await asyncio.sleep(0)
+                await self._dispatched(self._store.max_commit_log_offset)
+                break
+            except (StoreError, OSError) as error:
+                if self._store.failure is not None:
+                    raise
+                if not failing:
+                    log.error(
+                        "a sink batch waits for the store", sink=intent.sink_id, reason=str(error)
+                    )
+                failing = True
+            await asyncio.sleep(RETRY_S)
+        self._store.release()
+        if done < intent.message_count:
+            _report_lost(intent, done)
+
+    async def _dispatched(self, end_offset: int) -> None:
+        await self._store.safe(end_offset)
+        while not self._store.has_dispatched(end_offset):  # noqa: ASYNC110 - rarely, and not for long
+            await asyncio.sleep(DISPATCH_POLL_S)
+
+    async def _settle(self, intent: Intent, paths: list[Path]) -> None:
+        """Make the batch durable, and remember it instead of its intent; until that has worked."""
+        self._published[intent.sink_id] = (intent.batch_id, intent.message_count)
+        if self.on_published is not None:
+            self.on_published(intent.sink_id, intent.batch_id, intent.message_count)
+        while True:
+            try:
+                await self._store.flushed(self._store.max_commit_log_offset)
+                await asyncio.to_thread(self._journal.save_published, dict(self._published))
+                await asyncio.to_thread(self._journal.finish, paths)
+                break
+            except (StoreError, OSError) as error:
+                if self._store.failure is not None:
+                    raise
+                log.error("a sink batch waits for the disk", sink=intent.sink_id, reason=str(error))
+            await asyncio.sleep(RETRY_S)
+        self._discard(self._parts.keys(sink_key(intent.sink_id), intent.batch_id))
+        self.shared.published(intent.sink_id, intent.batch_id)
+
+
+def _report_lost(intent: Intent, found: int) -> None:
+    log.error(
+        "a sink batch lost messages: a staged part is damaged",
+        sink=intent.sink_id,
+        batch=intent.batch_id,
+        published=found,
+        staged=intent.message_count,
+    )
+
+
+def _batch(intent: Intent) -> str:
+    return f"{sink_key(intent.sink_id)}:{intent.batch_id}"

@@ -1,0 +1,191 @@
+"""CheckBack: asks producers how transactions ended of which they have not said so.
+
+A half message is looked at transactionTimeOut (or the time that its own property
+CHECK_IMMUNITY_TIME_IN_SECONDS names) after it came, and every transactionCheckInterval from then
+on. Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its producer group,
+round robin. After transactionCheckMax checks, or when the log is about to delete it
+(fileReservedTime), it is held for an operator. Its age is counted as that of its log file: a clock
+that is wrong for a while gives up nothing.
+
+Where there are users, those alone are asked who may publish to the topic: anybody may say that he
+is a producer of a group.
+
+While no producer of the group is there nothing is counted: RocketMQ counts, and discards a
+transaction 8 minutes after its producers went away. The look is made as soon as one comes back.
+"""
+
+from collections.abc import Callable, Iterable
+
+from rockhopper.broker.features.transactions.check_counts import CheckCounts
+from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.half_messages import message_to_check
+from rockhopper.broker.features.transactions.ledger import Ledger
+from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.kernel.members.consumer_groups import Client
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.peer import Peer, TransactionCheck
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
+
+RETRY_MS = 1000
+LOOKS_PER_TURN = 200
+BYTES_PER_TURN = 1 << 20
+HOUR_MS = 3_600_000
+
+
+class CheckBack:
+    """The looks at open half messages. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        halves: OpenHalves,
+        ledger: Ledger,
+        counts: CheckCounts,
+        ends: Ends,
+        hold: Callable[[OpenHalf, StoredMessage], object],
+        config: BrokerConfig,
+        producers: ProducerTable,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """*hold* moves a half message to where an operator finds it."""
+        self._halves = halves
+        self._ledger = ledger
+        self._counts = counts
+        self._ends = ends
+        self._hold = hold
+        self._config = config
+        self._live = config.live
+        self._producers = producers
+        self._now_ms = now_ms
+        self.counted_ms = now_ms
+        """The time that the age of log files is counted by."""
+        self._timer = WallTimer(now_ms, self._run)
+        self._is_running = False
+        self._turns: dict[str, int] = {}
+        self.check_count = 0
+        self.may_be_asked: Callable[[Client, str], bool] = lambda client, topic: True
+        """Whether a producer may see a message of a topic."""
+
+    def has_looked_since(self, time_ms: int) -> bool:
+        """Whether each half message that is open was looked at after *time_ms*."""
+        interval_ms = self._live.transaction_check_interval_ms
+        return self._halves.next_due_ms() is None or self._now_ms() - time_ms > interval_ms
+
+    def start(self) -> None:
+        """Begin; needs a running loop."""
+        self._is_running = True
+        self.arm()
+
+    def stop(self) -> None:
+        """Look at nothing more."""
+        self._is_running = False
+        self._timer.cancel()
+
+    def arm(self) -> None:
+        """See to it that the next look is made in time."""
+        due_ms = self._halves.next_due_ms()
+        if self._is_running and due_ms is not None:
+            self._timer.arm(due_ms)
+
+    def arm_for(self, due_ms: int) -> None:
+        """See to it that a look at *due_ms* is made in time, and those that ``arm`` saw to."""
+        if self._is_running:
+            self._timer.arm(due_ms)
+
+    def look_soon(self, half: OpenHalf) -> None:
+        """Look at *half* in a second, whenever it was due."""
+        self._halves.schedule(half, self._now_ms() + RETRY_MS)
+        self.arm()
+
+    def producer_came(self, group: str) -> None:
+        """Look at what waits for a producer of *group*."""
+        if self._halves.producer_came(group):
+            self.arm()
+
+    def _run(self) -> None:
+        halves = self._halves
+        now_ms = self._now_ms()
+        size_bytes = 0
+        for _ in range(LOOKS_PER_TURN):
+            half = halves.take_due(now_ms) if size_bytes < BYTES_PER_TURN else None
+            if half is None:
+                break
+            size_bytes += self._look(half, now_ms)
+        self.arm()
+
+    def _look(self, half: OpenHalf, now_ms: int) -> int:
+        """Look at one half message; return the bytes that were sent."""
+        halves = self._halves
+        halves.stop_waiting(half)
+        halves.schedule(half, now_ms + RETRY_MS)
+        if half.is_committed:
+            self._ends.finish_committed(half)
+            return 0
+        is_expired = self._is_expired(half, now_ms)
+        producers = [] if is_expired else self._producers.clients(half.group)
+        if not is_expired and not any(not each.connection.closed for each in producers):
+            halves.await_producer(half)
+            self._schedule(half, now_ms)
+            return 0
+        message = self._ledger.half_at(half.log_offset)
+        if message is None:
+            self._ends.give_up(half)
+            return 0
+        if self._ends.find_final(half, message):
+            self._ends.finish_committed(half)
+            return 0
+        if is_expired:
+            self._hold(half, message)
+            return 0
+        topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
+        connection = self._connection(
+            half.group, [each for each in producers if self.may_be_asked(each, topic)]
+        )
+        if connection is None:
+            halves.await_producer(half)
+            self._schedule(half, now_ms)
+            return 0
+        if connection.writing_paused:
+            return 0
+        half.check_times += 1
+        self._counts.put(half.offset, half.check_times)
+        asked = message_to_check(message, half.check_times)
+        size_bytes = connection.notify(TransactionCheck(message, asked, self._config.broker_name))
+        self.check_count += 1
+        self._schedule(half, now_ms)
+        return size_bytes
+
+    def _schedule(self, half: OpenHalf, now_ms: int) -> None:
+        """Look again after the interval, and not later than the half message expires."""
+        left_ms = self._reserved_ms + 1 - self._age_ms(half, now_ms)
+        wait_ms = min(self._live.transaction_check_interval_ms, left_ms)
+        self._halves.schedule(half, now_ms + max(wait_ms, 1))
+
+    def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
+        return (
+            half.check_times >= self._live.transaction_check_max
+            or self._age_ms(half, now_ms) > self._reserved_ms
+        )
+
+    def _age_ms(self, half: OpenHalf, now_ms: int) -> int:
+        # By both: either may have been set forward since the half message came.
+        age_ms = now_ms - half.stored_ms
+        return min(age_ms, self.counted_ms() - half.stored_ms + half.ahead_ms)
+
+    @property
+    def _reserved_ms(self) -> int:
+        return max(self._config.store.live.file_reserved_hours, 1) * HOUR_MS
+
+    def _connection(self, group: str, producers: Iterable[Client]) -> Peer | None:
+        """The connection whose turn it is, of those that read what they are sent if any does."""
+        live = [client.connection for client in producers if not client.connection.closed]
+        reading = [connection for connection in live if not connection.writing_paused] or live
+        if not reading:
+            self._turns.pop(group, None)
+            return None
+        turn = self._turns.get(group, -1) + 1
+        self._turns[group] = turn
+        return reading[turn % len(reading)]

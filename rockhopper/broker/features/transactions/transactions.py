@@ -1,0 +1,289 @@
+"""Transactions: half messages, how they end, and what is held back.
+
+    a producer sends a half message         Sender stores it, ``opened``
+    it says how its transaction ended (37)  ends.py: the final message and an op message, or the
+                                            op message alone
+    it says nothing                         check_back.py asks it (39)
+    it never does                           ``hold``: TRANS_CHECK_MAX_TIME_TOPIC, until an operator
+                                            resumes it (323)
+
+RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransactionProcessor.
+"""
+
+import asyncio
+
+import structlog
+
+from rockhopper.broker.features.transactions.check_back import CheckBack
+from rockhopper.broker.features.transactions.check_counts import CheckCounts
+from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
+from rockhopper.broker.features.transactions.ledger import Ledger
+from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.scheduled.last_flush import last_flush
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Copy, Redirect
+from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+    PROPERTY_UNIQUE_KEY,
+)
+
+log = structlog.get_logger("broker.transactions")
+
+SETTLE_INTERVAL_S = 5.0
+# Transactions that ended behind one that is open, and that a start would have to read, before the
+# open one is put behind them.
+ENDED_BEHIND_MAX = 100_000
+MOVED_AT_ONCE_MAX = 200
+COPIES_KEPT = 4
+
+
+class Transactions(Part):
+    """The transactions of one broker. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        offsets: ConsumerOffsetTable,
+        producers: ProducerTable,
+        stats: BrokerStats,
+        redirect: Redirect,
+        clock: BrokerClock,
+    ) -> None:
+        # How long something lasts, and what compares with producers' times.
+        now_ms, wall_ms = clock.steady_ms, clock.wall_ms
+        self._live = config.live
+        self._store = store
+        self._topics = topics
+        self._now_ms = now_ms
+        self.halves = OpenHalves()
+        self.ledger = Ledger(store, offsets, has_index=config.store.index_enabled, now_ms=now_ms)
+        self.counts = CheckCounts(store.layout.own / "transactions.json", now_ms=now_ms)
+        self.ends = Ends(
+            store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=wall_ms
+        )
+        self.check_back = CheckBack(
+            self.halves,
+            self.ledger,
+            self.counts,
+            self.ends,
+            self.hold,
+            config,
+            producers,
+            now_ms=now_ms,
+        )
+        self.check_back.counted_ms = store.counted_ms
+        self.ends.look_soon = self.check_back.look_soon
+        store.expires_sooner_after(self.check_back.has_looked_since)
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self.held_count = 0
+
+    def start(self) -> None:
+        """Find the half messages that are open, and begin to ask about them; needs a loop."""
+        self.counts.load_if_readable()
+        self.counts.start_saving()
+        counted_ms = self.check_back.counted_ms()
+        ahead_ms = self._now_ms() - counted_ms
+        for half, immune_ms in self.ledger.rebuild():
+            if half.stored_ms > counted_ms:
+                half.ahead_ms = ahead_ms
+            half.check_times = max(half.check_times, self.counts.get(half.offset))
+            self.halves.add(half, half.stored_ms + self._patience_ms(immune_ms))
+        self.counts.keep_only({half.offset for half in self.halves})
+        if self.halves:
+            log.info("open transactions found", count=len(self.halves))
+        self.check_back.start()
+        self._settle_later()
+
+    def stop(self) -> None:
+        """Ask about nothing more; ends are still taken."""
+        self.check_back.stop()
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+            self._settle_timer = None
+
+    def abandon(self) -> None:
+        """Stop; what is open was not found, so how far all is finished is not known."""
+        self.stop()
+
+    async def close(self) -> None:
+        """Stop, and note how far everything is finished. The store must still be open.
+
+        Raises:
+            OSError: the counts of checks could not be saved.
+        """
+        self.stop()
+        store = self._store
+        self.settle()
+        if self.ledger.awaits_flush:
+            await last_flush(store, store.max_commit_log_offset)
+        self.settle()
+        await self.counts.on_disk()
+
+    def _settle_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._settle_timer = loop.call_later(SETTLE_INTERVAL_S, self._settle_again)
+
+    def _settle_again(self) -> None:
+        self._move_up()
+        self.settle()
+        self.counts.save_soon()
+        self._settle_later()
+
+    def settle(self) -> None:
+        self.ledger.note_progress(self.halves.first())
+
+    def _move_up(self) -> None:
+        """Put half messages that stay open behind the many that have ended since."""
+        for _ in range(MOVED_AT_ONCE_MAX):
+            half = self.halves.first()
+            if half is None or half.is_committed:
+                return
+            ended = self.ledger.half_end - half.offset - len(self.halves)
+            if ended <= ENDED_BEHIND_MAX or not self._move(half):
+                return
+
+    def _move(self, half: OpenHalf) -> bool:
+        message = self.ledger.half_at(half.log_offset)
+        if message is None or self.ends.find_final(half, message):
+            self.check_back.look_soon(half)
+            return False
+        origin = message.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET)
+        properties = message.properties | {
+            PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times),
+            PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET: origin or str(half.offset),
+        }
+        offset, op_floor = self.ledger.half_end, self.ledger.op_end
+        copy = Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties)
+        written = self.ledger.finish(half, copy)
+        if written.log_offset is None:
+            return False
+        moved = OpenHalf(
+            offset,
+            written.log_offset,
+            half.group,
+            half.stored_ms,
+            op_floor=op_floor,
+            check_times=half.check_times,
+            # What the producer knows, and what it was asked about lately.
+            copies=(*half.copies, half.offset)
+            if len(half.copies) < COPIES_KEPT
+            else (half.copies[0], *half.copies[2:], half.offset),
+        )
+        moved.ahead_ms = half.ahead_ms
+        self.halves.remove(half)
+        self.counts.forget(half.offset)
+        self.halves.add(moved, half.due_ms)
+        if moved.check_times:
+            self.counts.put(offset, moved.check_times)
+        self.check_back.arm()
+        return True
+
+    def _patience_ms(self, immune_ms: int | None) -> int:
+        """How long after its arrival nobody is asked about a half message."""
+        return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
+
+    def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
+        """A half message is in the log, at *offset* of its queue.
+
+        Its producer *group* is not to be asked for *immune_ms*; None leaves that to the settings.
+        """
+        self._open([(offset, log_offset, group)], immune_ms)
+
+    def opened_together(self, halves: list[tuple[int, int, str]]) -> None:
+        """Half messages are in the log: for each its queue offset, log offset and producer group.
+
+        When their producers are asked is left to the settings.
+        """
+        self._open(halves, None)
+
+    def _open(self, halves: list[tuple[int, int, str]], immune_ms: int | None) -> None:
+        now_ms, op_floor = self._now_ms(), self.ledger.op_end
+        ahead_ms = now_ms - self.check_back.counted_ms()
+        due_ms = now_ms + self._patience_ms(immune_ms)
+        for offset, log_offset, group in halves:
+            half = OpenHalf(offset, log_offset, group, now_ms, op_floor=op_floor)
+            half.ahead_ms = ahead_ms
+            self.halves.add(half, due_ms)
+        self.check_back.arm_for(due_ms)
+
+    def purge(self) -> None:
+        """Roll back everything that is open.
+
+        Raises:
+            StoreError: the store takes no more; the rest stays open.
+        """
+        for half in list(self.halves):
+            self.ends.roll_back(half)
+
+    def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
+        """Move a half message to where an operator finds it; the error when that fails."""
+        self._ensure_hold_topic()
+        written = self.ledger.finish(
+            half,
+            Copy(
+                TRANSACTION_CHECK_MAX_TIME_TOPIC,
+                0,
+                message,
+                message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times)},
+            ),
+        )
+        if written.failure is not None:
+            return written.failure
+        log.warning(
+            "a transaction is held for an operator: its producer never reported the outcome",
+            group=half.group,
+            id=message.message_id,
+            offset_id=message.offset_message_id,
+            checks=half.check_times,
+            resume_with="request code 323",
+        )
+        self.halves.remove(half)
+        self.counts.forget(half.offset)
+        self.held_count += 1
+        return None
+
+    def _ensure_hold_topic(self) -> None:
+        if TRANSACTION_CHECK_MAX_TIME_TOPIC not in self._topics:
+            self._topics.put(
+                TopicConfig(TRANSACTION_CHECK_MAX_TIME_TOPIC, read_queue_nums=1, write_queue_nums=1)
+            )
+
+    def resume(self, message: StoredMessage) -> int:
+        """Put a held message among the half ones again; return the log's end to wait for.
+
+        Raises:
+            Refusal: its transaction is committed.
+            StoreError: not now.
+        """
+        if self.ledger.has_final(message, has_copies=True):
+            raise Refusal(f"the transaction of message {message.message_id} was committed already")
+        for copy in self.ledger.same_message(message, TRANSACTION_HALF_TOPIC):
+            if self.halves.get(copy.queue_offset) is not None:
+                return self._store.max_commit_log_offset
+        tail = self._store.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID)
+        offset = tail.next_offset
+        properties = message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
+        properties.pop(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+        written = self.ledger.put(Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties))
+        if written.failure is not None or written.log_offset is None:
+            raise written.failure or StoreError("the half message could not be put back")
+        group = properties.get(PROPERTY_PRODUCER_GROUP, "")
+        self.opened(offset, written.log_offset, group, immunity_ms(properties))
+        log.info("a held transaction is resumed", id=properties.get(PROPERTY_UNIQUE_KEY))
+        return written.end_offset
