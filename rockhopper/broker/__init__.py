@@ -10,7 +10,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rockhopper.broker.broker import Broker
+    from rockhopper.broker.app import Broker
 
 if not __name__.startswith("rockhopper."):
     raise ImportError(
@@ -22,7 +22,7 @@ __all__ = ["Broker"]
 
 def __getattr__(name: str) -> Any:
     if name == "Broker":
-        from rockhopper.broker.broker import Broker
+        from rockhopper.broker.app import Broker
 
         return Broker
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

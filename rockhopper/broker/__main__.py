@@ -365,7 +365,7 @@ def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:
         from rockhopper.broker.name_server.alone import NameServer
 
         return NameServer(config)
-    from rockhopper.broker.broker import Broker
+    from rockhopper.broker.app import Broker
 
     return Broker(config, None if parent is None else parent.http_socket)
 

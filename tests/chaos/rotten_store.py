@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.errors import StoreError

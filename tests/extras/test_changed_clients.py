@@ -2,7 +2,7 @@
 
 import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from tests.extras.test_grpc import ask

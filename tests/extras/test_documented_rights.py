@@ -9,7 +9,7 @@ import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from rockhopper import App, ReceivedMessage, sync
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Admin, Consumer, Credentials, Producer, PullConsumer
 from rockhopper.client.errors import ClientError
 from rockhopper.protocol.codes import RequestCode, ResponseCode

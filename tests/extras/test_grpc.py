@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE

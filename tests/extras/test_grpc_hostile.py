@@ -7,7 +7,7 @@ from itertools import count
 import grpc.aio  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.grpc_v2.framing import framed

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.classic_slave import ClassicSlave
 from tests.support.direct import ask, send_fields

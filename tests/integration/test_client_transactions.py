@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Message, TransactionProducer
 from tests.support.direct import pull
 from tests.support.hang import HANG_S

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Admin, Consumer, Message, Producer, RetryLater
 from rockhopper.client.received import ReceivedMessage

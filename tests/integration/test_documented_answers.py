@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.prose import ROOT, page
 from tests.support.wire import WireClient

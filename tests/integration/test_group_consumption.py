@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.app import TEMPORARY_SETTINGS, Broker
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code

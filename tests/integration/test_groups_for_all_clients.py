@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.app import TEMPORARY_SETTINGS, Broker
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code

@@ -8,7 +8,7 @@ from contextlib import suppress
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.server.listening.unfinished import STEP_BYTES, UNKNOWN_BYTES_MAX_ALL, Holder
 from rockhopper.broker.server.remoting.http import HttpServer
 from rockhopper.broker.users.guard import Guard

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.app import TEMPORARY_SETTINGS, Broker
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Admin, Consumer, Producer, PullConsumer
 from rockhopper.client.received import ReceivedMessage

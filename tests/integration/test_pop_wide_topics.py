@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.features.pop import polling
 from rockhopper.broker.features.pop.sources import QUEUES_PER_SLICE
 from rockhopper.broker.kernel.pull.long_polling import PARKED_PER_CONNECTION_MAX

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.app import TEMPORARY_SETTINGS, Broker
 from rockhopper.broker.kernel.pull import pull_filters
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.client import Message, Producer, PullConsumer, Sql

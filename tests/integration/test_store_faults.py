@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store import reput, retention

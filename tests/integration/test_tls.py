@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Admin, BrokerUnreachableError, Message, Producer, TlsOptions
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.protocol.addresses import split_address

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rockhopper import App, ReceivedMessage, sync
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.users.errors import NotAuthenticated
 from rockhopper.broker.users.peer import Principal

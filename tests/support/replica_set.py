@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
 from rockhopper.broker.replication.roles import joining
 from rockhopper.broker.replication.roles.set_member import SetMember

@@ -21,7 +21,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore

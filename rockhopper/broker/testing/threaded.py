@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from rockhopper.broker.broker import Broker
+    from rockhopper.broker.app import Broker
 
 _Result = TypeVar("_Result")
 
@@ -105,7 +105,7 @@ class ThreadedBroker:
             self._started.set()
 
     async def _serve(self) -> None:
-        from rockhopper.broker.broker import Broker
+        from rockhopper.broker.app import Broker
 
         async with Broker.temporary(self._settings) as broker:
             self.nameserver, self.address = broker.nameserver, broker.address

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.broker_config import BrokerConfig

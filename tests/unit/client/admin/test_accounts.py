@@ -1,6 +1,6 @@
 """Users and rules through Admin."""
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Admin
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.topic_figures import AT_ONCE, TopicReader, lag_seconds, together

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.tracks import History, Outcome, history

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.signing import Credentials

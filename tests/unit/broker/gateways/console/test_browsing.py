@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console import browsing
 from rockhopper.broker.gateways.console.browsing import PAGE_SIZE, Browser, read_places
 from rockhopper.client import Producer

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.clients import CLIENTS_MAX, IDLE_S, Clients, tls_of
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from rockhopper.protocol.signing import Credentials

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client.admin.admin import Admin
 from rockhopper.protocol.signing import Credentials
 from tests.support.console import USERS, Answered, Browser
 
 LOOK = """
 import asyncio, sys
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from tests.support.console import Browser
 
 HEAVY = ("jinja2", "rockhopper.client", "rockhopper.broker.gateways.console.site")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client.admin.admin import Admin
 from tests.support.console import Browser
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.views import sending
 from rockhopper.client import Producer
 from rockhopper.client.admin import silence

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog.testing
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
 from tests.support.console import Browser

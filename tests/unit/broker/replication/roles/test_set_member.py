@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.replication.election.keeping import Keeping
 from rockhopper.broker.replication.election.replica_set import Outcome
 from rockhopper.broker.replication.engines.engine import EngineError, MemoryEngine

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from tests.support.command_line import CommandLine
 
 TEXT = """globalWhiteRemoteAddresses: [10.0.0.*]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from tests.support.command_line import CommandLine
 from tests.unit.client.commands.security.conftest import SECRET
 

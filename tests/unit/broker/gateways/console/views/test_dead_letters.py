@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import BrokerUnreachableError
 from rockhopper.client.sending.group_sender import GroupSender

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.views.groups import PAGE_SIZE
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.client import Message, Producer, TransactionProducer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.transactions import Transaction

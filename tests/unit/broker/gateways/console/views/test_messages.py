@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.bodies import DECOMPRESSED_SIZE_BYTES_MAX
 from rockhopper.broker.gateways.console.views.messages import time_of
 from rockhopper.broker.gateways.console.visit import WrongInput

@@ -3,7 +3,7 @@
 import json
 import re
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.views.overview import BrokerState
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin

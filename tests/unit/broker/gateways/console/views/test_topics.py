@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rockhopper.broker.broker import Broker
+from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.views.topics import PAGE_SIZE, QUEUES_SHOWN_MAX, plain_only
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin

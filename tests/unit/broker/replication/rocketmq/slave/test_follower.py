@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.replication.rocketmq.slave import note
 from rockhopper.broker.replication.rocketmq.slave.follower import Follower

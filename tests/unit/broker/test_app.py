@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker import Broker
-from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
