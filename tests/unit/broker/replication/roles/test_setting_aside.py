@@ -14,7 +14,7 @@ def layout(tmp_path: Path) -> StoreLayout:
     found = StoreLayout(tmp_path)
     for path in ("commitlog/0", "consumequeue/T/0/0", "config/topics.json", "lock", "abort"):
         write(tmp_path / path)
-    for path in ("ha/promise.json", "features/pop/journal", "quarantine/tail"):
+    for path in ("ha/promise.json", "pop/journal", "quarantine/tail"):
         write(found.own / path)
     return found
 

@@ -70,9 +70,9 @@ async def test_keys_and_values_are_those_that_operators_know(pair: FakePair) -> 
     await pair.two.announce(MEMBER)
     await pair.one.count_start(A, 3)
     stored = {key.removeprefix(PREFIX): value for key, value in pair.etcd.keys.items()}
-    assert sorted(stored) == ["leader", "kernel/members/2", "starts/1.a1b2", "state"]
+    assert sorted(stored) == ["leader", "members/2", "starts/1.a1b2", "state"]
     leases = {key: pair.etcd.leases.get(value.lease) for key, value in stored.items()}
-    assert leases == {"leader": 4, "kernel/members/2": 15, "starts/1.a1b2": None, "state": None}
+    assert leases == {"leader": 4, "members/2": 15, "starts/1.a1b2": None, "state": None}
 
 
 async def test_a_lost_answer_of_a_campaign_is_unknown_and_asked_once(pair: FakePair) -> None:

@@ -7,7 +7,7 @@ from rockhopper.broker.replication.engines.kubernetes.leases import API_VERSION
 from rockhopper.broker.replication.engines.kubernetes.pod_role import LABEL, MASTER
 from rockhopper.broker.settings.config_file import load_config
 
-EXAMPLE = (Path(__file__).parents[5] / "docker/kubernetes/replica-set.yaml").read_text()
+EXAMPLE = (Path(__file__).parents[6] / "docker/kubernetes/replica-set.yaml").read_text()
 POD = {"POD_NAME": "broker-a-2", "POD_NAMESPACE": "mq"}
 
 
