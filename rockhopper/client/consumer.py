@@ -85,18 +85,18 @@ _delivery: ContextVar[_Delivery | None] = ContextVar("_delivery", default=None)
 
 
 class Consumer:
-    """A member of a consumer group; the group's members share the queues of its topics.
+    """A member of a consumer group. The members share the queues of the group's topics.
 
         async with Consumer("billing", {"orders": "new || paid"}) as consumer:
             async for message in consumer:
                 print(message.body)
 
-    or with several messages in work at once:
+    To process several messages concurrently:
 
         async with Consumer("billing", "orders") as consumer:
             await consumer.run(handle, concurrency=16)
 
-    A broker that goes away is waited for; nothing is raised for it.
+    If a broker becomes unreachable, the consumer waits for it and does not raise.
     """
 
     def __init__(
@@ -134,36 +134,36 @@ class Consumer:
         credentials: CredentialsChoice = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`topics` is a topic, several, or a mapping of topics to filters.
+        """`topics` is a topic, several topics, or a mapping of topics to filters.
 
-        A regular expression ("orders_.*", or one from re.compile) stands for all topics whose whole
-        name it matches but the system's; those that appear later are found within 10 s.
-        A filter is "*", tags such as "new || paid", or Sql("price > 5"). `start_from` ("earliest",
-        "latest", a datetime, milliseconds since 1970) counts only where the group has never
-        committed.
+        A regular expression ("orders_.*", or one from re.compile) matches all topics by their whole
+        name, except system topics; new topics are found within 10 s. A filter is "*", tags such as
+        "new || paid", or Sql("price > 5"). `start_from` ("earliest", "latest", a datetime,
+        milliseconds since 1970) applies only if the group has no committed offset.
 
-        `broadcast` gives every member every message and keeps offsets in a file here
-        (`offsets_directory`, else ~/.rocketmq_offsets). `orderly` hands out each queue's messages
-        one after the other; one that fails is tried again, first of its queue, `suspend_s`
-        later. `allocation` is the group's rule, the same for all members: "average", "by-circle",
-        "consistent-hash" or an object. After `max_reconsume_times` a message goes to the dead
-        letters (the group's own setting where it is None; in order None is never).
+        With `broadcast` every member receives every message, and offsets are stored in a local file
+        (`offsets_directory`, else ~/.rocketmq_offsets). With `orderly` each queue's messages are
+        delivered one after the other; a failed message stays first in its queue and is retried
+        after `suspend_s`. `allocation` is the group's rule and must be the same in all members:
+        "average", "by-circle", "consistent-hash" or an object. After `max_reconsume_times` retries
+        a message goes to the dead letters (None: the group's setting; with `orderly` None means
+        never).
 
-        With `handler` the messages go to it from the start, `concurrency` at once, as with `run`.
-        `poll_s` is how long a broker may hold a request when there is nothing new; the four maxima
-        bound what is fetched ahead. `close_timeout_s` is how long closing waits for handlers. A
-        member that takes over a queue leaves it to the one before for `hand_over_s` seconds, and
-        for up to `close_timeout_s` while that one has messages of it in work. `deserializer` makes
-        `message.value` of each body; where it cannot, the message is never handed out: `bad_body`
-        says what becomes of it ("retry" as by a failing handler, "dead-letter", "skip"). The
-        coroutine functions `on_assigned` and `on_revoked` get lists of queues, before anything of
-        them is handed out, and before they are committed and given up; they get `close_timeout_s`
-        too. `trace` records every delivery in the brokers' trace topic, or in the topic that it
-        names. `middleware` is called around every handler, and around the waiting of loops. `tls`
-        is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
-        without one of them the environment decides. `connections` are shared with other clients,
-        in place of these and of `nameserver`.
-        Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
+        With `handler` the consumer runs the handler from the start, like `run`, for up to
+        `concurrency` messages at once. `poll_s` is how long a broker may hold a request without new
+        messages; the four maxima limit what is prefetched. `close_timeout_s` is how long closing
+        waits for handlers. The new owner of a queue waits `hand_over_s` seconds for the previous
+        owner, and up to `close_timeout_s` while that owner has messages of the queue in work.
+        `deserializer` decodes `message.value`; a message it cannot decode is never delivered, and
+        `bad_body` decides what happens to it ("retry" like a failed handler, "dead-letter",
+        "skip"). The coroutine functions `on_assigned` and `on_revoked` receive lists of queues:
+        before any of their messages is delivered, and before they are committed and released; each
+        may take `close_timeout_s`. `trace` records every delivery in the trace topic, or in the
+        topic it names. `middleware` is called around every handler, and around the waiting of
+        loops. `tls` is True or TlsOptions; `credentials` are Credentials or the path of a
+        credentials file; by default the environment decides. `connections` are shared with other
+        clients and replace these and `nameserver`. Raises ValueError, ClientStateError, TypeError,
+        protocol.errors.SubscriptionError.
         """
         subscriptions, patterns = subscriptions_of(topics, time.time_ns() // 1_000_000)
         self._nameserver = nameserver
@@ -242,8 +242,8 @@ class Consumer:
     async def start(self) -> Self:
         """Join the group, and find out where to start.
 
-        A topic that does not exist is waited for. Raises ClientError when no name service answers,
-        or when a broker refuses a filter; it may be started again then.
+        If a topic does not exist, the consumer waits for it. Raises ClientError if no name server
+        answers or a broker refuses a filter; you may then call it again.
         """
         if self._has_failed_to_start and not self._is_closed:
             self._renew_engine()
@@ -280,9 +280,9 @@ class Consumer:
             run_in_background(self.close(), f"leaving group {self.group!r}")
 
     async def close(self) -> None:
-        """Leave the group, with everything committed that is finished.
+        """Commit all finished messages and leave the group.
 
-        The last message of a loop counts as finished; handlers get `close_timeout_s` to end. A
+        The last message of a loop counts as finished. Handlers have `close_timeout_s` to finish. A
         second call does nothing.
         """
         await self._leave(self.engine.settings.close_timeout_s, None)
@@ -317,10 +317,9 @@ class Consumer:
             await self._handout.trace.close()
 
     def stop(self) -> None:
-        """Let loops and `run` end after the messages that are in work.
+        """End loops and `run` after the messages that are in work.
 
-        May be called anywhere and at any time: in other threads, in signal handlers, before and
-        while it starts.
+        You may call it from any thread, in signal handlers, and before or during the start.
         """
         self._is_stopping = True
         if not self.engine.session.is_inherited:  # else the loop is the parent's
@@ -333,51 +332,52 @@ class Consumer:
 
     @property
     def client_id(self) -> str:
-        """The name of this member."""
+        """The id of this member."""
         return self.engine.session.client_id
 
     @property
     def assigned(self) -> list[MessageQueue]:
-        """The queues that this member holds now, those of the group's retry topic among them."""
+        """The queues that this member owns now, including those of the group's retry topic."""
         return sorted(self.engine.assignment.held)
 
     def pause(self, *what: Paused) -> None:
-        """Hand out and fetch nothing of these topics and queues; without one, nothing at all.
+        """Deliver and fetch no messages of these topics and queues; without arguments, of all.
 
-        What was fetched stays here, what is in work goes on, and a queue that is given up and comes
-        back is paused still. Messages that come again count as those of their topic. A name that
-        is not among its topics is kept, for a pattern may find it.
+        Prefetched messages are kept, messages in work continue, and a queue that is revoked and
+        assigned again is still paused. Redelivered messages belong to their original topic. The
+        topic need not be subscribed, because a pattern may match it later.
         """
         self._handout.pauses.pause(*what)
         self.engine.pauses_changed()
 
     def resume(self, *what: Paused) -> None:
-        """Go on with these topics and queues; without one, with all."""
+        """Resume these topics and queues; without arguments, all."""
         self._handout.pauses.resume(*what)
         self.engine.pauses_changed()
 
     @property
     def paused(self) -> list[Paused]:
-        """The topics and queues that are paused; all its topics after `pause` without one."""
+        """The paused topics and queues; all topics of the consumer after `pause()`."""
         return self._handout.pauses.listed(self.engine.settings.subscriptions)
 
     async def commit(self) -> None:
-        """Store now how far the group has come; that happens every few seconds anyway."""
+        """Commit the group's offsets now; the consumer also commits regularly."""
         self.engine.session.check_open()
         for failure in await self.engine.assignment.commit():
             raise failure
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Let a message that a loop has in work wait again, as if it had not been handed out.
+        """Return a message that a loop has in work, as if it had not been delivered.
 
-        It comes again uncounted: next of its queue here, or to whoever has the queue by then.
+        It is delivered again at once, here or at the member that then owns its queue. This does not
+        count as an attempt.
         """
         self._handout.put_back(*self._give_up(message))
 
     async def retry_later(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> None:
-        """Ask for a message that a loop has in work again, and go on with the others.
+        """Request redelivery of a message that a loop has in work, and continue with the others.
 
         See RetryLater for `delay_level` and `delay_s`.
         """
@@ -396,16 +396,17 @@ class Consumer:
         )
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        """Hand out one message after the other, until `stop` or `close`."""
+        """Deliver one message after the other, until `stop` or `close`."""
         hooked = self._message_through_hooks
         return self._begin_loop(hooked if self._hooks.receive else self._next_message)
 
     def batches(self, count_max: int, wait_s: float) -> AsyncIterator[list[ReceivedMessage]]:
-        """Hand out messages in groups, until `stop` or `close`.
+        """Deliver messages in batches, until `stop` or `close`.
 
-        A batch has `count_max` messages, or those that are there `wait_s` after its first: it is
-        never empty. In order it may hold several messages of a queue, one after the other. When it
-        fails, all of it comes again; retry_later and put_back take single messages out of it.
+        A batch has `count_max` messages, or fewer if `wait_s` has passed since its first message;
+        it is never empty. With `orderly` it may contain several messages of a queue, in order. If
+        it fails, all of it is delivered again; retry_later and put_back take single messages out of
+        it.
         """
         check_batches(count_max, wait_s)
         take = partial(self._next_batch, count_max, wait_s)
@@ -499,11 +500,12 @@ class Consumer:
                 self._handout.put_back(*delivered)
 
     async def run(self, handler: Handler, *, concurrency: int = 16) -> None:
-        """Give each message to `handler`, up to `concurrency` at once, until `stop` or `close`.
+        """Call `handler` for each message, up to `concurrency` at once, until `stop` or `close`.
 
-        Returning acknowledges a message; raising asks for it again: RetryLater says when.
-        Cancelling `run` cancels the handlers, and asks for their messages again. In order, messages
-        of one queue are never in work at the same time. Raises what a broker refuses for good.
+        A handler acknowledges a message by returning, and requests redelivery by raising;
+        RetryLater sets the delay. Cancelling `run` cancels the handlers, and their messages are
+        delivered again. With `orderly`, messages of one queue are never in work at the same time.
+        Raises errors that waiting cannot fix, such as a missing permission.
         """
         check_coroutine_function("handler", handler)
         check_count("concurrency", concurrency)

@@ -82,9 +82,9 @@ def request_name(code: int) -> str:
 
 
 class ClientError(Exception):
-    """Anything that went wrong between this client and the brokers.
+    """Any failure between this client and the brokers.
 
-    `remedy` says in a few words what to look at; it is part of the text already, behind `what`.
+    `remedy` says in a few words what to do; the text already contains it, after `what`.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ _REQUESTER_GONE = "push reply message"
 
 
 class RequestRefusedError(ClientError):
-    """The other side answered, and its answer is an error code."""
+    """The server answered with an error code."""
 
     was_outdated = False
-    """Whether it was signed with credentials that have been changed here since."""
+    """Whether the request was signed with credentials that have since changed here."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class RequestRefusedError(ClientError):
         *,
         asked_as: str | None = None,
     ) -> None:
-        """`asked_as` says which user asked, and who named him; "" is nobody, None is not known."""
+        """`asked_as` is the user and its source; "" is no user, None is unknown."""
         said = f": {remark.strip()}" if remark and remark.strip() else ""
         super().__init__(
             f"{address} refused {request_name(request_code)} "
@@ -141,29 +141,29 @@ class RequestRefusedError(ClientError):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether another broker might take the same request."""
+        """Whether another broker might accept the same request."""
         return self.code in RETRIABLE_CODES
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether who asks may not."""
+        """Whether the user lacks permission."""
         return self.code == ResponseCode.NO_PERMISSION
 
     @property
     def is_unproven(self) -> bool:
-        """Whether the broker could not tell who asks: a wrong secret, or an old one."""
+        """Whether the broker could not authenticate the user: a wrong or outdated secret."""
         said = (self.remark or "").lower()
         return self.code in UNPROVEN_CODES and any(mark in said for mark in _UNPROVEN)
 
     @property
     def is_requester_gone(self) -> bool:
-        """Whether a reply was refused because its requester is not connected any more."""
+        """Whether a reply was refused because its requester has disconnected."""
         is_reply = self.request_code in _REPLY_CODES
         return is_reply and _REQUESTER_GONE in (self.remark or "")
 
     @property
     def is_route_outdated(self) -> bool:
-        """Whether the topic or the queue is gone that a route named; nothing was stored."""
+        """Whether the topic or queue of the route no longer exists; nothing was stored."""
         return self.code == ResponseCode.TOPIC_NOT_EXIST or self.is_queue_unknown
 
     @property
@@ -174,7 +174,7 @@ class RequestRefusedError(ClientError):
 
     @property
     def is_not_writable(self) -> bool:
-        """Whether this broker takes nothing now, and stored nothing: another replica may lead."""
+        """Whether the broker stored nothing and accepts nothing now: another replica may lead."""
         hint = _NOT_WRITABLE.get(self.code or 0)
         return hint is not None and hint in (self.remark or "")
 
@@ -195,14 +195,14 @@ def _remedy(code: int, said: str, asked_as: str | None) -> str | None:
 
 
 class BrokerUnreachableError(ClientError):
-    """No connection could be made, or it broke before the answer came."""
+    """The connection failed, or broke before the answer arrived."""
 
     was_sent = False
-    """Whether the request may have reached the other side."""
+    """Whether the request may have reached the server."""
 
 
 class RequestTimeoutError(ClientError):
-    """No answer came in time; whether the request was carried out is not known."""
+    """No answer arrived in time; the request may or may not have been carried out."""
 
     def __init__(self, request_code: int, address: str, timeout_s: float) -> None:
         super().__init__(
@@ -213,42 +213,42 @@ class RequestTimeoutError(ClientError):
 
 
 class EarlierSendFailedError(ClientError):
-    """Not sent: a message of the same sharding key, sent earlier, failed while this one waited."""
+    """Not sent: an earlier message with the same sharding key failed while this one waited."""
 
 
 class ReplyTimeoutError(ClientError, TimeoutError):
-    """The request message was stored, but no reply to it came in time."""
+    """The request message was stored, but no reply arrived in time."""
 
 
 class MalformedAnswerError(ClientError):
-    """The other side sent something that is not RocketMQ's protocol, or not this part of it."""
+    """The server sent invalid data, or a part of RocketMQ's protocol that is not supported."""
 
 
 class RouteNotFoundError(ClientError):
-    """No name service knows a broker that serves the topic.
+    """No name server knows a broker that serves the topic.
 
-    `topic` or `group` is the name that was asked for, where that is the matter.
+    `topic` or `group` is the name that was not found, if there is one.
     """
 
     topic: str | None = None
     group: str | None = None
 
     def about(self, *, topic: str | None = None, group: str | None = None) -> Self:
-        """Note which name was not found; returns itself."""
+        """Set the name that was not found, and return the error itself."""
         self.topic, self.group = topic, group
         return self
 
 
 class MessageRejectedError(ClientError, ValueError):
-    """The message cannot be sent as it is; nothing was sent."""
+    """The message is invalid; nothing was sent."""
 
 
 class BodyError(ClientError, ValueError):
-    """The body of a message that came is not what the deserializer expects."""
+    """The deserializer cannot decode the body of a received message."""
 
 
 class MessageNotFoundError(ClientError, LookupError):
-    """No broker has a message of this id."""
+    """No broker has a message with this id."""
 
 
 class ClientStateError(ClientError, RuntimeError):
@@ -256,19 +256,19 @@ class ClientStateError(ClientError, RuntimeError):
 
 
 def is_away(error: Exception) -> bool:
-    """Whether a server could not be reached, or did not answer: its text says all there is."""
+    """Whether a server could not be reached or did not answer; the error text is complete."""
     return isinstance(error, BrokerUnreachableError | RequestTimeoutError)
 
 
 def may_have_moved(error: ClientError) -> bool:
-    """Whether another broker may lead by now in place of the one that failed so."""
+    """Whether another broker may have become master after this failure."""
     if isinstance(error, RequestRefusedError):
         return error.is_not_writable
     return isinstance(error, BrokerUnreachableError)
 
 
 def is_route_outdated(error: ClientError) -> bool:
-    """Whether a broker says that the route by which it was asked is old."""
+    """Whether a broker reports that the route is outdated."""
     return isinstance(error, RequestRefusedError) and error.is_route_outdated
 
 

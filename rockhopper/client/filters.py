@@ -10,9 +10,10 @@ from rockhopper.protocol.subscription import TYPE_SQL92, Subscription, check_tag
 class Sql:
     """An SQL92 expression over the properties of a message, such as "price > 5 AND region = 'eu'".
 
-    The broker evaluates it; TAGS and KEYS are properties too. What does not compile is refused here
-    already; so is what brokers take and nobody means, a part at the end that they would ignore and
-    a property that is compared with nothing. SqlSyntaxError names the place.
+    The broker evaluates it; TAGS and KEYS are properties too. The constructor refuses invalid
+    expressions. It also refuses probable mistakes that brokers accept: text after the expression,
+    which they ignore, and a property that is not compared with anything. SqlSyntaxError names the
+    position.
     """
 
     expression: str
@@ -22,10 +23,10 @@ class Sql:
 
 
 def subscription_to(topic: str, wanted: str | Sql | None, version: int = 0) -> Subscription:
-    """Return the subscription to a topic by tags, by an expression, or to all of it.
+    """Return the subscription to a topic by tags, by an expression, or to all messages.
 
     Raises:
-        SubscriptionError: tags that select nothing, or a filter that cannot be tags.
+        SubscriptionError: the tags select nothing, or the filter is invalid.
     """
     if isinstance(wanted, Sql):
         return Subscription(topic, wanted.expression, TYPE_SQL92, version)

@@ -40,7 +40,7 @@ DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 
 class MessageFields(TypedDict, total=False):
-    """What a Message has beside its topic and body; see Message."""
+    """The fields of a Message besides its topic and body; see Message."""
 
     tags: str | None
     keys: str | Iterable[str]
@@ -56,16 +56,16 @@ class MessageFields(TypedDict, total=False):
 
 
 class Producer(ClosedAtEnd):
-    """Sends messages; any number of sends may be under way at once.
+    """Sends messages. Any number of sends may run concurrently.
 
-    Use it with `async with`. A send that fails is tried again within its timeout, so a message may
-    in rare cases be stored twice (with the same message id): on another broker of the topic,
-    `retries` times; and without a limit where a broker cannot be reached or says that it takes
-    nothing, until one of its replicas does. With `retries=0` nothing is sent again that may have
-    been stored. A cancelled send may or may not have been stored.
+    Use it with `async with`. A failed send is retried within its timeout, so in rare cases a
+    message is stored twice, with the same message id. It is retried `retries` times on another
+    broker of the topic. If a broker cannot be reached or accepts no messages, it is retried without
+    a limit until one of the broker's replicas accepts it. With `retries=0` a message that may have
+    been stored is never sent again. A cancelled send may or may not have been stored.
 
-    Messages of one `sharding_key` are stored in one queue in the order of the calls: each waits for
-    the one before, and when that one fails, those that were waiting raise EarlierSendFailedError.
+    Messages with the same `sharding_key` are stored in one queue, in the order of the calls. Each
+    waits for the previous one; if that fails, the waiting messages raise EarlierSendFailedError.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Producer(ClosedAtEnd):
         credentials: CredentialsChoice = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
+        """`nameserver` is "host:port;host:port"; by default NAMESRV_ADDR, else 127.0.0.1:9876.
 
-        `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
-        turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
-        `trace` records every send in the brokers' trace topic, or in the topic that it names.
-        With `linger` concurrent sends share batches. `serializer` makes the bodies of what is sent
-        as a topic and a value; bytes stay as they are. `deserializer` makes the `value` of replies.
-        `middleware` is called around every send.
-        `tls` is True, or TlsOptions; `credentials` are Credentials, or the path of a file of them;
-        without one of them the environment decides. Raises ValueError, TypeError, ClientStateError.
+        `timeout_s` is the maximum duration of a send in seconds, including retries.
+        `compress_above_bytes=None` disables compression. `message_size_bytes_max` should equal the
+        brokers' maxMessageSize. `trace` records every send in the trace topic, or in the topic it
+        names. With `linger` concurrent sends share batches. `serializer` encodes the body when you
+        send a topic and a value; bytes are sent unchanged. `deserializer` decodes the `value` of
+        replies. `middleware` is called around every send. `tls` is True or TlsOptions;
+        `credentials` are Credentials or the path of a credentials file; by default the environment
+        decides. Raises ValueError, TypeError, ClientStateError.
         """
         reason = group_error(group)
         if reason is not None:
@@ -138,7 +138,7 @@ class Producer(ClosedAtEnd):
         return await self.start()
 
     async def start(self) -> Self:
-        """Open the producer; connections are made when they are needed."""
+        """Open the producer; it connects when it first needs a connection."""
         await self.session.start()
         if self.trace is not None:
             self.trace.start()
@@ -146,9 +146,9 @@ class Producer(ClosedAtEnd):
         return self
 
     async def close(self) -> None:
-        """Hand everything that was sent to the network, then close.
+        """Send everything that is pending, then close.
 
-        What lingers is sent at once, and waited for.
+        Lingering messages are sent at once, and `close` waits for them.
         """
         self.session.check_loop()
         lingering, self._lingering = self._lingering, None
@@ -171,12 +171,12 @@ class Producer(ClosedAtEnd):
         queue: MessageQueue | int | None = None,
         timeout_s: float | None = None,
     ) -> SendReceipt:
-        """Send one message, given whole or as a topic and its parts, and return where it is stored.
+        """Send one message, given as a Message or as a topic and its parts; return the receipt.
 
-        It goes to `queue`, else to the queue of its sharding key, else to the next queue in turn.
-        One key is a string, several are a sequence or a string with blanks between them.
-        Raises MessageRejectedError, RouteNotFoundError, RequestRefusedError,
-        BrokerUnreachableError, RequestTimeoutError.
+        The message goes to `queue`, else to the queue of its sharding key, else to the queues in
+        turn. `keys` is one key, several keys separated by blanks, or a sequence of keys. Raises
+        MessageRejectedError, RouteNotFoundError, RequestRefusedError, BrokerUnreachableError,
+        RequestTimeoutError.
         """
         lingering = self._lingering
         if (
@@ -206,10 +206,11 @@ class Producer(ClosedAtEnd):
         return (await self._through_hooks("send", [whole], deliver))[0]
 
     def message(self, topic: str, value: object, **fields: Unpack[MessageFields]) -> Message:
-        """Return a Message whose body the serializer makes of *value*, with the fields of Message.
+        """Return a Message with the serialized *value* as its body and the given fields.
 
-        For what `send(topic, value)` has no word for: delays, order, batches, requests,
-        transactions. Raises as Message does, and MessageRejectedError where the value does not fit.
+        Use it for options that `send(topic, value)` does not have: delays, order, batches,
+        requests, transactions. Raises as Message does, and MessageRejectedError if the value is
+        invalid.
         """
         return Message(topic, _as_bytes(encoded(self._serializer, value)), **fields)
 
@@ -220,13 +221,13 @@ class Producer(ClosedAtEnd):
         queue: MessageQueue | int | None = None,
         timeout_s: float | None = None,
     ) -> list[SendReceipt]:
-        """Send several messages of one topic in one request to one queue; all are stored or none.
+        """Send several messages of one topic to one queue in one request; all are stored or none.
 
-        Only a power cut before the answer (under ASYNC_FLUSH: up to half a second after it) may
-        leave some of them.
+        Only a power cut before the answer (with ASYNC_FLUSH: up to half a second after it) may
+        store some of them only.
 
-        Returns a receipt for each, in order. Delayed messages cannot go in a batch. Batches are not
-        compressed. Raises as `send` does.
+        Returns a receipt for each message, in order. A batch cannot contain delayed messages, and
+        is not compressed. Raises as `send` does.
         """
         batch = list(messages)
         if not batch:
@@ -254,7 +255,7 @@ class Producer(ClosedAtEnd):
         properties: Mapping[str, str] | None = None,
         queue: MessageQueue | int | None = None,
     ) -> None:
-        """Send one message without learning whether it was stored: the broker does not answer."""
+        """Send one message without an answer from the broker: it may not have been stored."""
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             (whole,) = messages
@@ -282,10 +283,10 @@ class Producer(ClosedAtEnd):
         timeout_s: float | None = None,
         queue: MessageQueue | int | None = None,
     ) -> ReceivedMessage:
-        """Send a message, wait until a consumer has replied to it, and return the reply.
+        """Send a message, wait for a consumer's reply, and return the reply.
 
-        `timeout_s` is for both together. Raises ReplyTimeoutError when there is no reply in time,
-        else as `send` does. Cancelling it only gives up waiting.
+        `timeout_s` covers the send and the reply. Raises ReplyTimeoutError if no reply arrives in
+        time, else as `send` does. Cancelling only stops waiting.
         """
         self.session.check_open()
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
@@ -321,10 +322,10 @@ class Producer(ClosedAtEnd):
         properties: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Reply to a request message that was consumed.
+        """Reply to a consumed request message.
 
-        Raises MessageRejectedError when it is no request, RequestRefusedError when the one who
-        asked is not there any more, else as `send` does.
+        Raises MessageRejectedError if the message is not a request, RequestRefusedError if the
+        requester has disconnected, else as `send` does.
         """
         topic, addressing = reply_address(request)
 
@@ -345,11 +346,11 @@ class Producer(ClosedAtEnd):
         await self._through_hooks("reply", [message], deliver)
 
     async def recall(self, recalled: SendReceipt | tuple[str, str]) -> str:
-        """Take back a message that is to be delivered later by time; return its message id.
+        """Cancel the delivery of a message with a delay or a delivery time; return its message id.
 
-        `recalled` is its receipt, or its topic and recall handle. Raises MessageRejectedError when
-        there is no handle, RequestRefusedError when it is too late or brokers are not set to allow
-        it (recallMessageEnable).
+        `recalled` is the receipt, or the topic and the recall handle. Raises MessageRejectedError
+        if there is no handle, RequestRefusedError if the message was already delivered or the
+        broker does not allow recalls (recallMessageEnable).
         """
         topic, handle = topic_and_handle(recalled)
         address = await self._broker_address(broker_of_handle(handle), topic)
@@ -368,7 +369,7 @@ class Producer(ClosedAtEnd):
         return message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Return the queues of a topic that can be written, in the order of sharding."""
+        """Return a topic's writable queues, in the order used for sharding keys."""
         return list((await self.sender.route(topic)).write_queues)
 
     async def _broker_address(self, broker_name: str, *topics: str) -> str:

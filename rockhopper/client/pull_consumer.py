@@ -54,12 +54,12 @@ Position = int | datetime | Literal["earliest", "latest"]
 
 
 class PullConsumer(ClosedAtEnd):
-    """Reads messages from queues, several queues at once, in the order of each queue.
+    """Reads messages from several queues at once, each queue in order.
 
-    Opened with a topic, it reads all queues of that topic, also those that are added later; with a
-    pattern, those of all topics that match. `assign` chooses the queues instead. It starts where
-    its group has committed, else at `start_from`. Without a group it can read but not commit.
-    Nothing is committed unless `commit` is called.
+    Opened with a topic, it reads all queues of that topic, including queues added later; with a
+    pattern, those of all matching topics. `assign` selects other queues. It starts at the group's
+    committed offset, else at `start_from`. Without a group it can read but not commit. It commits
+    only when you call `commit`.
 
         async with PullConsumer("orders", nameserver="127.0.0.1:9876") as consumer:
             async for message in consumer:
@@ -84,14 +84,14 @@ class PullConsumer(ClosedAtEnd):
         credentials: CredentialsChoice = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`tags` is an expression such as "new || paid", `filter` one over properties instead.
+        """`tags` is an expression such as "new || paid"; `filter` is an Sql expression instead.
 
-        A regular expression ("orders_.*", or one from re.compile) stands for all topics whose whole
-        name it matches but the system's; those that appear later are found within 10 s, and read
-        from their beginning. `deserializer` makes `message.value` of a body. `poll_s` is how long a
-        broker may hold a request when there is nothing new. `middleware` is called around every
-        `pull`, `pull_from` and the waiting of loops. `tls` is True, or TlsOptions; `credentials`
-        are Credentials, or the path of a file of them; without one of them the environment decides.
+        A regular expression ("orders_.*", or one from re.compile) matches all topics by their whole
+        name, except system topics; new topics are found within 10 s and read from their beginning.
+        `deserializer` decodes `message.value`. `poll_s` is how long a broker may hold a request
+        without new messages. `middleware` is called around every `pull`, `pull_from` and the
+        waiting of loops. `tls` is True or TlsOptions; `credentials` are Credentials or the path of
+        a credentials file; by default the environment decides.
         """
         check_seconds("request_timeout_s", request_timeout_s)
         check_seconds("poll_s", poll_s, may_be_zero=True)
@@ -147,8 +147,8 @@ class PullConsumer(ClosedAtEnd):
     async def start(self) -> Self:
         """Open the consumer; with a topic, find its queues and where to start in each.
 
-        Raises RouteNotFoundError when there is no such topic; one that matches a pattern is waited
-        for.
+        Raises RouteNotFoundError if the topic does not exist. With a pattern, the consumer waits
+        for a matching topic.
         """
         await self.session.start()
         if self._is_automatic:
@@ -164,7 +164,7 @@ class PullConsumer(ClosedAtEnd):
         return self
 
     async def find(self) -> None:
-        """Look now for topics that match its pattern; that happens every 10 s anyway."""
+        """Look for topics that match the pattern now; the consumer also does this every 10 s."""
         self.session.check_open()
         if self._finder is None or not self._is_automatic:
             return
@@ -181,7 +181,7 @@ class PullConsumer(ClosedAtEnd):
                 log.debug("topics could not be looked for, and will be again: %s", error)
 
     async def close(self) -> None:
-        """Stop reading and close the connections; commits nothing."""
+        """Stop reading and close the connections, without a commit."""
         self.session.check_loop()
         try:
             if not self.session.is_inherited:  # else the tasks belong to the parent process
@@ -191,7 +191,7 @@ class PullConsumer(ClosedAtEnd):
             await self.session.close()
 
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
-        """Return the readable queues of a topic (of its own, without one)."""
+        """Return the readable queues of a topic, by default the consumer's own topic."""
         if topic is None and not self._topics and self._finder is None:
             raise ClientStateError("this consumer was opened without a topic: name one")
         queues: list[MessageQueue] = []
@@ -209,26 +209,27 @@ class PullConsumer(ClosedAtEnd):
         return list(self._readers)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these queues and no others; a queue that was read already goes on where it is."""
+        """Read exactly these queues; a queue that was already read continues at its position."""
         self._is_automatic = False
         await self._assign(list(queues), self._start_from)
 
     def pause(self, *what: Paused) -> None:
-        """Hand out and fetch nothing of these topics and queues; without one, nothing at all.
+        """Deliver and fetch no messages of these topics and queues; without arguments, of all.
 
-        What was fetched stays here, and a queue that is given up and comes back is paused still.
+        Prefetched messages are kept, and a queue that is unassigned and assigned again is still
+        paused.
         """
         self._pauses.pause(*what)
         self._heed_pauses()
 
     def resume(self, *what: Paused) -> None:
-        """Go on with these topics and queues; without one, with all."""
+        """Resume these topics and queues; without arguments, all."""
         self._pauses.resume(*what)
         self._heed_pauses()
 
     @property
     def paused(self) -> list[Paused]:
-        """The topics and queues that are paused; all its topics after `pause` without one."""
+        """The paused topics and queues; all topics of the consumer after `pause()`."""
         return self._pauses.listed(queue.topic for queue in self._readers)
 
     def _heed_pauses(self) -> None:
@@ -248,12 +249,12 @@ class PullConsumer(ClosedAtEnd):
             reader.start()
 
     async def seek(self, queue: MessageQueue, position: Position) -> None:
-        """Go on at an offset, at "earliest", at "latest" or at the first message from a time on."""
+        """Continue at an offset, "earliest", "latest", or the first message since a time."""
         await self._reader(queue).seek(await self._resolve(queue, _checked(position)))
         self._ready = deque(reader for reader in self._ready if reader.has_message)
 
     def position(self, queue: MessageQueue) -> int:
-        """Return the offset of the next message that this consumer will hand out from `queue`."""
+        """Return the offset of the next message that this consumer will deliver from `queue`."""
         return self._reader(queue).position
 
     async def begin_offset(self, queue: MessageQueue) -> int:
@@ -267,11 +268,11 @@ class PullConsumer(ClosedAtEnd):
     async def pull(
         self, max_count: int = 32, *, timeout_s: float | None = None
     ) -> list[ReceivedMessage]:
-        """Return up to `max_count` messages as soon as there is one.
+        """Return up to `max_count` messages as soon as at least one is available.
 
-        After `timeout_s` without one the list is empty; None waits for ever. Messages of one
-        queue come in order. Cancelling loses none. Raises what made a queue unreadable; a
-        second later that queue is tried again.
+        If none arrives within `timeout_s`, the list is empty; None waits for ever. Messages of one
+        queue are in order. Cancelling loses no message. Raises the error that made a queue
+        unreadable; the consumer tries that queue again a second later.
         """
         check_count("max_count", max_count)
         return await self._receive(partial(self._pull, max_count, timeout_s))
@@ -317,9 +318,9 @@ class PullConsumer(ClosedAtEnd):
     async def pull_from(
         self, queue: MessageQueue, offset: int, max_count: int = 32, *, wait_s: float = 0.0
     ) -> PullResult:
-        """Read from a queue at an offset with a single request, beside what is assigned.
+        """Read from a queue at an offset with a single request, independent of the assignment.
 
-        With `wait_s` the broker waits up to so long for a first message.
+        With `wait_s` the broker waits up to that time for a first message.
         """
         if not self._hooks.receive:
             return await self._puller.pull(queue, offset, max_count, wait_s)
@@ -342,7 +343,7 @@ class PullConsumer(ClosedAtEnd):
         return list(await around(self._hooks.receive, last)(receiving))
 
     def __aiter__(self) -> "_Loop":
-        """Hand out one message after the other, for ever."""
+        """Deliver one message after the other, for ever."""
         return _Loop(self._receive_one if self._hooks.receive else self._next)
 
     async def _receive_one(self) -> ReceivedMessage:
@@ -356,9 +357,9 @@ class PullConsumer(ClosedAtEnd):
     async def commit(
         self, offsets: Mapping[MessageQueue, int] | ReceivedMessage | None = None
     ) -> None:
-        """Store how far the group has come: beyond all that was handed out, or beyond one message.
+        """Commit the offsets of all delivered messages, or of one message.
 
-        A mapping names the offset to go on at for each queue.
+        A mapping gives the next offset for each queue.
         """
         if self._group is None:
             raise ClientStateError(
@@ -383,7 +384,7 @@ class PullConsumer(ClosedAtEnd):
         await self._offsets.commit(group, queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return the offset that the group has committed for `queue`, None for none."""
+        """Return the offset that the group has committed for `queue`, or None."""
         if self._group is None:
             return None
         return await self._offsets.committed(self._group, queue)

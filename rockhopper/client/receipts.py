@@ -13,11 +13,11 @@ from rockhopper.protocol.command import Command
 
 
 class SendStatus(IntEnum):
-    """How safe a stored message is; the values are the answer's code."""
+    """How safely a message is stored; the values are response codes."""
 
     OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
-    """Stored, but not yet on disk when the broker's time for that was up (SYNC_FLUSH)."""
+    """Stored, but not flushed to disk within the broker's timeout (SYNC_FLUSH)."""
     SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
     FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
 
@@ -26,18 +26,18 @@ SENT_CODES = frozenset(int(status) for status in SendStatus)
 
 
 class SendReceipt(msgspec.Struct, frozen=True, gc=False):
-    """Where a message is."""
+    """Where a message is stored."""
 
     message_id: str
-    """The producer's id, which stays with the message through retries (UNIQ_KEY)."""
+    """The producer's id, which stays the same through retries (UNIQ_KEY)."""
     offset_message_id: str
-    """The broker's id: its address and the place in its commit log."""
+    """The broker's id: its address and the position in its commit log."""
     queue: MessageQueue
     queue_offset: int
     status: SendStatus = SendStatus.OK
     transaction_id: str | None = None
     recall_handle: str | None = None
-    """What takes a message back that is to be delivered later by time; see Producer.recall."""
+    """Cancels the delivery of a delayed message; see Producer.recall."""
 
 
 _STATUSES = {int(status): status for status in SendStatus}

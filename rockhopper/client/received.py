@@ -14,7 +14,7 @@ from rockhopper.protocol.store.record_head import HEAD_SIZE_BYTES
 class ReceivedMessage:
     """A message, and the queue it was read from.
 
-    A record is decoded when something is asked for that is neither its body nor its place.
+    The record is decoded on the first access to a field other than the body and the position.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class ReceivedMessage:
 
     @property
     def value(self) -> Any:
-        """What the client's deserializer makes of the body, once. Raises BodyError."""
+        """The body as decoded by the client's deserializer, cached. Raises BodyError."""
         try:
             return self._value
         except AttributeError:
@@ -96,12 +96,12 @@ class ReceivedMessage:
 
     @property
     def topic(self) -> str:
-        """Its topic; of a message that is delivered again, the one it was first sent to."""
+        """The topic; for a redelivered message, its original topic."""
         return self.stored.topic
 
     @property
     def broker_name(self) -> str:
-        """The broker that it was read from."""
+        """The broker it was read from."""
         return self.queue.broker_name
 
     @property
@@ -111,32 +111,32 @@ class ReceivedMessage:
 
     @property
     def message_id(self) -> str:
-        """The id that the producer gave it."""
+        """The id that the producer assigned."""
         return self.stored.message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The id that names its place in the broker's commit log."""
+        """The id that encodes its position in the broker's commit log."""
         return self.stored.offset_message_id
 
     @property
     def tags(self) -> str | None:
-        """Its tag."""
+        """The tag."""
         return self.stored.tags
 
     @property
     def keys(self) -> list[str]:
-        """The keys it can be queried by."""
+        """The keys by which it can be queried."""
         return self.stored.keys
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties: the producer's and those that the broker added."""
+        """All properties: the producer's and those added by the broker."""
         return self.stored.properties
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before, to a group that asked for it again."""
+        """How often the group has retried it."""
         return self.stored.reconsume_times
 
     @property

@@ -21,24 +21,23 @@ BAD_BODIES: tuple[str, ...] = ("retry", "dead-letter", "skip")
 
 
 class Serializer(Protocol):
-    """Both directions; a consumer needs `decode` alone, a producer `encode`."""
+    """Encodes and decodes bodies; a consumer needs only `decode`, a producer only `encode`."""
 
     def encode(self, value: Any) -> bytes:
-        """The body for a value; whatever it raises, nothing is sent."""
+        """Return the body for a value; if it raises, nothing is sent."""
 
     def decode(self, body: bytes) -> Any:
-        """The value of a body; whatever it raises makes the body a bad one."""
+        """Return the value of a body; if it raises, the body is invalid."""
 
 
 class JSON:
-    """Dicts, lists, dataclasses, TypedDicts, msgspec's Structs, datetimes … as JSON.
+    """Dicts, lists, dataclasses, TypedDicts, msgspec Structs, datetimes … as JSON.
 
-    Sets and tuples become lists, and models of pydantic what they are as JSON; NaN and infinity
-    are refused.
+    Sets and tuples become lists, and pydantic models their JSON form; NaN and infinity are refused.
     """
 
     def __init__(self, type: Any = Any) -> None:
-        """With `type` a body has to fit it, that of a send too, and is decoded as one."""
+        """With `type`, values must match it when sent, and bodies are decoded as it."""
         self.type = type
         self._decoder = msgspec.json.Decoder(type)
 
@@ -60,7 +59,7 @@ class MsgPack:
     """The same values as msgpack: smaller, with bytes, NaN and infinity, without models."""
 
     def __init__(self, type: Any = Any) -> None:
-        """With `type` a body has to fit it, that of a send too, and is decoded as one."""
+        """With `type`, values must match it when sent, and bodies are decoded as it."""
         self.type = type
         self._decoder = msgspec.msgpack.Decoder(type)
 
@@ -77,10 +76,10 @@ class MsgPack:
 
 
 class Pydantic:
-    """A model of pydantic, or any type that it validates, as JSON; needs the extra [pydantic]."""
+    """A pydantic model, or any type that pydantic validates, as JSON; needs [pydantic]."""
 
     def __init__(self, type: Any) -> None:
-        """Raises ImportError where pydantic is not installed."""
+        """Raises ImportError if pydantic is not installed."""
         try:
             from pydantic import TypeAdapter
         except ImportError as error:
@@ -119,7 +118,7 @@ def _check_finite(value: Any) -> None:
 
 
 def check_serializer(name: str, serializer: Serializer | None, method: str) -> None:
-    """Raise TypeError for what has no such method, or is a class in place of an object of it."""
+    """Raise TypeError if it lacks the method, or is a class instead of an object."""
     if serializer is None:
         return
     if isinstance(serializer, type) or not callable(getattr(serializer, method, None)):
@@ -129,7 +128,7 @@ def check_serializer(name: str, serializer: Serializer | None, method: str) -> N
 
 
 def encoded(serializer: Serializer | None, value: object) -> bytes | str:
-    """The body for what was given to a send. Raises MessageRejectedError, TypeError."""
+    """The body for the argument of a send. Raises MessageRejectedError, TypeError."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if serializer is None:
@@ -148,7 +147,7 @@ def encoded(serializer: Serializer | None, value: object) -> bytes | str:
 
 
 def decoded(serializer: Serializer, body: bytes, what: str) -> Any:
-    """The value of a body. Raises BodyError, which tells nothing of what the body holds."""
+    """The value of a body. Raises BodyError, which does not reveal the body's content."""
     try:
         return serializer.decode(body)
     except Exception as error:

@@ -63,12 +63,12 @@ _RETRY_PAUSE_S = 0.1
 
 
 class TransactionState(StrEnum):
-    """What has become of a local transaction."""
+    """The outcome of a local transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
     UNKNOWN = "unknown"
-    """Not settled yet: the broker asks again later."""
+    """Not decided yet: the broker asks again later."""
 
 
 _FLAGS = {
@@ -87,11 +87,11 @@ Check = Callable[[ReceivedMessage], Awaitable[TransactionState | str | None]]
 
 
 class HalfMessage(msgspec.Struct, frozen=True):
-    """Where a half message is, as END_TRANSACTION names it."""
+    """Identifies a half message, with the fields of END_TRANSACTION."""
 
     topic: str
     address: str
-    """The broker that asked; empty when none did."""
+    """The broker that asked; empty if no broker did."""
     broker_name: str
     queue_offset: int
     commit_log_offset: int
@@ -100,7 +100,7 @@ class HalfMessage(msgspec.Struct, frozen=True):
 
 
 class Transaction:
-    """A half message that is stored, and what is to become of it."""
+    """A stored half message and its outcome."""
 
     def __init__(self, message: Message, receipt: SendReceipt) -> None:
         self.message = message
@@ -116,22 +116,21 @@ class Transaction:
         return self.receipt.message_id
 
     def roll_back(self) -> None:
-        """Drop the message at the end of the block, also if that raises: nothing was recorded."""
+        """Drop the message at the end of the block, even if the block raises."""
         self.state = TransactionState.ROLLBACK
 
     def leave_unknown(self) -> None:
-        """Let the broker ask `check` later."""
+        """Leave the decision to `check`: the broker asks later."""
         self.state = TransactionState.UNKNOWN
 
 
 class TransactionProducer(Producer):
     """A Producer that can also send messages in transactions.
 
-    It connects to every broker that the name service knows, and keeps connected, so that they can
-    ask `check` about transactions whose end they were not told, those of other producers of the
-    group too. `check` gets the message and returns a TransactionState or its text; it must look at
-    what is recorded, not at what this process remembers. If it raises, the error is logged and the
-    broker asks again later.
+    It keeps connections to all brokers that the name server knows, so that they can ask about
+    transactions with unknown outcome, also those of the group's other producers. `check` receives
+    the message and returns a TransactionState or its text. It must look at recorded data, not at
+    this process's memory. If it raises, the client logs the error and the broker asks again later.
     """
 
     def __init__(
@@ -154,8 +153,8 @@ class TransactionProducer(Producer):
     ) -> None:
         """`group` names all producers that can check each other's transactions.
 
-        Of those with one set of `connections` one may be of a group. Raises TypeError when `check`
-        is no coroutine function.
+        Clients that share `connections` may have only one TransactionProducer per group. Raises
+        TypeError if `check` is not a coroutine function.
         """
         check_coroutine_function("check", check)
         super().__init__(
@@ -181,13 +180,13 @@ class TransactionProducer(Producer):
         self._running: set[str] = set()  # message ids whose blocks have not ended
 
     async def start(self) -> Self:
-        """Open the producer, and begin to connect to the brokers."""
+        """Open the producer, and start to connect to the brokers."""
         await super().start()
         self._reachability.start()
         return self
 
     async def close(self) -> None:
-        """Tell the brokers the outcomes that are known, give up checks under way, then close."""
+        """Send the known outcomes to the brokers, cancel running checks, then close."""
         self.session.check_loop()
         try:
             if not self.session.is_inherited:
@@ -207,12 +206,12 @@ class TransactionProducer(Producer):
     async def transaction(
         self, message: Message, *, timeout_s: float | None = None
     ) -> AsyncGenerator[Transaction]:
-        """Store a half message, run the block, then commit, or leave it to `check` if that raised.
+        """Store a half message, run the block, then commit; if the block raises, ask `check`.
 
-        A block that raises or is cancelled may have recorded its work all the same; only
-        `roll_back()` drops the message without asking. Raises as `send` does when the half message
-        could not be stored for certain; then the block does not run. That a broker could not be
-        told the outcome is logged and does not raise: it will ask `check`.
+        A block that raises or is cancelled may already have recorded its work, so only
+        `roll_back()` drops the message without a check. Raises as `send` does if storing the half
+        message failed or is uncertain; then the block does not run. If the outcome cannot be sent
+        to the broker, this is logged and does not raise: the broker will ask `check`.
         """
         transaction = await self._prepare(message, timeout_s)
         half = self._half_message(transaction)
@@ -239,10 +238,10 @@ class TransactionProducer(Producer):
         *,
         timeout_s: float | None = None,
     ) -> Transaction:
-        """Store a half message, run `local`, and do with the message what `local` returns.
+        """Store a half message, run `local`, and end the transaction with the state it returns.
 
-        The message is left to `check` when `local` raises, is cancelled, or returns something else
-        than a state.
+        The outcome is left to `check` if `local` raises, is cancelled, or returns anything but a
+        state.
         """
         if not callable(local):
             raise TypeError(
@@ -434,7 +433,7 @@ class TransactionProducer(Producer):
 
 
 def state_of(answer: object, who: str) -> TransactionState:
-    """The state that an application's function returned; UNKNOWN, and logged, for what is none."""
+    """The state that an application function returned, else UNKNOWN, with a log line."""
     try:
         return TransactionState(answer)  # type: ignore[arg-type]
     except ValueError:

@@ -33,14 +33,14 @@ _NO_TIMES = (None, None, None, None, None)
 
 
 class Message:
-    """A message to be sent.
+    """A message to send.
 
-    ``tags`` is one tag to filter by; ``keys`` are what the message can be found by later.
-    A message is delivered later with one of ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m
-    30m 1h 2h), ``delay_s`` (by the broker's clock, to the millisecond), ``deliver_at`` (a datetime
-    with a time zone) and ``deliver_at_ms`` (the same since 1970, as it is kept). Messages with one
-    ``sharding_key`` go to one queue, in order. With ``wait_stored`` false the broker answers
-    before a message is flushed, whatever its flush mode.
+    ``tags`` is one tag to filter by; ``keys`` are for finding the message later. Delay a message by
+    one of ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h), ``delay_s`` (by the
+    broker's clock, to the millisecond), ``deliver_at`` (a datetime with a time zone) and
+    ``deliver_at_ms`` (milliseconds since 1970). Messages with the same ``sharding_key`` go to one
+    queue, in order. With ``wait_stored=False`` the broker answers before it flushes the message,
+    whatever its flush mode.
     """
 
     __slots__ = (
@@ -76,21 +76,20 @@ class Message:
         wait_stored: bool = True,
         delay_ms: int | None = None,
     ) -> None:
-        """*priority* is one from 0 up, for topics with ``message.type`` PRIORITY.
+        """*priority* is 0 or more, for topics with ``message.type`` PRIORITY.
 
-        A broker whose messageDelayLevel has fewer levels than *delay_level* takes its last one;
-        above the 18 that there are by default that is warned of. *delay_ms* is the old form of
-        *delay_s*, and goes.
+        A broker with fewer levels than *delay_level* in its messageDelayLevel uses its last one;
+        levels above the default 18 log a warning. *delay_ms* is the deprecated form of *delay_s*.
 
-        One key is a string, several are a sequence, or RocketMQ's form: a string with blanks
-        between them.
+        *keys* is one key, a sequence of keys, or, as in RocketMQ, a string of keys separated by
+        blanks.
 
         Raises:
-            TypeError: *body* is not bytes, a key no string, a delay no number, or *deliver_at* no
-                datetime.
-            ValueError: a property has a name that belongs to the system, holds one of the
-                characters 1 and 2, or is empty; a key holds a blank; two times of delivery, one
-                without a time zone, a level below 0.
+            TypeError: *body* is not bytes, a key is not a string, a delay is not a number, or
+                *deliver_at* is not a datetime.
+            ValueError: a property's name is reserved, or a property is empty or contains the
+                characters 1 or 2; a key contains a blank; two delivery times are given, or one
+                without a time zone; a level is below 0.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
             maker = "text.encode()" if isinstance(body, str) else "JSON().encode(value)"
@@ -121,7 +120,7 @@ class Message:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it can be found by; set like the argument: a string, or several."""
+        """The keys for finding it later; assign a string or a sequence."""
         return self._keys
 
     @keys.setter
@@ -130,7 +129,7 @@ class Message:
 
     @property
     def delay_ms(self) -> int | None:
-        """The old form of ``delay_s``, and goes."""
+        """Deprecated form of ``delay_s``."""
         warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=2)
         return None if self.delay_s is None else round(self.delay_s * 1000)
 
@@ -141,7 +140,7 @@ class Message:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether it is to be delivered later."""
+        """Whether it has a delay or a delivery time."""
         return not (self.delay_level is self.delay_s is self.deliver_at_ms is None)
 
     @property
@@ -163,9 +162,9 @@ class Message:
             _check_property(name, value)
 
     def wire_properties(self, unique_key: str | None = None) -> dict[str, str]:
-        """All properties as they travel: the message's own, and those of its other fields.
+        """All properties as sent: the message's own, and those of its other fields.
 
-        *unique_key* is the id that the producer gives this sending.
+        *unique_key* is the id that the producer assigns to this send.
         """
         properties = dict(self.properties)
         if self.keys:

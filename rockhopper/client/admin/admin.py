@@ -54,7 +54,7 @@ QUEUES_NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """What a queue holds: offsets from `min_offset` up to but not including `max_offset`."""
+    """The offsets in a queue: from `min_offset` up to but not including `max_offset`."""
 
     queue: MessageQueue
     min_offset: int
@@ -62,7 +62,7 @@ class QueueRange:
 
     @property
     def count(self) -> int:
-        """How many messages that is."""
+        """The number of messages."""
         return self.max_offset - self.min_offset
 
 
@@ -74,9 +74,10 @@ def name_queues(ranges: Sequence[QueueRange]) -> str:
 
 
 class Admin(ClosedAtEnd):
-    """Topics, offsets, single messages, brokers and their settings.
+    """Manages topics, offsets, single messages, brokers and their settings.
 
-    Use it with `async with`. Every call is one or a few requests; none is repeated when it fails.
+    Use it with `async with`. Every call sends one or a few requests, and does not retry failed
+    ones.
     """
 
     def __init__(
@@ -88,9 +89,9 @@ class Admin(ClosedAtEnd):
         credentials: CredentialsChoice = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`tls` is True, or TlsOptions; `credentials` are Credentials, or a file of them.
+        """`tls` is True or TlsOptions; `credentials` are Credentials or a credentials file.
 
-        Where one of them is None, the environment decides. Raises ValueError, ClientStateError.
+        If one of them is None, the environment decides. Raises ValueError, ClientStateError.
         """
         check_seconds("request_timeout_s", request_timeout_s)
         self.session = Session(
@@ -125,19 +126,19 @@ class Admin(ClosedAtEnd):
         await self.session.close()
 
     async def topics(self) -> list[str]:
-        """Return the names of all topics that the name service knows, the system's own included."""
+        """Return the names of all topics that the name server knows, including system topics."""
         found = await self._ask_who_knows(
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList, lambda said: said.topic_list
         )
         return sorted(found.topic_list)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return the brokers and queues of a topic, fresh. Raises RouteNotFoundError."""
+        """Return the current brokers and queues of a topic. Raises RouteNotFoundError."""
         self.session.routes.forget(topic)
         return await self.session.routes.route(topic)
 
     def forget_route(self, topic: str) -> None:
-        """Ask the name service again when the route of a topic is needed next."""
+        """Query the name server again when the route of a topic is needed next."""
         self.session.routes.forget(topic)
 
     async def create_topic(
@@ -151,14 +152,14 @@ class Admin(ClosedAtEnd):
         broker: str | None = None,
         drain: bool = False,
     ) -> list[BrokerAddress]:
-        """Create a topic on every master, or change it there; returns where that was.
+        """Create or change a topic on every master; return the brokers.
 
         `queues` is per broker. `attributes` are RocketMQ's, for example {"queue.type": "BatchCQ"}.
-        `broker` limits it to one, by name or address.
+        `broker` selects a single broker, by name or address.
 
-        No client reads a queue whose number is `queues` or more. So fewer queues than there are is
-        refused while those beyond hold messages; with `drain` they take no more messages, and stay
-        readable until a later call finds them empty.
+        Clients do not read queues numbered `queues` or more. So the call refuses to reduce the
+        number of queues while the queues beyond it hold messages. With `drain` it closes these
+        queues for sends; they stay readable until a later call finds them empty.
 
         Raises:
             RequestRefusedError: a broker refuses it.
@@ -208,9 +209,9 @@ class Admin(ClosedAtEnd):
         return [each for each in ranges if each.count]
 
     async def delete_topic(self, topic: str) -> list[BrokerAddress]:
-        """Delete a topic and its messages on every broker that has it; returns where that was.
+        """Delete a topic and its messages on every broker that has it; return the brokers.
 
-        Raises RouteNotFoundError when there is no such topic.
+        Raises RouteNotFoundError if the topic does not exist.
         """
         route = await self.route(topic)
         targets = [each for each in await self.masters() if each.name in route.brokers]
@@ -227,10 +228,10 @@ class Admin(ClosedAtEnd):
         return targets
 
     async def purge_topic(self, topic: str) -> list[BrokerAddress]:
-        """Empty a topic on every broker that has it; returns where that was.
+        """Empty a topic on every broker that has it; return the brokers.
 
-        The topic keeps its settings, and groups go on with what is sent afterwards. Only Rockhopper
-        brokers can do that: ClientError for others. Raises RouteNotFoundError.
+        The topic keeps its settings, and groups continue with messages sent afterwards. Only
+        Rockhopper brokers support it: others raise ClientError. Raises RouteNotFoundError.
         """
         route = await self.route(topic)
         targets = [each for each in await self.masters() if each.name in route.brokers]
@@ -253,22 +254,22 @@ class Admin(ClosedAtEnd):
         return targets
 
     async def ranges(self, topic: str) -> list[QueueRange]:
-        """Return what each queue of a topic holds, those that may only be written among them."""
+        """Return the offsets in each queue of a topic, including write-only queues."""
         route = await self.route(topic)
         queues = sorted({*route.read_queues, *route.write_queues})
         return list(await asyncio.gather(*(self.range(queue) for queue in queues)))
 
     async def range(self, queue: MessageQueue) -> QueueRange:
-        """Return what a queue holds."""
+        """Return the offsets in a queue."""
         low, high = await asyncio.gather(
             self.offsets.min_offset(queue), self.offsets.max_offset(queue)
         )
         return QueueRange(queue, low, high)
 
     async def message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
-        """Return the message with this id, a producer's or an offset id.
+        """Return the message with this id, which is a producer's id or an offset id.
 
-        A producer's id is looked up in `topic`, without one in every topic. Raises
+        A producer's id is looked up in `topic`, or without it in every topic. Raises
         MessageNotFoundError.
         """
         return await self._search.by_id(message_id, topic)
@@ -282,29 +283,29 @@ class Admin(ClosedAtEnd):
         begin_time_ms: int = 0,
         end_time_ms: int | None = None,
     ) -> list[ReceivedMessage]:
-        """Return the newest messages of a topic that have `key` among their keys, newest first.
+        """Return the newest messages of a topic with `key` among their keys, newest first.
 
-        Of several keys, given as for a message, it is enough to have one.
+        If you give several keys, in a message's form, a message matches if it has one of them.
         """
         keys = message_keys(key)
         return await self._search.by_keys(topic, keys, max_count, begin_time_ms, end_time_ms)
 
     async def brokers(self, *, with_left_out: bool = False) -> list[BrokerAddress]:
-        """Return every broker that the name service knows, slaves included.
+        """Return every broker that the name server knows, including slaves.
 
-        Those that the session's routes leave out only `with_left_out`.
+        Brokers that the session's routes leave out are included only `with_left_out`.
         """
         return _brokers(await self._cluster_info(with_left_out=with_left_out))
 
     async def departed_brokers(self) -> list[str]:
-        """Return the names of brokers that were there since the name service started, and went.
+        """Return the names of brokers that disappeared since the name server started.
 
-        Apache's name services do not tell.
+        Apache's name servers do not report them.
         """
         return sorted((await self._cluster_info()).departed_brokers or ())
 
     async def away(self) -> list[str]:
-        """Return the same in words: who went, and how long ago each was last heard of."""
+        """Return the same as text: which brokers disappeared, and when each was last seen."""
         return away_brokers(await self._cluster_info())
 
     async def _cluster_info(self, *, with_left_out: bool = False) -> ClusterInfo:
@@ -316,9 +317,9 @@ class Admin(ClosedAtEnd):
         return info
 
     async def masters(self, broker: str | None = None) -> list[BrokerAddress]:
-        """Return the masters, or the one of this name or address.
+        """Return the masters, or the one with this name or address.
 
-        Raises RouteNotFoundError when there is none.
+        Raises RouteNotFoundError if there is none.
         """
         info = await self._cluster_info()
         masters = [each for each in _brokers(info) if each.is_master]
@@ -340,7 +341,7 @@ class Admin(ClosedAtEnd):
         )
 
     async def broker_status(self, address: str) -> dict[str, str]:
-        """Return what a broker says about itself: rates, offsets, disk use."""
+        """Return the runtime status of a broker: rates, offsets, disk use."""
         answer = await self.session.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(_decoded(KVTable, answer, address).table)
 
@@ -350,9 +351,9 @@ class Admin(ClosedAtEnd):
         return decode_properties_text(answer.body)
 
     async def describe_broker_config(self, address: str) -> list[SettingFacts] | None:
-        """Return the settings of a broker, with default, unit, and whether they change live.
+        """Return the settings of a broker with their defaults, units, and whether they change live.
 
-        None of a broker that does not tell: Apache's, and ours before 0.4.
+        Returns None if the broker does not support it: Apache's, and Rockhopper before 0.4.
         """
         code = RequestCode.DESCRIBE_CONFIG
         try:
@@ -377,9 +378,9 @@ class Admin(ClosedAtEnd):
         )
 
     async def take_over(self, address: str, *, force: bool = False) -> None:
-        """Have a broker that follows another serve in its place, soon after this returns.
+        """Make a broker that follows another take its place, soon after this returns.
 
-        Raises RequestRefusedError: something would be lost by that, and not `force`.
+        Raises RequestRefusedError if data would be lost, unless `force` is set.
         """
         ext = {"force": "true" if force else "false"}
         # It copies its master's tables once more before it answers.
@@ -397,7 +398,7 @@ class Admin(ClosedAtEnd):
     ) -> Command:
         """Send any request to a broker and return its answer.
 
-        Raises RequestRefusedError for an answer whose code is not in `accept`.
+        Raises RequestRefusedError if the answer's code is not in `accept`.
         """
         return await self.session.request(
             address, code, dict(ext or {}), body, timeout_s=timeout_s, accept=accept

@@ -32,7 +32,7 @@ _LATEST = -1
 
 
 def describe_target(to: Target) -> str:
-    """Where a reset goes, for people: a time with its zone, as it was understood."""
+    """Format the target of a reset: a time with its zone, as it was parsed."""
     if isinstance(to, datetime):
         return f"{to.astimezone():%Y-%m-%d %H:%M:%S %Z}"
     return f"offset {to:,}" if isinstance(to, int) else f"the {to} message"
@@ -44,23 +44,23 @@ class OffsetMove:
 
     queue: MessageQueue
     before: int | None
-    """None where the group had never committed."""
+    """None if the group had never committed."""
     after: int
 
 
 class MovedMessages(NamedTuple):
-    """What a reset means for a group."""
+    """The effect of a reset on a group."""
 
     again: int
     """Messages that it consumes again."""
     skipped: int
-    """Messages that it does not consume."""
+    """Messages that it skips."""
     queue_count: int
-    """Queues in which it moves."""
+    """Queues whose offset changes."""
 
 
 def sum_moves(moves: Sequence[OffsetMove]) -> MovedMessages:
-    """The sums of *moves*; a group without an offset in a queue stood at 0 there."""
+    """The sums of *moves*; a missing offset counts as 0."""
     steps = [move.after - (move.before or 0) for move in moves]
     return MovedMessages(
         again=-sum(step for step in steps if step < 0),
@@ -70,7 +70,7 @@ def sum_moves(moves: Sequence[OffsetMove]) -> MovedMessages:
 
 
 class GroupAdmin:
-    """Groups on all brokers; nothing is repeated when it fails."""
+    """Manages groups on all brokers; failed requests are not retried."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class GroupAdmin:
         self._reader = GroupReader(session, masters)
 
     async def names(self, *, with_system: bool = False) -> list[str]:
-        """Return the groups that there are; those of tools and brokers only if asked for."""
+        """Return the names of all groups; with `with_system` also those of tools and brokers."""
         return await self._reader.names(with_system=with_system)
 
     async def states(self, *, with_system: bool = False) -> list[GroupState]:
@@ -98,28 +98,29 @@ class GroupAdmin:
         return await self._reader.state(group)
 
     async def lag(self, group: str) -> list[QueueLag]:
-        """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
+        """Return a group's lag in each queue. Raises RouteNotFoundError if it is unknown."""
         return await self._reader.lag(group)
 
     async def progress(self, group: str) -> GroupState:
-        """Return who is online and how far it is, and nothing else; a group may be unknown."""
+        """Return only the online members and the offsets; the group may be unknown."""
         return await self._reader.progress(group)
 
     async def progress_in(self, group: str, topic: str) -> list[QueueLag]:
-        """Return how far it is in the queues of one topic; a group may be unknown."""
+        """Return the offsets in the queues of one topic; the group may be unknown."""
         return await self._reader.progress_in(group, topic)
 
     async def online(self, group: str) -> GroupState:
-        """Return who is online and what they subscribe to, and nothing else; none is fine."""
+        """Return only the online members and their subscriptions; there may be none."""
         return await self._reader.online(group)
 
     async def create(
         self, group: str, *, orderly: bool | None = None, retries_max: int | None = None
     ) -> list[BrokerAddress]:
-        """Create a group on every broker, or change what is given of one that there is.
+        """Create a group on every broker, or change the given options of an existing one.
 
-        Members of an `orderly` group get each queue's messages one after the other, also by gRPC.
-        After `retries_max` retries a message is a dead letter. Raises RequestRefusedError.
+        Members of an `orderly` group receive each queue's messages one after the other, also by
+        gRPC. After `retries_max` retries a message becomes a dead letter. Raises
+        RequestRefusedError.
         """
         masters = await self._masters()
         settings = (await self._reader.settings()).get(group, {})
@@ -136,9 +137,9 @@ class GroupAdmin:
     async def plan_reset(
         self, group: str, topic: str, to: Target, *, queues: Sequence[MessageQueue] | None = None
     ) -> list[OffsetMove]:
-        """Return what `reset_offsets` would do; offsets outside of a queue mean its nearer end.
+        """Return what `reset_offsets` would do; offsets beyond a queue become its nearer end.
 
-        Raises RouteNotFoundError when there is no such topic.
+        Raises RouteNotFoundError if the topic does not exist.
         """
         if queues is None:
             queues = (await self._session.routes.route(topic)).read_queues
@@ -158,10 +159,11 @@ class GroupAdmin:
     async def reset_offsets(
         self, group: str, topic: str, to: Target, *, queues: Sequence[MessageQueue] | None = None
     ) -> list[OffsetMove]:
-        """Move a group to another place in a topic, or in some of its queues; return the moves.
+        """Move a group's offsets in a topic, or in some of its queues; return the moves.
 
-        The group may be online: its members go on from there at once. A single queue, or an offset,
-        takes Rockhopper or RocketMQ 5. Raises RouteNotFoundError, RequestRefusedError.
+        The group may be online: its members continue at the new offsets at once. A single queue, or
+        an offset as target, needs Rockhopper or RocketMQ 5. Raises RouteNotFoundError,
+        RequestRefusedError.
         """
         plan = await self.plan_reset(group, topic, to, queues=queues)
         by_broker: dict[str, list[OffsetMove]] = {}
@@ -238,10 +240,10 @@ class GroupAdmin:
         with_retry_topic: bool = False,
         with_dead_letters: bool = False,
     ) -> list[BrokerAddress]:
-        """Delete a group's settings on every broker, and what else is asked for.
+        """Delete a group's settings on every broker, and more if requested.
 
-        A member that is online brings the group back where brokers create groups on first use.
-        Raises RequestRefusedError.
+        An online member recreates the group if brokers create groups on first use. Raises
+        RequestRefusedError.
         """
         masters = await self._masters()
         request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=with_offsets)

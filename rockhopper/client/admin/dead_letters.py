@@ -82,7 +82,7 @@ _DROPPED = (SYSTEM_PROPERTIES - _OWN) | {"__STARTDELIVERTIME", "TIMER_ORIGIN", P
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterCount:
-    """How many dead letters a group has, and how many of them were not sent back yet."""
+    """How many dead letters a group has, and how many were not sent back yet."""
 
     group: str
     count: int
@@ -96,9 +96,9 @@ class DeadLetter:
 
     message: ReceivedMessage
     topic: str | None
-    """Where it was sent first; None if it does not tell."""
+    """The original topic; None if the message does not name it."""
     is_requeued: bool
-    """Whether it stands in front of the mark, and so was sent back."""
+    """Whether it is before the mark, and so was already sent back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class Requeued:
     letter: DeadLetter
     target: str
     receipt: SendReceipt | None
-    """None if it was not sent now: a copy was there already, or it was a dry run."""
+    """None if it was not sent now: a copy already exists, or it was a dry run."""
     problem: ClientError | None = None
-    """Why it cannot go; only if the others were to go on without it."""
+    """Why it cannot be sent back; only with `go_on`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class DeadLetters:
         return [each for each in counts if each.count]
 
     async def count(self, group: str) -> DeadLetterCount:
-        """Return how many dead letters a group has; none is fine."""
+        """Return how many dead letters a group has; it may have none."""
         count = waiting = 0
         oldest: list[int] = []
         for queue in await self._queues(group, or_none=True):
@@ -193,20 +193,21 @@ class DeadLetters:
         go_on: bool = False,
         dry_run: bool = False,
     ) -> AsyncGenerator[Requeued]:
-        """Send dead letters back to the topics that they came from, and yield each that is stored.
+        """Send dead letters back to their original topics, and yield each stored message.
 
-        Those that were sent back before are left out. They begin anew: as if they had never failed.
-        `to` names another topic; the group's own retry topic (`%RETRY%<group>`) brings them to this
-        group alone. With `message_id` it is that one alone, with `only` those that wait with one of
-        these ids (`offset_message_id`). With `go_on` one that does not say where it came from,
-        or that a broker refuses there, is yielded with its problem and stays; the others go.
+        Dead letters that were already sent back are omitted. Their retries are counted from 0
+        again. `to` names another topic; with the group's own retry topic (`%RETRY%<group>`) only
+        this group receives them. `message_id` selects one message; `only` selects those not yet
+        sent back with one of these ids (`offset_message_id`). With `go_on`, a dead letter that does
+        not name its topic, or that a broker refuses, is yielded with its problem and stays; the
+        others are sent.
 
         Raises:
             RouteNotFoundError: the group has no dead letters.
-            MessageNotFoundError: none has this id.
-            ClientStateError: another requeue of the group is under way, or a dead letter does not
-                say where it came from.
-            ClientError: a message could not be sent; what was yielded is sent.
+            MessageNotFoundError: no dead letter has this id.
+            ClientStateError: another requeue of the group is running, or a dead letter does not
+                name its topic.
+            ClientError: a message could not be sent; the yielded ones are sent.
         """
         queues = await self._queues(group)
         asked = _Asked(to, message_id, only, go_on, dry_run)

@@ -36,7 +36,7 @@ class _Subscriber:
 
 
 class App(ClosedAtEnd):
-    """Consumers by decorators.
+    """Runs decorated functions as consumers.
 
         app = App()
 
@@ -46,8 +46,8 @@ class App(ClosedAtEnd):
 
         app.run()
 
-    Connections are made by `start`, `async with`, `lifespan` or `run`, not before; after `close` it
-    may be started again.
+    `start`, `async with`, `lifespan` or `run` opens the connections. After `close` you may start
+    the app again.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class App(ClosedAtEnd):
         credentials: CredentialsChoice = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`serializer` makes the bodies of what is sent, JSON where it is None; text stays text.
+        """`serializer` encodes the bodies of sends, by default as JSON; strings are sent unchanged.
 
-        `connections` are shared by all of the app, and with other clients, in place of
-        `nameserver`, `tls` and `credentials`; they stay open when it closes.
+        The whole app uses `connections`, shared with other clients, instead of `nameserver`, `tls`
+        and `credentials`; they stay open when the app closes.
         """
         self.nameserver = nameserver
         """May be set until the start, for a test's broker; None is what the environment says."""
@@ -91,13 +91,13 @@ class App(ClosedAtEnd):
         concurrency: int = 16,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[_Function], _Function]:
-        """Let a function consume; it stays callable as it is.
+        """Register a function as a consumer; the function itself does not change.
 
-        Its parameter's annotation says what it gets: ReceivedMessage, bytes, str, a model of
-        pydantic, or whatever JSON can be decoded as (dict, a dataclass, a Struct …); a second
-        parameter may be the ReceivedMessage. What it returns is sent to the topic `to`, unless it
-        is None. A plain function is called in `concurrency` threads of its own. `options` are those
-        of Consumer. Raises what Consumer raises, ValueError for a second subscriber of a group, and
+        The annotation of its parameter decides what it receives: ReceivedMessage, bytes, str, a
+        pydantic model, or any type that JSON can be decoded as (dict, a dataclass, a Struct …). A
+        second parameter may be the ReceivedMessage. A return value other than None is sent to the
+        topic `to`. A plain function runs in `concurrency` threads of its own. `options` are those
+        of Consumer. Raises as Consumer does, ValueError for a second subscriber in a group, and
         ClientStateError after the start.
         """
         check_options(options)
@@ -141,13 +141,13 @@ class App(ClosedAtEnd):
 
     @property
     def producer(self) -> Producer:
-        """What it sends with, while it is open: `await app.producer.send("orders", order)`."""
+        """The producer, while the app is open: `await app.producer.send("orders", order)`."""
         if self._producer is None:
             raise ClientStateError("this app is not started: use `async with app`, or app.run()")
         return self._producer
 
     async def start(self) -> Self:
-        """Connect, and begin to consume. Raises what Consumer and Producer raise."""
+        """Connect and start to consume. Raises as Consumer and Producer do."""
         if self._open is not None:
             raise ClientStateError("this app is started already")
         async with AsyncExitStack() as stack:
@@ -169,7 +169,7 @@ class App(ClosedAtEnd):
         return self
 
     async def close(self) -> None:
-        """Let handlers finish what they have, leave the groups, close the connections."""
+        """Let running handlers finish, leave the groups, close the connections."""
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
@@ -189,8 +189,8 @@ class App(ClosedAtEnd):
     async def serve(self) -> None:
         """Consume until SIGTERM, SIGINT or a cancellation, then close.
 
-        A second signal ends the process at once. Raises what a broker refuses a subscriber for
-        good: a group or a topic without permission, a filter.
+        A second signal ends the process at once. Raises errors that waiting cannot fix: a group or
+        topic without permission, an invalid filter.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
@@ -222,7 +222,7 @@ class App(ClosedAtEnd):
             self._ended.set_exception(error)
 
     def run(self) -> None:
-        """Serve in an event loop of its own: for the end of a program's main module."""
+        """Call `serve` in a new event loop; use it at the end of your main module."""
         asyncio.run(self.serve())
 
     def _handler(self, subscriber: _Subscriber) -> Callable[[ReceivedMessage], Any]:

@@ -58,12 +58,12 @@ _NOT_COPIED = (
 
 @dataclass(frozen=True)
 class Delay:
-    """When a failed message shall come again."""
+    """When to redeliver a failed message."""
 
     level: int = 0
-    """A level of the broker; 0 leaves it to the broker, -1 is the dead letters."""
+    """A level of the broker; 0 lets the broker choose, -1 means the dead letters."""
     after_s: float | None = None
-    """Counts instead of a level."""
+    """Replaces the level if set."""
 
     def __post_init__(self) -> None:
         if isinstance(self.level, int) and self.level > len(_LEVELS_S):
@@ -86,7 +86,7 @@ class Delay:
 
     @property
     def least_ms(self) -> int:
-        """How long it takes at least."""
+        """The minimum delay."""
         if self.after_s is not None:
             return int(self.after_s * 1000)
         # The broker's own choice begins at the third level.
@@ -94,7 +94,7 @@ class Delay:
 
     @property
     def level_above(self) -> int:
-        """The first of RocketMQ's levels that takes as long, else the last."""
+        """The first of RocketMQ's levels that is at least as long, else the last."""
         if self.after_s is None:
             return self.level
         return min(bisect_left(_LEVELS_S, self.after_s) + 1, len(_LEVELS_S))
@@ -105,12 +105,12 @@ DEAD_LETTER = Delay(level=-1)
 
 
 class RetryLater(Exception):
-    """Raised by a handler to get its message again, after so many seconds or at a delay level.
+    """Raise it in a handler to retry the message after some seconds or at a delay level.
 
-    Levels are the broker's messageDelayLevel, 1 to 18 (1s 5s 10s 30s 1m … 2h) by default; one
-    above 18 is refused, for a broker would make its last of it: give seconds. Level 0 leaves it to
-    the broker, which waits longer each time; -1 sends the message to the dead letters. Seconds need
-    Rockhopper or RocketMQ 5, and reach as far as timerMaxDelaySec there.
+    Levels are the broker's messageDelayLevel, by default 1 to 18 (1s 5s 10s 30s 1m … 2h). A level
+    above 18 is refused, because the broker would use its last one: give seconds instead. Level 0
+    lets the broker choose, which waits longer each time; -1 sends the message to the dead letters.
+    Seconds need Rockhopper or RocketMQ 5, and may be at most timerMaxDelaySec there.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RetryLater(Exception):
 
 
 def retry_later_of(error: BaseException) -> RetryLater | None:
-    """The RetryLater that an error is, or that is in it: a TaskGroup raises it in a group."""
+    """The RetryLater that an error is or contains: a TaskGroup raises it in a group."""
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(retry_later_of, error.exceptions)), None)
     if isinstance(error, ApplicationCodeError) and error.__cause__ is not None:
@@ -133,14 +133,14 @@ def retry_later_of(error: BaseException) -> RetryLater | None:
 
 
 class Redelivery:
-    """Sends the failed messages of one group back."""
+    """Sends failed messages of one group back."""
 
     def __init__(self, session: Session, settings: ConsumerSettings) -> None:
         self._session = session
         self._settings = settings
 
     async def send_back(self, message: ReceivedMessage, delay: Delay = BY_THE_LADDER) -> bool:
-        """Ask for the message again; False when nobody could be asked."""
+        """Request redelivery of the message; False if no broker could be reached."""
         if delay.after_s is not None:
             try:
                 await self._send_copy(message, delay)

@@ -26,10 +26,10 @@ ConsumptionModel = Literal["clustering", "broadcasting"]
 
 @dataclass(slots=True)
 class Sending:
-    """A send that is about to happen. A hook may change the messages, or put others here."""
+    """A send that is about to start. A hook may change or replace its messages."""
 
     messages: list[Message]
-    """Copies of the application's: what a hook adds does not stay in the originals."""
+    """Copies of the application's messages: changes do not affect the originals."""
     operation: SendOperation
     group: str
     client_id: str
@@ -42,12 +42,12 @@ class Receiving:
     group: str | None
     client_id: str
     consumption_model: ConsumptionModel | None = None
-    """None of a PullConsumer."""
+    """None for a PullConsumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """A message that is about to be given to a handler."""
+    """A message that is about to be passed to a handler."""
 
     message: ReceivedMessage
     group: str
@@ -61,36 +61,38 @@ ProcessNext = Callable[[Processing], Awaitable[object]]
 
 
 class Middleware(Protocol):
-    """Derive from it and write the hooks that you want; the others do nothing.
+    """Subclass it and implement the hooks you need; the others do nothing.
 
-    class Timing(Middleware):
-        async def on_process(self, processing, call_next):
-            began_s = time.monotonic()
-            try:
-                return await call_next(processing)
-            finally:
-                print(processing.message.topic, time.monotonic() - began_s)
+        class Timing(Middleware):
+            async def on_process(self, processing, call_next):
+                began_s = time.monotonic()
+                try:
+                    return await call_next(processing)
+                finally:
+                    print(processing.message.topic, time.monotonic() - began_s)
+
+    This one prints the duration of every handler call.
     """
 
     async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
-        """Around a send of a producer, its retries among it: one message, or a batch.
+        """Wraps a send of a producer, including its retries: one message or a batch.
 
-        There is a receipt for each message; none for `send_oneway` and `reply`.
+        Returns a receipt for each message; none for `send_oneway` and `reply`.
         """
         return await call_next(sending)
 
     async def on_receive(
         self, receiving: Receiving, call_next: ReceiveNext
     ) -> Sequence[ReceivedMessage]:
-        """Around the waiting for the next message of a loop, the next batch, or of a pull.
+        """Wraps waiting for the next message of a loop, the next batch, or a pull.
 
-        Empty when nothing came in time, or when the consumer stops. What is left out of the answer
-        is not handed out, and counts as consumed. Handlers get their messages without it.
+        The list is empty if no message arrives in time, or when the consumer stops. A message that
+        the hook omits is not delivered and counts as consumed. It does not run for handlers.
         """
         return await call_next(receiving)
 
     async def on_process(self, processing: Processing, call_next: ProcessNext) -> object:
-        """Around the handler: raising asks for the message again, returning acknowledges it."""
+        """Wraps a handler call: raising requests redelivery, returning acknowledges."""
         return await call_next(processing)
 
 
@@ -101,15 +103,15 @@ _Hook = Callable[[_Event, _Next[_Event, _Outcome]], Awaitable[_Outcome]]
 
 
 class Hooks:
-    """The middleware of one client, by kind; a kind without hooks is empty, and costs a look."""
+    """The middleware of one client, by kind; a kind without hooks costs one check."""
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
-        """Raises TypeError for what is no middleware."""
+        """Raises TypeError for an object that is not a Middleware."""
         chosen = sequence_of(middleware)
         self.send, self.receive, self.process = (_hooks(chosen, name) for name in _HOOKS)
 
     async def sent(self, sending: Sending, last: SendNext) -> Sequence[SendReceipt]:
-        """Send through the hooks. Raises ClientStateError when they answer with too few receipts.
+        """Send through the hooks. Raises ClientStateError if they return too few receipts.
 
         The messages are copied first.
         """
@@ -128,7 +130,7 @@ class Hooks:
 def around(
     hooks: Sequence[_Hook[_Event, _Outcome]], last: _Next[_Event, _Outcome]
 ) -> _Next[_Event, _Outcome]:
-    """Return `last` with the hooks around it, the first one outermost."""
+    """Return `last` wrapped in the hooks, the first one outermost."""
     call = last
     for hook in reversed(hooks):
         call = functools.partial(_call, hook, call)
@@ -142,7 +144,7 @@ def _call(
 
 
 def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
-    """The middleware of a client. Raises TypeError for a single one, and for a misspelt hook."""
+    """The middleware of a client. Raises TypeError for a single one or a misspelt hook."""
     if not isinstance(middleware, Iterable):
         raise TypeError(f"middleware is {middleware!r}: give a sequence, as in middleware=[…]")
     chosen = tuple(middleware)

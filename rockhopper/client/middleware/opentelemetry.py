@@ -59,9 +59,9 @@ _ROCKETMQ = "messaging.rocketmq"
 
 
 class OpenTelemetry(Middleware):
-    """A middleware that makes spans: ``Producer(middleware=[OpenTelemetry()])``.
+    """A middleware that creates spans: ``Producer(middleware=[OpenTelemetry()])``.
 
-    Its parts come from the application's global set-up unless they are given.
+    It uses the application's global provider and propagator unless you pass others.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class OpenTelemetry(Middleware):
     async def on_receive(
         self, receiving: Receiving, call_next: ReceiveNext
     ) -> Sequence[ReceivedMessage]:
-        """See Middleware. Of a wait that brings nothing there is no span."""
+        """See Middleware. A wait without a message has no span."""
         began_ns = time.time_ns()
         try:
             messages = await call_next(receiving)
@@ -121,7 +121,7 @@ class OpenTelemetry(Middleware):
 
     @contextmanager
     def processing(self, message: ReceivedMessage, group: str | None = None) -> Iterator[Span]:
-        """Put a process span around the body of a loop, where no middleware can be."""
+        """Create a process span around a loop's body, which middleware cannot wrap."""
         with self._process(message, _of_client(None, group)) as span:
             yield span
 

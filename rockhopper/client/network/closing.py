@@ -4,7 +4,7 @@ from types import TracebackType
 
 
 class ClosedAtEnd:
-    """What ``async with`` closes, whatever ends the block."""
+    """An object that ``async with`` closes, also after an exception."""
 
     async def close(self) -> None:
         """Close it."""

@@ -39,20 +39,22 @@ class Sharer:
 
 
 class SharedConnections(Protocol):
-    """What clients take for `connections`: those of rockhopper, or of rockhopper.sync."""
+    """The type of `connections`: Connections of rockhopper or of rockhopper.sync."""
 
     def current(self) -> "Connections":
-        """Those of this process."""
+        """The connections of this process."""
 
 
 class Connections(ClosedAtEnd):
-    """Connections for several clients; use it with `async with`, around those of the clients.
+    """Connections that several clients share; use it with `async with`, around the clients.
 
-    async with Connections("10.0.0.1:9876") as shared:
-        async with Producer(connections=shared) as producer, Consumer(
-            "billing", "orders", connections=shared
-        ) as consumer:
-            ...
+        async with Connections("10.0.0.1:9876") as shared:
+            async with Producer(connections=shared) as producer, Consumer(
+                "billing", "orders", connections=shared
+            ) as consumer:
+                ...
+
+    Close the clients before the connections.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Connections(ClosedAtEnd):
         tls: Tls = None,
         credentials: CredentialsChoice = None,
     ) -> None:
-        """The arguments are those of the clients, which take them from here."""
+        """The arguments are those of the clients, and apply to all of them."""
         self.addresses = parse_nameservers(nameserver)
         self.client_id = f"{find_own_host()}@{os.getpid()}#{time.monotonic_ns()}"
         self.sharers: list[Sharer] = []
@@ -84,11 +86,11 @@ class Connections(ClosedAtEnd):
         return self
 
     async def close(self) -> None:
-        """Close the connections; the clients that share them should be closed before."""
+        """Close the connections; close the clients that share them first."""
         await self.pool.close()
 
     def join(self, sharer: Sharer) -> None:
-        """Let a client share.
+        """Add a client.
 
         Raises ClientStateError for a second consumer, or a second checker, of a group.
         """
@@ -107,11 +109,11 @@ class Connections(ClosedAtEnd):
         self.sharers.append(sharer)
 
     def has_checker(self, group: str) -> bool:
-        """Whether a client that shares is asked about the transactions of *group*."""
+        """Whether one of the clients checks the transactions of *group*."""
         return any(each.checked_group == group for each in self.sharers)
 
     def leave(self, sharer: Sharer) -> None:
-        """Let a client go."""
+        """Remove a client."""
         if sharer in self.sharers:
             self.sharers.remove(sharer)
 

@@ -30,26 +30,26 @@ _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """How a client speaks TLS; every path is that of a file in PEM form."""
+    """TLS options of a client; all paths are of PEM files."""
 
     ca: str | Path | None = None
-    """The CAs that brokers' certificates must be of; None: those of this system."""
+    """The CAs that must have signed the brokers' certificates; None: the system's CAs."""
     certificate: str | Path | None = None
-    """What this client shows, where brokers ask for it."""
+    """This client's certificate, for brokers that require one."""
     key: str | Path | None = None
-    """Its key; None: it stands in the same file."""
+    """Its private key; None: it is in the same file."""
     verify: bool = True
-    """False takes any certificate for any name: nobody reads along, but anybody may be there."""
+    """False accepts any certificate: no eavesdropping, but a man in the middle is possible."""
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
             raise ValueError("a TLS key is named without its certificate: name both")
 
     def context(self) -> ssl.SSLContext:
-        """What connections use; files are read again when they have changed.
+        """The SSL context; changed files are read again.
 
         Raises:
-            OSError: a file cannot be used; the sentence says which.
+            OSError: a file cannot be used; the message says which.
         """
         return _context(self, tuple(map(_stamp, (self.ca, self.certificate, self.key))))
 
@@ -59,7 +59,7 @@ Tls = bool | TlsOptions | None
 
 
 def chosen(tls: Tls, environment: Mapping[str, str] = os.environ) -> TlsOptions | None:
-    """The options that *tls* means; None: no TLS. Raises ValueError."""
+    """The options for the argument *tls*; None: no TLS. Raises ValueError."""
     if tls is None:
         return _of(environment)
     if isinstance(tls, bool):
@@ -122,12 +122,12 @@ def _context(options: TlsOptions, _stamps: Any) -> ssl.SSLContext:
 
 
 def is_tls_transport(transport: asyncio.BaseTransport) -> bool:
-    """Whether a connection speaks TLS."""
+    """Whether a connection uses TLS."""
     return transport.get_extra_info("ssl_object") is not None
 
 
 def remedy_of(error: BaseException, *, is_tls: bool) -> tuple[str, str] | None:
-    """What a connection failed of, and what to do, if TLS has to do with it."""
+    """Why a connection failed and what to do, if the cause is TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate_remedy(error)
     text = str(error)

@@ -39,10 +39,10 @@ _Waiting: TypeAlias = list[tuple[OutgoingMessage, asyncio.Future[SendReceipt]]]
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """How long a producer lets sends wait for others to share a batch, and how large that gets.
+    """How long sends wait for others to share a batch, and the size limits of a batch.
 
-    With `wait_s=0` only those share one that are sent in the same turn of the event loop, such as
-    those of one asyncio.gather.
+    With `wait_s=0` a batch contains the sends of one iteration of the event loop, such as those of
+    one asyncio.gather.
     """
 
     wait_s: float = 0.005

@@ -8,7 +8,7 @@ from rockhopper.client.sync.face import Face, Part, iterates, looks, made_like, 
 
 
 class GroupAdmin(Part[admin_groups.GroupAdmin]):
-    """Consumer groups: who is there, how far they are, resets."""
+    """Consumer groups: members, lag, resets."""
 
     names = waits(admin_groups.GroupAdmin.names)
     states = waits(admin_groups.GroupAdmin.states)
@@ -24,7 +24,7 @@ class GroupAdmin(Part[admin_groups.GroupAdmin]):
 
 
 class DeadLetters(Part[dead_letters.DeadLetters]):
-    """What groups gave up, and how it is sent back."""
+    """Dead letters of groups, and how to send them back."""
 
     counts = waits(dead_letters.DeadLetters.counts)
     count = waits(dead_letters.DeadLetters.count)
@@ -33,7 +33,7 @@ class DeadLetters(Part[dead_letters.DeadLetters]):
 
 
 class Accounts(Part[accounts.Accounts]):
-    """Users and what they may do."""
+    """Users and permissions."""
 
     add_user = waits(accounts.Accounts.add_user)
     change_secret = waits(accounts.Accounts.change_secret)
@@ -58,7 +58,7 @@ class Offsets(Part[queue_offsets.QueueOffsets]):
 
 
 class Admin(Face[admin.Admin]):
-    """Topics, offsets, single messages, brokers and their settings; see rockhopper.Admin."""
+    """Manages topics, offsets, messages, brokers and their settings; see rockhopper.Admin."""
 
     _reopens_in_child = True
 

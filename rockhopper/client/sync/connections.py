@@ -7,12 +7,12 @@ from rockhopper.client.sync.face import Face, made_like
 
 
 class Connections(Face[sharing.Connections]):
-    """Connections for several synchronous clients; see rockhopper.Connections.
+    """Connections that several synchronous clients share; see rockhopper.Connections.
 
         shared = Connections()
         producer, admin = Producer(connections=shared), Admin(connections=shared)
 
-    A forked child gets connections of its own, as the clients that share them do.
+    A forked child opens its own connections, as the clients do.
     """
 
     _reopens_in_child = True
@@ -23,5 +23,5 @@ class Connections(Face[sharing.Connections]):
         super().__init__(sharing.Connections, *args, **kwargs)
 
     def current(self) -> sharing.Connections:
-        """Those of this process."""
+        """The connections of this process."""
         return self._of_this_process()

@@ -19,7 +19,7 @@ Handler = Callable[[ReceivedMessage], object]
 class Consumer(Face[consumer.Consumer]):
     """A member of a consumer group; see rockhopper.Consumer.
 
-    A consumer that was opened before a fork belongs to the parent: the child makes its own.
+    A consumer opened before a fork belongs to the parent; the child creates its own.
     """
 
     @made_like(consumer.Consumer)
@@ -33,10 +33,9 @@ class Consumer(Face[consumer.Consumer]):
     resume = looks(consumer.Consumer.resume)
 
     def stop(self) -> None:
-        """Let loops and `run` end after the messages that are in work.
+        """End loops and `run` after the messages that are in work.
 
-        May be called anywhere and at any time: in other threads, in signal handlers, before and
-        while it starts.
+        You may call it from any thread, in signal handlers, and before or during the start.
         """
         # A signal handler may call it in the thread that opens this consumer: no lock, no waiting.
         self._of_this_process().stop()
@@ -48,30 +47,30 @@ class Consumer(Face[consumer.Consumer]):
 
     @property
     def client_id(self) -> str:
-        """The name of this member."""
+        """The id of this member."""
         return self._client.client_id
 
     @property
     def assigned(self) -> list[MessageQueue]:
-        """The queues that this member holds now."""
+        """The queues that this member owns now."""
         return self._look(lambda client: client.assigned)
 
     @property
     def paused(self) -> list[Paused]:
-        """The topics and queues that are paused; all its topics after `pause` without one."""
+        """The paused topics and queues; all topics of the consumer after `pause()`."""
         return self._look(lambda client: client.paused)
 
     __iter__ = iterates(consumer.Consumer.__aiter__)
     batches = iterates(consumer.Consumer.batches)
 
     def run(self, handler: Handler, *, concurrency: int = 16) -> None:
-        """Give each message to `handler`, in up to `concurrency` threads, until `stop` or `close`.
+        """Call `handler` for each message, in up to `concurrency` threads, until `stop` or `close`.
 
-        Returning acknowledges a message, raising asks for it again. An interrupt (Ctrl-C, an
-        exception in a signal handler) waits for handlers to finish what they have; a second does
-        not: their messages are asked for again, and their threads go on until the process ends. A
-        handler that calls sys.exit() asks for its message again and ends it like an
-        interrupt.
+        A handler acknowledges a message by returning, and requests redelivery by raising. An
+        interrupt (Ctrl-C, an exception in a signal handler) waits for running handlers. A second
+        one does not: their messages are delivered again, and their threads run until the process
+        ends. If a handler calls sys.exit(), its message is delivered again and `run` ends as after
+        an interrupt.
         """
         plain = plain_function("handler", handler)
         check_count("concurrency", concurrency)
@@ -103,7 +102,7 @@ class Consumer(Face[consumer.Consumer]):
 
 
 class PullConsumer(Face[pull_consumer.PullConsumer]):
-    """Reads the queues that it is told to; see rockhopper.PullConsumer."""
+    """Reads the queues that you select; see rockhopper.PullConsumer."""
 
     @made_like(pull_consumer.PullConsumer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -130,7 +129,7 @@ class PullConsumer(Face[pull_consumer.PullConsumer]):
 
     @property
     def paused(self) -> list[Paused]:
-        """The topics and queues that are paused; all its topics after `pause` without one."""
+        """The paused topics and queues; all topics of the consumer after `pause()`."""
         return self._look(lambda client: client.paused)
 
     __iter__ = iterates(pull_consumer.PullConsumer.__aiter__)

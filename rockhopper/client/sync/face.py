@@ -39,10 +39,10 @@ _Client = TypeVar("_Client", bound=Opened)
 
 
 class Face(Generic[_Client]):
-    """A synchronous client; may be used from any number of threads.
+    """A synchronous client; any number of threads may use it.
 
-    Use it in a `with` block, or call it: the first call opens it. What is not closed is closed when
-    the interpreter exits.
+    Use it in a `with` block, or call it: the first call opens it. The interpreter closes open
+    clients when it exits.
     """
 
     _reopens_in_child = False
@@ -75,7 +75,7 @@ class Face(Generic[_Client]):
         return self
 
     def close(self) -> None:
-        """Close it; a second call does nothing. In a forked child the parent's stays open."""
+        """Close it; a second call does nothing. A forked child leaves the parent's client open."""
         self._end(None, None, None)
 
     def _of_this_process(self) -> _Client:
@@ -117,7 +117,7 @@ class Face(Generic[_Client]):
         return loop_thread() if thread is None or thread.is_inherited else thread
 
     def close_at_exit(self) -> None:
-        """Close it; functions of `atexit` that run later open a producer anew."""
+        """Close it; `atexit` functions that run later open a producer again."""
         with self._opening:
             self.close()
             if self._reopens_in_child:

@@ -23,7 +23,7 @@ Check = Callable[[ReceivedMessage], TransactionState | str | None]
 
 
 class Sending(Face[_Producer]):
-    """What both producers do; a forked child gets connections of its own by its first call."""
+    """The methods of both producers; in a forked child the first call opens new connections."""
 
     _reopens_in_child = True
 
@@ -40,7 +40,7 @@ class Sending(Face[_Producer]):
 class Producer(Sending[producer.Producer]):
     """Sends messages, from any thread; see rockhopper.Producer.
 
-    Made once for a process, also before it forks: each child gets connections of its own.
+    Create one per process, also before a fork: each child opens its own connections.
     """
 
     @made_like(producer.Producer)
@@ -49,7 +49,7 @@ class Producer(Sending[producer.Producer]):
 
 
 class TransactionOptions(TypedDict, total=False):
-    """What a TransactionProducer takes beside its group and its check."""
+    """The options of a TransactionProducer besides its group and its check."""
 
     nameserver: str | None
     timeout_s: float
@@ -68,7 +68,7 @@ class TransactionOptions(TypedDict, total=False):
 class TransactionProducer(Sending[transactions.TransactionProducer]):
     """Sends messages in transactions; see rockhopper.TransactionProducer.
 
-    `check` is a plain function, called in a thread, by several at once.
+    `check` is a plain function; several threads may call it at once.
     """
 
     @shows_options_of(transactions.TransactionProducer)
@@ -85,9 +85,9 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
     def transaction(
         self, message: Message, *, timeout_s: float | None = None
     ) -> Iterator[Transaction]:
-        """Store a half message, run the block, then commit, or leave it to `check` if that raised.
+        """Store a half message, run the block, then commit; if the block raises, ask `check`.
 
-        Only `roll_back()` drops the message without asking.
+        Only `roll_back()` drops the message without a check.
         """
         context = self._opened().transaction(message, timeout_s=timeout_s)
         transaction = self._serving.call(context.__aenter__())
@@ -105,10 +105,10 @@ class TransactionProducer(Sending[transactions.TransactionProducer]):
         *,
         timeout_s: float | None = None,
     ) -> Transaction:
-        """Store a half message, call `local`, and do with the message what `local` returns.
+        """Store a half message, call `local`, and end the transaction with the state it returns.
 
-        It is called in this thread. The message is left to `check` when it raises, or returns
-        something else than a state.
+        `local` runs in this thread. The outcome is left to `check` if `local` raises or returns
+        anything but a state.
         """
         plain = plain_function("local transaction", local)
         with self.transaction(message, timeout_s=timeout_s) as transaction:

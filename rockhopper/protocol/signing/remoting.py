@@ -21,13 +21,13 @@ _VERSION_ADDING_UNSIGNED_MAX = 399
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user's name and secret. Neither str() nor repr() tells the secret."""
+    """A user's name and secret. str() and repr() hide the secret."""
 
     access_key: str
     secret: str = field(repr=False)
 
     def more_fields(self, _fields: Mapping[str, str], _body: bytes) -> dict[str, str]:
-        """What goes along with a request of these fields, and is signed as well."""
+        """Additional fields to send, and sign, with a request of these fields."""
         return {}
 
 
