@@ -125,16 +125,16 @@ TEMPORARY_SETTINGS = {
 
 
 class Broker(ServingParts):
-    """A broker, with its name service unless the role says otherwise.
+    """A broker, by default with an embedded name server.
 
-    The parts are public: processors and tests reach them by these names. All of it belongs to the
-    event loop in which ``start`` was called.
+    Its parts are public, so that processors and tests can use them. Everything belongs to the event
+    loop in which ``start`` was called.
     """
 
     server: Server
 
     def __init__(self, config: BrokerConfig, http_socket: socket.socket | None = None) -> None:
-        """*http_socket* is bound already, for the operator's port; httpPort does not count then."""
+        """*http_socket* is a bound socket for the HTTP port; it replaces httpPort."""
         if not structlog.is_configured():
             logging.configure("warning")
         self.config = config
@@ -184,10 +184,10 @@ class Broker(ServingParts):
     def temporary(cls, settings: Mapping[str, object] | None = None) -> "Broker":
         """A broker for tests: free ports, and a store that is removed at the end.
 
-        *settings* are by RocketMQ's keys: ``{"autoCreateTopic": "off"}``.
+        *settings* have RocketMQ's names: ``{"autoCreateTopic": "off"}``.
 
         Raises:
-            SettingError: there is no such setting, or its value makes no sense.
+            SettingError: a setting does not exist, or has an invalid value.
         """
         texts = {key: format_value(value) for key, value in (settings or {}).items()}
         check_keys(texts)
@@ -215,21 +215,21 @@ class Broker(ServingParts):
 
     @property
     def nameserver(self) -> str:
-        """host:port of the name service, as this machine reaches it."""
+        """host:port of the name server, as this machine reaches it."""
         return self._ports.address("namesrvPort") or ";".join(self.config.namesrv_addr)
 
     @property
     def grpc_address(self) -> str:
-        """host:port of the port of RocketMQ 5 clients; blank when grpcPort is -1."""
+        """host:port for gRPC clients; empty if grpcPort is -1."""
         return self._ports.address("grpcPort")
 
     @property
     def http_address(self) -> str:
-        """host:port of /healthz, /readyz, /metrics and the console; blank when httpPort is -1."""
+        """host:port of /healthz, /readyz, /metrics and the console; empty if httpPort is -1."""
         return self._ports.address("httpPort")
 
     def facts(self) -> dict[str, str]:
-        """What the first log lines name."""
+        """The fields of the first log lines."""
         return {
             "broker": self.address,
             "nameserver": self.nameserver or "none",
@@ -241,16 +241,16 @@ class Broker(ServingParts):
         }
 
     def outcome(self) -> dict[str, int]:
-        """How far the log of the store goes, after ``stop``."""
+        """The end of the store's log, after ``stop``."""
         return {"log_end": self.store.safe_offset}
 
     def prepare(self) -> None:
-        """Take the ports, so that ``addresses`` are known, and see that the store is free.
+        """Bind the ports, so that ``addresses`` are known, and check that the store is not in use.
 
-        Nobody is served yet.
+        The broker serves no client yet.
 
         Raises:
-            StartError: a port or the store cannot be had.
+            StartError: a port or the store is not available.
         """
         config = self.config
         self._ports.bind("httpPort", config.http_port)
@@ -270,10 +270,10 @@ class Broker(ServingParts):
                 StoreLock(layout.root, layout.lock, layout.abort).release()
 
     async def start(self) -> None:
-        """Open the store and the ports; on return every request is served.
+        """Open the store and the ports; the broker serves every request when this returns.
 
         Raises:
-            StartError: it cannot; the message says what to do. Nothing is left open.
+            StartError: the start failed; the message says what to do. Nothing is left open.
         """
         try:
             await self._start()
@@ -657,13 +657,13 @@ class Broker(ServingParts):
             )
 
     async def stop(self) -> None:
-        """Answer what waits, save everything and close; a second call does nothing.
+        """Answer waiting requests, save everything and close; a second call does nothing.
 
-        A replica that leads hands over first, and passes its clients on for haDrainTime or until
+        A replica that leads first hands over, and forwards its clients for haDrainTime or until
         ``hurry``.
 
         Raises:
-            OSError: a table could not be saved. Everything is closed all the same.
+            OSError: a table could not be saved. Everything is closed nevertheless.
         """
         self._is_ready = False
         if self.member is not None:
@@ -673,7 +673,7 @@ class Broker(ServingParts):
         await undo.aclose()
 
     def hurry(self) -> None:
-        """Have ``stop`` wait for no client any more."""
+        """Make ``stop`` wait for no more clients."""
         self._hurried.set()
 
     async def _drain(self, member: SetMember) -> None:
@@ -740,14 +740,14 @@ class Broker(ServingParts):
         return self._advertiser.address_for(connection.peer_host, connection.local_host)
 
     async def announce(self) -> None:
-        """Return when the name services elsewhere know the topics as they are now, or are down."""
+        """Return when other name servers have the current topics, or are unreachable."""
         if self._registration is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
                     await self._registration.announced()
 
     def change_config(self, config: BrokerConfig) -> None:
-        """Take over the settings of *config* that may change while the broker runs."""
+        """Apply the settings of *config* that may change at runtime."""
         before = _known_to_the_hot_path(self.config)
         apply_live(self.config, config)
         self.store.flush_each(config.store.flush_disk_type is FlushDiskType.SYNC)
@@ -759,9 +759,9 @@ class Broker(ServingParts):
             self.topics.touch()
 
     def purge(self) -> None:
-        """Make a temporary broker as good as new, for the next test; connections stay.
+        """Empty a temporary broker for the next test; connections stay open.
 
-        Topics, groups, offsets, messages and settings that were changed are gone on return.
+        Deletes topics, groups, offsets, messages and changed settings.
 
         Raises:
             RuntimeError: the broker is not temporary, or is not running.
@@ -780,12 +780,12 @@ class Broker(ServingParts):
         self.parts.purge()
 
     def why_not_healthy(self) -> str | None:
-        """What should make somebody restart this process; None when it is well."""
+        """Why this process should be restarted; None if it is healthy."""
         failure = self.store.failure
         return str(failure) if failure is not None else None
 
     def why_not_ready(self) -> str | None:
-        """Why messages are not taken now; None when they are."""
+        """Why the broker accepts no messages now; None if it does."""
         if not self._is_ready:
             return "the broker is starting or stopping"
         if self.follower is not None:

@@ -20,18 +20,18 @@ CALL_TIMEOUT_S = 30.0
 class ThreadedBroker:
     """A temporary broker that runs from ``start`` to ``stop``, or in a ``with`` block.
 
-    Its methods may be called from any thread, but not from the broker's own loop.
+    You may call its methods from any thread except the one of the broker's event loop.
     """
 
     nameserver: str
-    """host:port of the name service."""
+    """host:port of the name server."""
     address: str
     """host:port of the broker."""
     http_address: str
     """host:port of /healthz, /readyz and /metrics."""
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
-        """*settings* are by RocketMQ's keys: ``{"autoCreateTopic": "off"}``."""
+        """*settings* have RocketMQ's names: ``{"autoCreateTopic": "off"}``."""
         self._settings = dict(settings or {})
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -52,7 +52,7 @@ class ThreadedBroker:
         self.stop()
 
     def start(self) -> "ThreadedBroker":
-        """Return when requests are served. Raises what the broker's start raises."""
+        """Return when the broker serves requests. Raises the errors of the broker's start."""
         if self._thread is not None:
             raise RuntimeError("this broker was started before: make a new one")
         self._thread = threading.Thread(target=self._run, name="rockhopper-broker", daemon=True)
@@ -67,7 +67,7 @@ class ThreadedBroker:
     def stop(self) -> None:
         """Stop the broker and remove its store; a second call does nothing.
 
-        Raises what went wrong while it stopped.
+        Raises errors of the shutdown.
         """
         thread, loop, stopping = self._thread, self._loop, self._stopping
         if thread is None or loop is None or stopping is None:
@@ -80,11 +80,11 @@ class ThreadedBroker:
             raise self._failure
 
     def purge(self) -> None:
-        """Make the broker as good as new: ``Broker.purge``, from here."""
+        """Empty the broker; see ``Broker.purge``."""
         self.call(lambda broker: broker.purge())
 
     def call(self, function: "Callable[[Broker], _Result]") -> _Result:
-        """Call *function* with the Broker in its event loop, and return what it returns."""
+        """Call *function* with the Broker in the broker's event loop, and return the result."""
         loop, broker = self._loop, self._broker
         if loop is None or broker is None or self._stopping is None:
             raise RuntimeError("this broker is not running")
