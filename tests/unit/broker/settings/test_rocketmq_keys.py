@@ -8,7 +8,7 @@ from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig
 from rockhopper.broker.settings.replica_config import ReplicaConfig
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
-from rockhopper.broker.settings.setting_fields import settings_of
+from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 from rockhopper.broker.settings.store_config import StoreConfig
 
 
@@ -58,3 +58,10 @@ def test_keys_are_words() -> None:
 def test_each_says_what_it_is_about(key: str, about: str) -> None:
     assert about in WITHOUT_EFFECT[key]
     assert load_config(None, {}, {key: "1"}).warnings == []
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED))
+def test_a_promise_that_is_refused_may_be_switched_off(key: str) -> None:
+    load_config(None, {}, {key: "false"})
+    with pytest.raises(SettingError, match=key):
+        load_config(None, {}, {key: "true"})

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 from rockhopper.broker.tools.showing import show
@@ -26,3 +27,16 @@ def test_long_lists_are_cut_unless_all_is_asked_for(root: Path) -> None:
     value = run("show", root, "--json").objects[0]
     assert value["topics"]["Topic1"][0] == {"queue": 0, "min": 0, "max": 8}
     assert (value["live"], value["state"]) == (False, "stopped cleanly")
+
+
+def test_a_store_without_a_folder_of_ours_was_written_by_rocketmq(root: Path) -> None:
+    shutil.rmtree(StoreView(root).layout.own)
+    assert show(StoreView(root)).version == "written by RocketMQ"
+
+
+def test_a_damaged_table_hides_only_what_it_held(root: Path) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "consumerOffset.json").write_text("{")
+    shown = show(StoreView(root))
+    assert shown.groups == []
+    assert {row.topic for row in shown.queues} >= {"Topic0", "Topic1"}

@@ -1,15 +1,34 @@
 """What the dispatcher makes of an error: a remark that is short, for people, and no traceback."""
 
+import asyncio
 import errno
 import os
+from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, serves
+from rockhopper.broker.server.remoting.dispatcher import (
+    REFUSAL_CODES,
+    SLOW_REQUESTS_PER_CONNECTION_MAX,
+    Dispatcher,
+    Processor,
+    Request,
+    RequestError,
+    Response,
+    serves,
+)
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    RecordTooLargeError,
+    StoreBusyError,
+    StoreFailedError,
+)
 from rockhopper.broker.users.access import Access
-from rockhopper.broker.users.errors import TopicNotFound
-from rockhopper.protocol.codes import ResponseCode
+from rockhopper.broker.users.errors import Refusal, TooManyWait, TopicNotFound
+from rockhopper.protocol.codes import FLAG_ONEWAY, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.frame import FrameDecoder
 from tests.support.peers import Peer
 
@@ -42,3 +61,93 @@ def test_a_clients_long_value_is_not_sent_back_whole() -> None:
     assert remark.startswith("topic[xxx")
     assert remark.endswith("x] not exist, apply first please!")
     assert len(remark) < 1000
+
+
+def ask(processor: Processor, code: int = 99, flag: int = 0, ext: Any = None) -> Command:
+    """Return the answer to a request of code 99, which *processor* serves."""
+    dispatcher = Dispatcher({99: serves(processor)}, Access(remote_admin=False))
+    command = Command(code, opaque=7, flag=flag, ext=ext)
+    (frame,) = FrameDecoder().feed(dispatcher.dispatch(Peer().connection, command))
+    return decode_header(*frame)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TopicNotFound("no topic"), ResponseCode.TOPIC_NOT_EXIST),
+        (TooManyWait("too many"), ResponseCode.SYSTEM_BUSY),
+        (RequestError(ResponseCode.NO_MESSAGE, "nothing"), ResponseCode.NO_MESSAGE),
+        (FieldError("topic", "is missing", is_missing=True), ResponseCode.SYSTEM_ERROR),
+        (FieldError("queueId", "is no number"), ResponseCode.INVALID_PARAMETER),
+        (RecordTooLargeError("too large"), ResponseCode.MESSAGE_ILLEGAL),
+        (StoreBusyError("too much waits"), ResponseCode.SYSTEM_BUSY),
+        (DiskFullError("no room"), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (StoreFailedError("an fsync failed"), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (OSError(errno.ENOSPC, "No space left"), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (OSError(errno.EMFILE, "Too many open files"), ResponseCode.SERVICE_NOT_AVAILABLE),
+    ],
+    ids=lambda value: value.name if isinstance(value, ResponseCode) else repr(value),
+)
+def test_an_error_of_a_processor_has_its_code_and_no_line_in_the_log(
+    error: Exception, code: ResponseCode
+) -> None:
+    def fail(_: Request) -> Response:
+        raise error
+
+    with capture_logs() as lines:
+        answer = ask(fail)
+    assert (answer.code, answer.opaque, lines) == (code, 7, [])
+    assert answer.remark
+
+
+def test_our_own_mistake_is_answered_and_logged_with_its_traceback() -> None:
+    def fail(_: Request) -> Response:
+        raise KeyError("orders")
+
+    with capture_logs() as lines:
+        answer = ask(fail)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "KeyError: 'orders'")
+    assert [(line["event"], "exc_info" in line) for line in lines] == [("request failed", True)]
+
+
+def test_every_refusal_has_a_code() -> None:
+    assert REFUSAL_CODES.keys() == {Refusal, *Refusal.__subclasses__()}
+
+
+def test_a_code_that_nobody_serves_is_not_supported() -> None:
+    answer = ask(lambda _: Response(), code=98)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "98" in (answer.remark or "")
+
+
+def test_a_oneway_request_is_served_and_gets_no_answer_even_to_an_error() -> None:
+    served: list[int] = []
+
+    def fail(request: Request) -> Response:
+        served.append(request.code)
+        raise TopicNotFound("no topic")
+
+    dispatcher = Dispatcher({99: serves(fail)}, Access(remote_admin=False))
+    command = Command(99, opaque=1, flag=FLAG_ONEWAY)
+    assert (dispatcher.dispatch(Peer().connection, command), served) == (b"", [99])
+
+
+async def test_slow_requests_of_one_connection_are_limited_until_they_end() -> None:
+    ends = asyncio.Event()
+
+    async def serve_slowly(_: Request) -> Response:
+        await ends.wait()
+        return Response()
+
+    dispatcher = Dispatcher({99: serves(serve_slowly)}, Access(remote_admin=False))
+    peer, other = Peer(), Peer()
+    for opaque in range(SLOW_REQUESTS_PER_CONNECTION_MAX):
+        assert dispatcher.dispatch(peer.connection, Command(99, opaque=opaque)) == b""
+    (frame,) = FrameDecoder().feed(dispatcher.dispatch(peer.connection, Command(99, opaque=1)))
+    assert decode_header(*frame).code == ResponseCode.SYSTEM_BUSY
+    assert dispatcher.dispatch(other.connection, Command(99, opaque=1)) == b""
+    ends.set()
+    await asyncio.gather(*dispatcher.tasks)
+    assert len(peer.written) == SLOW_REQUESTS_PER_CONNECTION_MAX
+    assert dispatcher.dispatch(peer.connection, Command(99, opaque=1)) == b""
+    await asyncio.gather(*dispatcher.tasks)
