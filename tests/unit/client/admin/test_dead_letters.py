@@ -9,7 +9,9 @@ from rockhopper.broker import Broker
 from rockhopper.client import (
     Admin,
     ClientStateError,
+    MessageNotFoundError,
     RequestRefusedError,
+    RouteNotFoundError,
 )
 from rockhopper.client.admin.dead_letters import DeadLetters
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
@@ -63,3 +65,45 @@ async def test_the_mark_stays_in_front_of_one_that_cannot_go(broker: Broker, adm
         assert [each.receipt is not None for each in tried] == sent
         assert [each.problem is not None for each in tried][-2:] == [True, False]
         assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 1
+
+
+async def test_groups_are_counted_with_what_waits(broker: Broker, admin: Admin) -> None:
+    await send(broker, 3)
+    await fail_on_all(broker, 3)
+    before = await admin.dead_letters.count("billing")
+    assert (before.count, before.waiting) == (3, 3)
+    assert before.oldest_time_ms is not None
+    async for _ in admin.dead_letters.requeue("billing", max_count=2):
+        pass
+    (after,) = await admin.dead_letters.counts()
+    assert (after.group, after.count, after.waiting) == ("billing", 3, 1)
+    waiting = [each async for each in admin.dead_letters.read("billing", only_waiting=True)]
+    assert [each.is_requeued for each in waiting] == [False]
+    assert (await admin.dead_letters.count("nobody")).count == 0
+
+
+async def test_a_dry_run_sends_nothing_and_moves_no_mark(broker: Broker, admin: Admin) -> None:
+    await send(broker, 2)
+    await fail_on_all(broker, 2)
+    dry = [each async for each in admin.dead_letters.requeue("billing", dry_run=True)]
+    assert [(each.target, each.receipt) for each in dry] == [("orders", None)] * 2
+    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
+    sent = [each async for each in admin.dead_letters.requeue("billing")]
+    assert all(each.receipt is not None for each in sent)
+
+
+async def test_one_dead_letter_is_sent_by_its_id_to_another_topic(
+    broker: Broker, admin: Admin
+) -> None:
+    await send(broker, 2)
+    await fail_on_all(broker, 2)
+    await admin.create_topic("elsewhere", queues=1)
+    letters = [each.message async for each in admin.dead_letters.read("billing")]
+    chosen = letters[1].message_id
+    requeue = admin.dead_letters.requeue("billing", message_id=chosen, to="elsewhere")
+    (sent,) = [each async for each in requeue]
+    assert (sent.letter.message.message_id, sent.target) == (chosen, "elsewhere")
+    with pytest.raises(MessageNotFoundError, match="no dead letter of 'billing' has the id"):
+        await anext(admin.dead_letters.requeue("billing", message_id="0" * 32))
+    with pytest.raises(RouteNotFoundError, match="'nobody' has no dead letters"):
+        await anext(admin.dead_letters.requeue("nobody"))

@@ -1,13 +1,15 @@
 """What Spark's UI says of the jobs that our jobs start."""
 
+import re
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs import spark
-from rockhopper.pipeline.jobs.spark import described
+from rockhopper.pipeline.jobs.spark import described, run_tasks, spark_problem
 
 DESCRIPTION = "spark.job.description"
 GROUP = "spark.jobGroup.id"
@@ -48,3 +50,32 @@ def test_nothing_is_left_behind_where_nothing_was() -> None:
     with described(session, "archiving orders"):
         pass
     assert set(context.properties.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("x\nrockhopper.pipeline.errors.PipelineError: no topic 'a'\n\tat j", "^no topic 'a'$"),
+        ("Python worker exited unexpectedly (crashed)", "on fewer cores"),
+        ("java.io.IOException: No space left on device", "make room"),
+        (
+            "aborted\nTraceback (most recent call last)\nValueError: bad",
+            "gave up: ValueError: bad",
+        ),
+        (": org.apache.spark.SparkException: lost task\n\tat x", "gave up: lost task;"),
+        ("only this.\nand that", "gave up: only this;"),
+        ("", "gave up: RuntimeError;"),
+    ],
+)
+def test_what_spark_raised_becomes_one_sentence(raised: str, said: str) -> None:
+    assert re.search(said, str(spark_problem(RuntimeError(raised))))
+
+
+def test_a_problem_of_ours_is_said_as_it_is() -> None:
+    problem = PipelineError("create the topic")
+    assert spark_problem(problem) is problem
+
+
+def test_no_tasks_need_no_session() -> None:
+    no_session: Any = None
+    assert run_tasks(no_session, [], lambda task: task) == []

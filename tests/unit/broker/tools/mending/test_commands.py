@@ -1,3 +1,5 @@
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +61,87 @@ def test_damage_is_told_by_the_command_and_not_logged(root: Path, tmp_path: Path
     assert [each.returncode for each in ended] == [1, 1, 0, 1]
     for told in (ended[0], ended[1], ended[3]):
         assert "The log is damaged in 1 place" in told.stdout
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_nothing_is_written_without_write(root: Path, tmp_path: Path) -> None:
+    before = contents(root)
+    new, backup = tmp_path / "new", tmp_path / "backup"
+    for command in (("rebuild", root), ("repair", root, "--into", new), ("backup", root, backup)):
+        ended = run(*command)
+        assert (ended.code, ended.out.splitlines()[-1]) == (
+            0,
+            "Nothing is written yet: add --write",
+        )
+        assert run(*command, "--json").objects[0]["written"] is False
+    assert contents(root) == before
+    assert not new.exists()
+    assert not backup.exists()
+
+
+def test_a_rebuild_makes_the_queues_that_were_lost(root: Path) -> None:
+    everything = run("show", root, "--json").objects[0]["topics"]
+    shutil.rmtree(root / "consumequeue")
+    wrong = run("rebuild", root, "--json").objects[0]["wrong"]
+    assert wrong["queue"] > 0
+    made = run("rebuild", root, "--write", "--json").objects[0]
+    assert (made["written"], made["records"], made["damagedRanges"]) == (True, 60, 0)
+    assert run("show", root, "--json").objects[0]["topics"] == everything
+    assert run("check", root).code == 0
+
+
+def test_a_report_of_what_was_lost_is_written_where_it_can_be(root: Path, tmp_path: Path) -> None:
+    repair = ("repair", root, "--into", tmp_path / "new", "--write", "--report")
+    refused = run(*repair, tmp_path / "missing" / "report.json")
+    assert (refused.code, "cannot be written" in refused.err) == (1, True)
+    assert not (tmp_path / "new").exists()
+    assert run(*repair, tmp_path / "report.json").code == 0
+    assert json.loads((tmp_path / "report.json").read_text())["lost"] == []
+
+
+def test_a_backup_has_points_and_copies_only_what_is_new(root: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    first, second = (run("backup", root, backup, "--write", "--json").objects[0] for _ in range(2))
+    assert (first["point"], second["point"]) == (1, 2)
+    assert (first["newBytes"] > 0, second["newBytes"]) == (True, 0)
+    listed = run("restore", backup, tmp_path / "new", "--json").objects[0]
+    assert (listed["written"], listed["chosen"]) == (False, 2)
+    assert [each["point"] for each in listed["points"]] == [1, 2]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_backup_is_found_by_verify(root: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    assert run("backup", root, backup, "--write", "--verify").out.endswith("as it was copied\n")
+    largest = max((path for path in backup.rglob("*") if path.is_file()), key=_size)
+    largest.write_bytes(b"\xff" * 100 + largest.read_bytes()[100:])
+    ended = run("backup", root, backup, "--verify")
+    assert (ended.code, "begin a new backup" in ended.err) == (1, True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def test_a_log_with_a_gap_is_backed_up_only_if_asked_for(root: Path, tmp_path: Path) -> None:
+    (root / "commitlog" / f"{4096:020d}").unlink()
+    ended = run("backup", root, tmp_path / "backup", "--write")
+    assert (ended.code, "--incomplete" in ended.err) == (1, True)
+    run("backup", root, tmp_path / "backup", "--write", "--incomplete")
+    restored = run("restore", tmp_path / "backup", tmp_path / "new", "--write")
+    assert restored.code == 1
+    assert "Not in the backup: the log from 4096 to 8192 is missing" in restored.out
+
+
+def test_a_restore_needs_a_backup_and_an_empty_directory(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = run("restore", tmp_path / "empty", tmp_path / "new", "--write")
+    assert (ended.code, "there is no backup in" in ended.err) == (1, True)
+    run("backup", root, tmp_path / "backup", "--write")
+    before = contents(root)
+    assert run("restore", tmp_path / "backup", root, "--write").code == 1
+    assert contents(root) == before

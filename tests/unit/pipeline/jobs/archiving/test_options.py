@@ -32,3 +32,10 @@ def test_a_schema_that_is_none_is_refused() -> None:
 def test_what_is_read_is_named() -> None:
     assert ArchiveOptions("a", path="store").source == "store"
     assert ArchiveOptions("a", nameserver="h:9876").source == "the brokers behind h:9876"
+
+
+def test_a_registry_needs_to_know_of_which_subject_the_column_is() -> None:
+    asked = {"decode": "confluent-avro", "registry": "http://127.0.0.1:1"}
+    for topics in ((), ("x", "y")):
+        with pytest.raises(UsageProblem, match=r"--subject, or archive one topic"):
+            _ = ArchiveOptions("a", topics=topics, **asked).value
