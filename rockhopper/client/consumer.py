@@ -153,7 +153,7 @@ class Consumer:
         `concurrency` messages at once. `poll_s` is how long a broker may hold a request without new
         messages; the four maxima limit what is prefetched. `close_timeout_s` is how long closing
         waits for handlers. The new owner of a queue waits `hand_over_s` seconds for the previous
-        owner, and up to `close_timeout_s` while that owner has messages of the queue in work.
+        owner, and up to `close_timeout_s` while that owner is processing messages of the queue.
         `deserializer` decodes `message.value`; a message it cannot decode is never delivered, and
         `bad_body` decides what happens to it ("retry" like a failed handler, "dead-letter",
         "skip"). The coroutine functions `on_assigned` and `on_revoked` receive lists of queues:
@@ -317,7 +317,7 @@ class Consumer:
             await self._handout.trace.close()
 
     def stop(self) -> None:
-        """End loops and `run` after the messages that are in work.
+        """End loops and `run` after the messages that are being processed.
 
         You may call it from any thread, in signal handlers, and before or during the start.
         """
@@ -343,7 +343,7 @@ class Consumer:
     def pause(self, *what: Paused) -> None:
         """Deliver and fetch no messages of these topics and queues; without arguments, of all.
 
-        Prefetched messages are kept, messages in work continue, and a queue that is revoked and
+        Prefetched messages are kept, running handlers continue, and a queue that is revoked and
         assigned again is still paused. Redelivered messages belong to their original topic. The
         topic need not be subscribed, because a pattern may match it later.
         """
@@ -367,7 +367,7 @@ class Consumer:
             raise failure
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Return a message that a loop has in work, as if it had not been delivered.
+        """Return a message that a loop is processing, as if it had not been delivered.
 
         It is delivered again at once, here or at the member that then owns its queue. This does not
         count as an attempt.
@@ -377,7 +377,7 @@ class Consumer:
     async def retry_later(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> None:
-        """Request redelivery of a message that a loop has in work, and continue with the others.
+        """Request redelivery of a message that a loop is processing, and continue.
 
         See RetryLater for `delay_level` and `delay_s`.
         """
@@ -504,7 +504,7 @@ class Consumer:
 
         A handler acknowledges a message by returning, and requests redelivery by raising;
         RetryLater sets the delay. Cancelling `run` cancels the handlers, and their messages are
-        delivered again. With `orderly`, messages of one queue are never in work at the same time.
+        delivered again. With `orderly`, messages of one queue are never processed at the same time.
         Raises errors that waiting cannot fix, such as a missing permission.
         """
         check_coroutine_function("handler", handler)

@@ -33,7 +33,7 @@ class Consumer(Face[consumer.Consumer]):
     resume = looks(consumer.Consumer.resume)
 
     def stop(self) -> None:
-        """End loops and `run` after the messages that are in work.
+        """End loops and `run` after the messages that are being processed.
 
         You may call it from any thread, in signal handlers, and before or during the start.
         """
