@@ -269,17 +269,18 @@ SPELLINGS = (
 def spelt(tree: Tree) -> Iterator[str]:
     """Values that stand in the code outside of the module, or the folder, that is their home."""
     for module in tree.modules:
-        path = str(module.path)
-        elsewhere = [each for each in SPELLINGS if not path.startswith(each.home)]
-        for number, line in enumerate(module.text.splitlines(), 1):
-            for spelling in elsewhere:
-                if re.search(spelling.pattern, line):
-                    yield f"{module.path}:{number} {spelling.what}"
+        for spelling in SPELLINGS:
+            if not str(module.path).startswith(spelling.home):
+                for found in re.finditer(spelling.pattern, module.text):
+                    line = module.text.count("\n", 0, found.start()) + 1
+                    yield f"{module.path}:{line} {spelling.what}"
 
 
 def private_members(tree: Tree) -> Iterator[str]:
     """``other._member``, where the member is not defined in the same module; tests included."""
     for module in (*tree.modules, *tree.tests):
+        if not _PRIVATE_OF_OTHERS.search(module.text):
+            continue
         own = set(_defined(module))
         for node in module.nodes:
             if not isinstance(node, ast.Attribute) or not re.match(r"_[a-z]", node.attr):
@@ -289,6 +290,7 @@ def private_members(tree: Tree) -> Iterator[str]:
                 yield f"{module.path}:{node.lineno} {node.attr}"
 
 
+_PRIVATE_OF_OTHERS = re.compile(r"(?<!\bself)(?<!\bcls)\._[a-z]")
 # Of namedtuples and of the standard library, documented under these names.
 _PUBLIC_DESPITE_ALL = frozenset(
     {"_replace", "_asdict", "_make", "_fields", "_exit", "_getframe", "_jvm", "_jsc"}

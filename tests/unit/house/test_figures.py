@@ -12,7 +12,7 @@ from tests.support.small_house import house
 def test_lines_of_code_are_neither_blank_nor_comments_nor_docstrings(tmp_path: Path) -> None:
     text = (
         '"""Doc.\n\nMore.\n"""\n\n# why\nx = (\n    1,\n)  # here\n\n'
-        'def f():\n    "Doc."\n    return """a\nb"""\n'
+        'def f():\n    r"""Doc."""\n    return """a\nb"""\n'
     )
     (module,) = house(tmp_path, protocol__x=text).modules
     assert module.code_lines == 6
