@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.house.tree import BROKER, FEATURES, Module, Tree, is_in
+from tests.house.tree import BROKER, Module, Tree, is_in
 
 DECLARED = {"name", "requires", "tests"}
 # The newest feature that keeps state of its own and adds request codes for it.
@@ -33,19 +33,22 @@ def declarations(tree: Tree) -> list[Declaration]:
     return [
         Declaration(package, tests)
         for package in tree.features
-        if is_in(package, FEATURES)
         for tests in [_declared_tests(tree, package)]
         if tests is not None
     ]
+
+
+def is_declaration(node: ast.ClassDef) -> bool:
+    """Whether the class says what a declaration says."""
+    return {name for name, _ in _class_values(node)} >= DECLARED
 
 
 def _declared_tests(tree: Tree, package: str) -> tuple[str, ...] | None:
     for module in tree.modules:
         if is_in(module.name, package):
             for node in module.classes:
-                values = dict(_class_values(node))
-                if values.keys() >= DECLARED:
-                    return tuple(ast.literal_eval(values["tests"]))
+                if is_declaration(node):
+                    return tuple(ast.literal_eval(dict(_class_values(node))["tests"]))
     return None
 
 

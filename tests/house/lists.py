@@ -1,9 +1,9 @@
 """Figures of lists: places where somebody wrote down what there is, one by one.
 
-Things are the classes that derive from Part, JsonTable, Feature or State, all classes of features,
-and the codes of requests and of state records. A thing is foreign where its own package is another
-one; so is the code of a state record, and the code of a request whose entry leads to something else
-than a method of the class that lists it.
+Things are the classes that derive from Part, JsonTable, Feature or State, the declarations of
+features, and the codes of requests and of state records. A thing is foreign where its own package
+is another one; so is the code of a state record, and the code of a request whose entry leads to
+something else than a method of the class that lists it.
 
 A place lists by hand when it does one of these with eight foreign things or more:
 
@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tests.house.features import is_declaration
 from tests.house.tree import FEATURES, Module, Tree, is_in
 
 MANY = 8
@@ -152,7 +153,7 @@ def _things(tree: Tree) -> _Things:
             packages[node.name] = module.folder
             for base in node.bases:
                 derived[_last_name(base)].add(node.name)
-            if is_in(module.name, FEATURES):
+            if is_in(module.name, FEATURES) and is_declaration(node):
                 homes[node.name] = module.folder
             takers |= {node.name for each in node.body if _takes_any(each, "__init__")}
         takers |= {node.name for node in module.functions if node.args.vararg is not None}

@@ -13,14 +13,11 @@ from pathlib import Path
 PARTS = ("broker", "client", "pipeline", "protocol")
 BROKER = "broker"
 FAST_PATH = "broker.hot"
-STORE = "broker.store"
 FEATURES = "broker.features"
-# Features whose folders have not moved below FEATURES yet.
-FORMER_FEATURES = ("broker.pop", "broker.transactions", "broker.sinks", "broker.later")
 # Folders whose children are rooms; so are all other children of broker/.
-GROUPS = ("broker.kernel", FEATURES, "broker.gateways")
+GROUPS = ("broker.kernel", "broker.server", "broker.replication", "broker.gateways", FEATURES)
 # Who may speak of connections, requests and codes: folders and modules with these names.
-DOORS = frozenset({"remoting", "server", "processors", "nameserver", "name_server", "hot"})
+DOORS = frozenset({"remoting", "processors", "name_server", "hot"})
 
 # Parsing finds the same, and takes ten times as long.
 _DOCSTRING = re.compile(r'^[ \t]*r?""".*?"""', re.DOTALL | re.MULTILINE)
@@ -134,8 +131,7 @@ class Tree:
     def features(self) -> list[str]:
         """The packages of the features, by their dotted names."""
         folders = {module.folder for module in self.modules}
-        found = {folder for folder in folders if folder.rpartition(".")[0] == FEATURES}
-        return sorted(found | (folders & set(FORMER_FEATURES)))
+        return sorted(folder for folder in folders if folder.rpartition(".")[0] == FEATURES)
 
     def feature_of(self, name: str) -> str | None:
         """The feature that the module *name* belongs to."""

@@ -89,7 +89,13 @@ def test_a_list_in_pieces_has_as_many_entries(tmp_path: Path) -> None:
     assert len(lists.made_or_named(lists.find_entries(tree))) == 8
 
 
-def test_whatever_a_feature_defines_is_a_thing(tmp_path: Path) -> None:
-    features = {f"broker__features__{name.lower()}__f": f"class {name}: ...\n" for name in NAMES}
-    text = "FEATURES = [" + ", ".join(f"{name}()" for name in NAMES) + "]\n"
-    assert listed(house(tmp_path, broker__app=text, **features)) == ["broker/app.py module makes 8"]
+def test_the_list_of_declared_features_is_a_list(tmp_path: Path) -> None:
+    features = {
+        f"broker__features__{name.lower()}__f": (
+            f"class {name}:\n    name = '{name}'\n    requires = tests = ()\nclass Helper: ...\n"
+        )
+        for name in NAMES
+    }
+    text = "FEATURES = [" + ", ".join(f"{name}()" for name in NAMES) + ", Helper()]\n"
+    tree = house(tmp_path, broker__app=text, **features)
+    assert listed(tree) == ["broker/app.py module makes 8"]
