@@ -1,1 +1,1 @@
-"""Replication: who of a set's replicas leads, what is confirmed, and who may lead next."""
+"""Election: which replica of a set leads, what is confirmed, and which replica may lead next."""

@@ -1,4 +1,7 @@
-"""What the machine asks of the world. Each is answered by a call of the machine, or by none."""
+"""The actions that the machine requests.
+
+The docstring of an action names the machine's method that receives the result, if there is one.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +26,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message on a connection, behind what was sent before."""
+    """Send a message on a connection, in order after earlier ones."""
 
     link: int
     message: Message
@@ -31,7 +34,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Send the log from an offset on, and what comes, with the epoch and what is confirmed."""
+    """Send the log from an offset on, continuously, with the epoch and the confirmed offset."""
 
     link: int
     start_offset: int
@@ -40,31 +43,31 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Put an epoch on disk, synced: ``promised``."""
+    """Store a voted epoch on disk, synced: ``promised``."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class NoteSight:
-    """Put on disk which state of the set was seen; nothing waits for it."""
+    """Store on disk which state of the set was seen; nothing waits for this write."""
 
     sight: Sight
 
 
 @dataclass(frozen=True, slots=True)
 class EnterEpoch:
-    """Put the table of epochs on disk, synced, before anything is written: ``entered``."""
+    """Store the epoch table on disk, synced, before the master writes anything: ``entered``."""
 
     epochs: tuple[Epoch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Cut the log, then put the table of epochs on disk, both synced: ``log_is_cut``.
+    """Truncate the log, then store the epoch table, both synced: ``log_is_cut``.
 
-    With *seed* the replica marks itself unclean first, on disk; then nothing of its log stays, and
-    the new one begins at the offset.
+    With *seed* the replica first marks itself unclean on disk. It then drops its whole log and
+    begins an empty one at the offset.
     """
 
     end_offset: int
@@ -74,14 +77,15 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class NoteClean:
-    """Take the mark of an unclean replica from the disk, synced."""
+    """Remove the mark of an unclean replica from disk, synced."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Put on disk, synced, that the replica is unclean, and that its log stands in no epoch.
+    """Mark the replica as unclean and empty its epoch table, on disk and synced.
 
-    What it saw of the set's state is forgotten: it takes whatever the engine has now.
+    The replica also forgets which state of the set it saw, so it accepts whatever the engine stores
+    now.
     """
 
 
@@ -89,8 +93,8 @@ class GiveUp:
 class Campaign:
     """Ask the engine for the mastership by compare-and-swap: ``campaigned``.
 
-    It may only succeed if the state has that version still, and nobody has the lease, or the one
-    that is displaced.
+    The request may succeed only if the state still has that version, and if the lease is free or
+    belongs to the displaced leader.
     """
 
     state: SetState
@@ -100,7 +104,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Ask the engine for another in-sync set by compare-and-swap: ``altered``."""
+    """Ask the engine to store another in-sync set by compare-and-swap: ``altered``."""
 
     state: SetState
     version: int
@@ -108,14 +112,17 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Renew the lease, which the engine gives again if it was lost and the state is the same."""
+    """Renew the lease: ``renewed``.
+
+    The engine grants a lost lease again if the state is unchanged.
+    """
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the lease of an epoch back: another replica may be elected at once."""
+    """Release the lease of an epoch, so that another replica can be elected at once."""
 
     epoch: int
 
@@ -127,14 +134,14 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Begin a master's work."""
+    """Start a master's work."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """End a master's work; one line of log says why."""
+    """Stop a master's work and log the reason."""
 
     epoch: int
     why: str
@@ -142,14 +149,14 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """What the log holds up to an offset is confirmed, and may be seen and acknowledged."""
+    """Confirm the log up to an offset: clients may read it, and sends in it may be acknowledged."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What a person must see."""
+    """Show a problem that needs an operator."""
 
     text: str
 

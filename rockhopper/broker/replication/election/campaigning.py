@@ -1,7 +1,7 @@
-"""When a replica asks for the mastership, and what it asks for.
+"""When a replica campaigns for the mastership, and what it requests.
 
-Any candidate of the stored in-sync set is safe, at any time: these rules only keep two of them from
-asking at once, and a master from being displaced that is there.
+Electing any candidate of the stored in-sync set is safe at any time. These rules only prevent two
+candidates from campaigning at once, and the displacement of a master that still runs.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ CAUSES = {
     BY_OPERATOR: "operator",
     POWER_CUT: "power-cut",
 }
-"""Of each reason that an election is stored with, the name that it is counted by."""
+"""Maps each stored reason of an election to its label in the metrics."""
 
 
 class Campaigning:
-    """Decides when; belongs to one machine."""
+    """Decides when one replica campaigns; belongs to one machine."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Campaigning:
         *,
         replicas_after_power_cut: int = 0,
     ) -> None:
-        """*spread* gives a number between -1 and 1 each time.
+        """*spread* returns a random number between -1 and 1 on each call.
 
-        *replicas_after_power_cut*: how many replicas have to be there for the best of them to lead
-        although all in sync lost their machines' memory; 0: an operator decides.
+        If all in-sync replicas lost their machines' memory, the best replica may lead once
+        *replicas_after_power_cut* replicas are running. 0: an operator decides.
         """
         self.standing = standing
         self._timing = timing
@@ -64,15 +64,19 @@ class Campaigning:
         self._spread = spread
         self._replicas_after_power_cut = replicas_after_power_cut
         self.why = ""
-        """Why it is asked for though a master is there, or though messages may be missing."""
+        """The reason for a campaign that displaces a running master or may lose messages."""
         self.may_lose = False
-        """Whether this replica may lead though it may lack what was acknowledged."""
+        """Whether this replica may lead although it may lack acknowledged messages."""
         self._since_ms: int | None = None
         self._since_why = ""
         self._pause_ms = 0.0
 
     def is_due(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
-        """Whether to ask now, a moment after it is possible: longer if others are better."""
+        """Return whether to campaign now.
+
+        The replica waits for a moment after a campaign becomes possible, and longer if others have
+        a better rank.
+        """
         why = ""
         if not self._is_possible(view, heard_at_ms, refusals, now_ms):
             if not self._is_best_after_power_cut(view):
@@ -91,11 +95,11 @@ class Campaigning:
         return True
 
     def over(self) -> None:
-        """Begin to wait anew: somebody was asked."""
+        """Restart the wait before the next campaign."""
         self._since_ms, self.why, self.may_lose = None, "", False
 
     def request(self, view: View, epoch: int) -> Campaign:
-        """What to ask the engine for, to lead under *epoch*."""
+        """Return the request by which this replica would lead under *epoch*."""
         me, state = self.standing.me, view.state
         seen = (self.standing.sight, *(each.sight for each in view.members.values()))
         number_min = max(seen).changes + 1
@@ -117,7 +121,10 @@ class Campaigning:
         return STARTED_ANEW if displaced.id == self.standing.me.id else PROCESS_GONE
 
     def may_ask(self, view: View, epoch: int) -> bool:
-        """Whether to ask under *epoch*, now that it is promised: the view may be a newer one."""
+        """Return whether to campaign under *epoch* after the vote was stored.
+
+        The view may have changed.
+        """
         if view.state is None:
             return True
         if self.may_lose and view.leader:
@@ -129,7 +136,7 @@ class Campaigning:
         return view.state.epoch < epoch and self.is_electable(view.state)
 
     def is_electable(self, state: SetState) -> bool:
-        """Whether this replica has all that was ever acknowledged."""
+        """Return whether this replica has every acknowledged message, or may lead without."""
         mine = self.standing
         if not state.is_writable:
             return False
@@ -152,10 +159,11 @@ class Campaigning:
         return view.leader.id == self.standing.me.id or self._is_dead(view, view.leader, refusals)
 
     def _is_best_after_power_cut(self, view: View) -> bool:
-        """Whether all are there, nobody in sync is clean, and nobody has more than this one.
+        """Return whether this replica may lead after a power cut.
 
-        A master that was elected unclean tells that it is clean with a delay: what it announces is
-        believed if it is of a time after it entered its epoch.
+        Enough replicas must run, no in-sync replica may be clean, and none may have a longer log
+        than this one. A master that was elected unclean announces with a delay that it is clean. So
+        its announcement counts only if it is newer than its entry into the epoch.
         """
         state, mine, members = view.state, self.standing, view.members
         if not self._replicas_after_power_cut or not state or view.leader or not mine.may_lead:

@@ -1,7 +1,14 @@
-"""The epochs of a log: which master's term wrote from where on.
+"""The epochs of a log: the offset at which each master's term begins.
 
-A replica that was away compares its table with its master's: both logs are equal up to where the
-newest epoch that both have, with the same start, ends in the shorter of them.
+A replica that was away compares its epoch table with its master's. It looks for the newest epoch
+that has the same start in both tables. Both logs are equal up to the end of that epoch in the
+shorter log.
+
+    replica   epoch 1 from 0, epoch 2 from 500   log end 700
+    master    epoch 1 from 0, epoch 3 from 600   log end 900
+
+Epoch 1 is common. It ends at 500 in the replica's log and at 600 in the master's, so the logs are
+equal up to 500, and the replica truncates its log there.
 """
 
 from collections.abc import Sequence
@@ -9,14 +16,17 @@ from typing import NamedTuple
 
 
 class Epoch(NamedTuple):
-    """One master's term in a log; it ends where the next begins."""
+    """One master's term in a log; it ends where the next one begins."""
 
     number: int
     start_offset: int
 
 
 def entered(epochs: Sequence[Epoch], number: int, start_offset: int) -> tuple[Epoch, ...]:
-    """The table with a new epoch from *start_offset* on, in place of those without data by then."""
+    """Return the table with a new epoch.
+
+    Epochs that begin at *start_offset* or later are dropped.
+    """
     return (
         *(each for each in epochs if each.start_offset < start_offset),
         Epoch(number, start_offset),
@@ -24,14 +34,14 @@ def entered(epochs: Sequence[Epoch], number: int, start_offset: int) -> tuple[Ep
 
 
 def cut(epochs: Sequence[Epoch], end_offset: int) -> tuple[Epoch, ...]:
-    """The table of a log that ends at *end_offset* now."""
+    """Return the table of a log that now ends at *end_offset*."""
     return tuple(each for each in epochs if each.start_offset <= end_offset)
 
 
 def common_end(
     ours: Sequence[Epoch], our_end: int, theirs: Sequence[Epoch], their_end: int
 ) -> int | None:
-    """Up to where two logs are equal; None if they have no epoch in common."""
+    """Return the offset up to which two logs are equal; None if they share no epoch."""
     known = {each.number: each.start_offset for each in cut(theirs, their_end)}
     for index in range(len(ours) - 1, -1, -1):
         number, start_offset = ours[index]

@@ -1,7 +1,8 @@
-"""A follower's connection to its master: greet, promise, cut what the master has not, then hold.
+"""A follower's connection to its master: greet, vote, truncate the log, then acknowledge.
 
-Nothing is acknowledged before the log is known to be a part of the master's, and nothing is taken
-from a master whose epoch is smaller than the promise, which says so to it.
+The follower acknowledges nothing until its log is known to be a prefix of the master's. It takes
+nothing from a master whose epoch is smaller than the follower's voted epoch, and sends that master
+the larger epoch.
 """
 
 from dataclasses import replace
@@ -34,7 +35,7 @@ REFUSED_AGAIN_MS = 50
 
 
 class Following:
-    """The connection to the master, or the attempt to have one."""
+    """The connection to the master, or the attempt to open one."""
 
     def __init__(self, standing: Standing, timing: Timing, out: list[Action], now_ms: int) -> None:
         self.standing = standing
@@ -43,27 +44,33 @@ class Following:
         self.master: Replica | None = None
         self.link: int | None = None
         self.epoch = 0
-        """Of the master whose log this one is a part of; 0 before that is known."""
+        """The epoch of the master whose log contains this one; 0 until that is known."""
         self.heard_at_ms = now_ms
-        """When a master last spoke as one, whichever it was."""
+        """When a replica last spoke as a master, or when this replica began to wait for one."""
         self.led_at_ms: int | None = None
-        """The same, but that it is never set without having heard one; None at first."""
+        """When a replica last spoke as a master, or this replica stopped leading; None at first."""
         self.refusals = 0
-        """How often in a row the master's machine said that no process listens there."""
+        """How many times in a row the master's machine refused the connection.
+
+        No process listens there.
+        """
         self.larger_epoch = 0
-        """The largest that anybody was heard to have promised."""
+        """The largest epoch that any replica reported to have voted for."""
         self.elected_epoch = 0
-        """The largest that the engine was seen to have: a master of a smaller one was deposed."""
+        """The largest epoch seen in the engine: a master of a smaller epoch was deposed."""
         self._opening: int | None = None
-        """Whom a connection is being made to. One that hangs accepts and says nothing for long:
-        the next master is not waited for behind it."""
+        """The id of the replica to which a connection is being opened.
+
+        A process that hangs can accept a connection and stay silent for long. Connecting to the
+        next master does not wait for it.
+        """
         self._open_at_ms = now_ms
         self._link_heard_at_ms = now_ms
         self._welcome: Welcome | None = None
         self.is_noting_clean = False
 
     def follow(self, master: Replica, now_ms: int) -> None:
-        """Be connected to *master*, or try to be."""
+        """Connect to *master*, or keep trying."""
         if master != self.master:
             self.leave()
             self.master, self.refusals, self._open_at_ms = master, 0, now_ms
@@ -75,19 +82,19 @@ class Following:
             self.out.append(Open(master.id))
 
     def leave(self) -> None:
-        """Close the connection: nothing is acknowledged to this master any more."""
+        """Close the connection and stop acknowledging to this master."""
         if self.link is not None:
             self.out.append(Close(self.link))
         self.link, self.epoch, self._welcome = None, 0, None
         self.is_noting_clean = False
 
     def forget_master(self) -> None:
-        """Follow nobody, also whom a connection is being made to."""
+        """Leave the master, and drop a connection attempt too."""
         self.leave()
         self.master = None
 
     def opened(self, link: int, replica_id: int, now_ms: int) -> None:
-        """Greet."""
+        """Send the greeting."""
         if replica_id == self._opening:
             self._opening = None
         if self.master is None or replica_id != self.master.id or self.link is not None:
@@ -97,7 +104,7 @@ class Following:
         self._say(self.hello())
 
     def hello(self) -> Hello:
-        """What this replica greets a master with."""
+        """Return this replica's greeting to a master."""
         mine = self.standing
         return Hello(
             mine.me,
@@ -110,7 +117,7 @@ class Following:
         )
 
     def not_opened(self, replica_id: int, now_ms: int, *, is_refused: bool) -> None:
-        """Try again, sooner if the machine is there and the process is not."""
+        """Schedule another attempt, sooner if the machine runs and the process does not."""
         if replica_id != self._opening:
             return
         self._opening = None
@@ -119,13 +126,13 @@ class Following:
         self._open_at_ms = now_ms + pause_ms
 
     def closed(self, link: int, now_ms: int) -> None:
-        """Take note of a connection that broke."""
+        """Record that a connection broke."""
         if link == self.link:
             self.link, self.epoch, self._welcome = None, 0, None
             self._open_at_ms = now_ms
 
     def received(self, message: Message, now_ms: int) -> None:
-        """Handle what the master said on the connection."""
+        """Handle a message from the master."""
         self._link_heard_at_ms = now_ms
         if isinstance(message, Welcome):
             self.heard_at_ms = self.led_at_ms = now_ms
@@ -139,7 +146,7 @@ class Following:
             self._open_at_ms = now_ms + self._timing.reconnect_ms
 
     def takes(self, link: int, epoch: int) -> bool:
-        """Whether a frame of log may be appended; if not, its sender is told why."""
+        """Return whether to append a frame of the log; if not, send its sender the reason."""
         if link != self.link:
             return False
         if epoch == self.epoch and epoch >= self._least_epoch:
@@ -148,16 +155,16 @@ class Following:
         return False
 
     def promised(self, epoch: int) -> None:
-        """Cut, now that the promise is on disk."""
+        """Truncate the log, now that the vote is on disk."""
         if self._welcome and self._welcome.epoch == epoch:
             self._cut(self._welcome)
 
     def awaits_cut(self, epochs: tuple[Epoch, ...]) -> bool:
-        """Whether the last Welcome is of the master with that table."""
+        """Return whether the last Welcome came from the master with that epoch table."""
         return self._welcome is not None and self._welcome.epochs == epochs
 
     def log_is_cut(self) -> None:
-        """Begin to hold: the log is a part of the master's."""
+        """Start to acknowledge: the log is now a prefix of the master's."""
         welcome = self._welcome
         if not welcome or self.link is None:
             return
@@ -167,7 +174,7 @@ class Following:
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Tell the master what this replica holds."""
+        """Send the master the offset that this replica holds."""
         mine = self.standing
         if not self.epoch or self.epoch < self._least_epoch:
             return
@@ -177,7 +184,7 @@ class Following:
         self._say(Ack(self.epoch, mine.held_offset, mine.is_clean))
 
     def noted_clean(self) -> None:
-        """Tell the master at once."""
+        """Acknowledge as a clean replica at once."""
         self.is_noting_clean = False
         self.acknowledge()
 
@@ -193,7 +200,8 @@ class Following:
             self._refuse()
             return
         if not self.standing.epochs and self.standing.log_end > self.standing.log_start:
-            # It ends where the master's begins, by chance: what is in it belongs to no epoch.
+            # The log ends where the master's begins only by chance: its content belongs to no
+            # epoch.
             welcome = replace(welcome, seed=True)
         self._welcome = welcome
         if welcome.epoch > self.standing.promise:
@@ -213,7 +221,7 @@ class Following:
 
     @property
     def _has_log(self) -> bool:
-        """Whether there is something in this log that can be compared with the master's."""
+        """Whether this log has content that can be compared with the master's."""
         return bool(self.standing.epochs) and self.standing.log_end > self.standing.log_start
 
     def _fence(self, welcome: Welcome) -> None:

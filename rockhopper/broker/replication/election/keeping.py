@@ -1,24 +1,24 @@
-"""What a replica must not forget: `<root>/rockhopper/ha/`, small files that are replaced whole.
+"""The durable state of a replica: small files in `<root>/rockhopper/ha/`, replaced whole.
 
     replica.json    {"store": <32 hex digits>, "starts": n, "boot": <the machine's boot id>}
     promise.json    {"promise": epoch}
     epochs.json     {"epochs": [[epoch, start offset], ...]}
-    unclean.json    {"log_end": n, "why": ...}: something that was acknowledged may be missing
-    cutting.json    {"end": n}: the log is being cut there; a start that finds it does it again
-    confirmed.json  {"confirmed": n}: as of some moment, for comparison
-    left.json       {"left": n}: it was served alone since, and its set has not what it took
+    unclean.json    {"log_end": n, "why": ...}: acknowledged messages may be missing
+    cutting.json    {"end": n}: the log is being truncated there; a start that finds it repeats that
+    confirmed.json  {"confirmed": n}: an earlier confirmed offset, for comparison
+    left.json       {"left": n}: the store was served alone since; its set lacks later messages
     sight.json      {"changes": n, "mark": n}: the newest state of the set that was seen
 
-Each is a line of JSON and a line with its CRC-32 (checked_line.py), and has a second copy,
-``<name>.bak``; both are synced before a write returns. A file that is damaged or gone gives
-way to its copy, and a start makes them alike before anything rests on either:
+Each file is a line of JSON and a line with its CRC-32 (checked_line.py). Each has a second copy,
+``<name>.bak``; both are synced before a write returns. If a file is damaged or missing, its copy is
+used. A start makes the two equal before anything depends on either:
 
-    writing   the copy, then the file     after a crash in between the file counts, if there is one
-    removing  the copy, then the file     after a crash in between the file counts still
+    writing   the copy, then the file     after a crash in between, the file counts if it exists
+    removing  the copy, then the file     after a crash in between, the file still counts
 
-When neither can be read, that is no reason to guess: who has forgotten what it promised may follow
-a master that was deposed. It is refused, with the way out: without the directory the replica is a
-new one, under another store id, and in nobody's in-sync set.
+If neither can be read, the replica refuses to start instead of guessing: without its voted epoch it
+might follow a deposed master. The error names the way out. Without the directory the replica is a
+new one, with another store id, and belongs to no in-sync set.
 """
 
 import secrets
@@ -42,14 +42,14 @@ SEEDING = "its log is being replaced by its master's"
 
 
 class Keeping:
-    """The directory of one replica. Everything blocks for the disk."""
+    """The directory of one replica. All methods block on the disk."""
 
     def __init__(self, directory: Path) -> None:
-        """Make the directory and the replica's identity, or read what there is.
+        """Create the directory and the replica's identity, or read the existing files.
 
         Raises:
-            CorruptFileError: a file in it is damaged.
-            OSError: it cannot be made or read.
+            CorruptFileError: a file in the directory is damaged.
+            OSError: the directory cannot be created or read.
         """
         disk.make_directories_durably(directory)
         self._directory = directory
@@ -58,7 +58,7 @@ class Keeping:
         self.starts: int = self._field("replica.json", identity, "starts", int)
         self._boot = str(identity.get("boot", ""))
         self.place = ""
-        """Another of each copy of this directory and each start of the machine; see count_start."""
+        """Differs for each copy of this directory and each boot of the machine; see count_start."""
         self.promise: int = self._value("promise.json", "promise", 0)
         self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
         self.cutting: int | None = self._value("cutting.json", "end", None)
@@ -70,14 +70,15 @@ class Keeping:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing that was acknowledged may be missing."""
+        """Whether no acknowledged message can be missing."""
         return not self.unclean_because
 
     def count_start(self, boot: str, log_end: int, *, may_have_lost: bool) -> int:
-        """Begin a run under the machine's *boot*; return which one of this store it is.
+        """Count a start under the machine's *boot* id; return its number for this store.
 
-        *may_have_lost*: the last run did not end by itself, and acknowledged what was not on disk.
-        If the machine was started anew since, its memory is gone.
+        *may_have_lost*: the last run did not end cleanly, and it acknowledged messages that were
+        not on disk. If the machine has rebooted since, they are lost, and the replica is marked
+        unclean.
         """
         if may_have_lost and self._boot and boot != self._boot:
             self.note_unclean(log_end, POWER_CUT)
@@ -89,7 +90,7 @@ class Keeping:
         return self.starts
 
     def note_promise(self, promise: int) -> None:
-        """Never follow a smaller epoch again."""
+        """Store a voted epoch: the replica never follows a smaller one again."""
         self._write("promise.json", {"promise": promise})
         self.promise = promise
 
@@ -99,43 +100,46 @@ class Keeping:
         self.epochs = epochs
 
     def note_unclean(self, log_end: int, why: str) -> None:
-        """Take no part in elections until a master says that all is here again."""
+        """Mark the replica as unclean.
+
+        It cannot be elected until its master confirms that nothing is missing.
+        """
         self._write("unclean.json", {"log_end": log_end, "why": why})
         self.unclean_because = why
 
     def note_clean(self) -> None:
-        """Take part again."""
+        """Remove the unclean mark."""
         self._remove("unclean.json")
         self.unclean_because = ""
 
     def note_left(self, offset: int) -> None:
-        """Be served alone: up to *offset* it had what its set has."""
+        """Store that the replica is served alone; up to *offset* its log equals its set's."""
         self._write("left.json", {"left": offset})
         self.left = offset
 
     def note_joined(self) -> None:
-        """Be of a set again."""
+        """Store that the replica belongs to a set again."""
         if self.left is not None:
             self._remove("left.json")
             self.left = None
 
     def note_cutting(self, end_offset: int) -> None:
-        """Be about to cut the log there."""
+        """Store that the log is about to be truncated at *end_offset*."""
         self._write("cutting.json", {"end": end_offset})
         self.cutting = end_offset
 
     def note_cut(self) -> None:
-        """Have cut it."""
+        """Store that the truncation is complete."""
         self._remove("cutting.json")
         self.cutting = None
 
     def note_confirmed(self, offset: int) -> None:
-        """Remember it for comparison with a master that knows another log."""
+        """Store the confirmed offset, for comparison with a master whose log differs."""
         self._write("confirmed.json", {"confirmed": offset})
         self.confirmed_offset = offset
 
     def note_sight(self, sight: Sight) -> None:
-        """Remember which state of the set was seen."""
+        """Store which state of the set was seen."""
         self._write("sight.json", sight._asdict())
         self.sight = sight
 
@@ -162,7 +166,7 @@ class Keeping:
         return value
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        """The document of a file, or of its copy; both are alike afterwards."""
+        """Return the content of a file or of its copy; both are equal afterwards."""
         path = self._directory / name
         backup = disk.backup_path(path)
         found = [_content(each) for each in (path, backup)]
@@ -208,7 +212,7 @@ def _document(data: bytes) -> dict[str, Any]:
 
 
 def boot_id() -> str:
-    """What differs after each start of the machine, or of another one; empty if nothing tells."""
+    """Return an id that differs for each machine and each of its boots; "" if none can be read."""
     found = []
     for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
         try:

@@ -1,9 +1,15 @@
-"""A master's term: what its followers hold, what is confirmed by that, and who is in sync.
+"""A master's term: what its followers hold, what is therefore confirmed, and which are in sync.
 
-Confirmed is what every replica holds of **every in-sync set that may be stored now**: the last one
-known, and those of alterations whose outcome is unknown. A replica is asked for its word before it
-is put into the set, and until it is known to be out of it; so whoever may be elected has all that
-was ever acknowledged.
+An offset is confirmed once every replica holds it of **every in-sync set that may be stored now**.
+These are the last known set and the sets of alterations whose outcome is unknown. So a replica's
+acknowledgement is required before it enters the set, and until its removal is known. Therefore any
+replica that can be elected has every acknowledged message.
+
+    in sync {1, 2}; 1 leads; 1 holds up to 300, 2 up to 200     200 is confirmed
+    3 has caught up: the master asks the engine for {1, 2, 3}   from now on 3 must acknowledge too
+    the answer is lost                                          {1, 2} or {1, 2, 3} may be stored
+    1 crashes                                                   2 has 200; so has 3, if it is in
+    sync
 """
 
 from dataclasses import dataclass
@@ -14,23 +20,26 @@ from rockhopper.broker.replication.election.timing import Timing
 
 @dataclass(slots=True)
 class Follower:
-    """A follower's last connection, as its master sees it."""
+    """A follower and its last connection, as the master sees them."""
 
     link: int | None
     is_clean: bool
     heard_at_ms: int
     moved_at_ms: int
-    """When it last held more, or all there was."""
+    """When the follower last made progress or held the whole log."""
     held_offset: int = -1
-    """-1 until its log is known to be a part of ours."""
+    """-1 until the follower's log is known to be a prefix of ours."""
     left_at_ms: int = 0
     vouched_at_ms: int = 0
-    """It followed this master at that time, or later. What was read may have waited here unread,
-    while this process stood still: it counts from before the process was last seen to run."""
+    """A time at or after which the follower still followed this master.
+
+    A message may have waited unread while this process was suspended. So its time counts from
+    before the process was last seen to run.
+    """
 
 
 class MasterTerm:
-    """One epoch of this replica as the master."""
+    """One epoch of this replica as master."""
 
     def __init__(
         self,
@@ -43,38 +52,38 @@ class MasterTerm:
         now_ms: int,
         timing: Timing,
     ) -> None:
-        """Begin with a log that ends at *log_end*, all of which is to be confirmed first."""
+        """Start a term; the log ends at *log_end*, and all of it has to be confirmed first."""
         self.me = me
         self.epoch = state.epoch
         self.start_offset = log_end
         self.state = state
         self.version = version
         self.held_offset = held_offset
-        """What this replica itself holds, by its own kind of promise."""
+        """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
         self.confirmed_offset = confirmed_offset
         self.followers: dict[Replica, Follower] = {}
         self._began_at_ms = now_ms
         self._timing = timing
         self.floor = state.min_in_sync
-        """The floor that this master is to have: by its settings, which may have been changed."""
+        """The minInSyncReplicas of this master's settings, which may differ from the stored one."""
         self.asked: SetState | None = None
-        """The alteration that is on its way, or whose outcome is unknown."""
+        """The alteration in flight, or the one whose outcome is unknown."""
         self.is_asking = False
         self._waited_for: tuple[Replica, ...] = ()
         self._waited_for_by: tuple[SetState, SetState | None] | None = None
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that the log held at the beginning is confirmed, so that it may be shown."""
+        """Whether the log as of the start of the term is confirmed, so that clients may read."""
         return self.confirmed_offset >= self.start_offset
 
     @property
     def required(self) -> frozenset[Replica]:
-        """Whose word it takes to confirm: every set that may be the stored one."""
+        """The replicas that must acknowledge: those of every set that may be stored now."""
         return self.state.in_sync | self.asked.in_sync if self.asked else self.state.in_sync
 
     def confirm(self) -> bool:
-        """Move what is confirmed as far as it goes; return whether it moved."""
+        """Advance the confirmed offset as far as possible; return whether it moved."""
         if not self.state.is_complete:
             return False
         confirmed = self.held_offset
@@ -89,7 +98,10 @@ class MasterTerm:
         return True
 
     def _others(self) -> tuple[Replica, ...]:
-        """Whose word it takes besides this replica's; asked for with every frame."""
+        """Return the replicas besides this one that must acknowledge.
+
+        Cached: every frame needs them.
+        """
         by = self._waited_for_by
         if by is None or by[0] is not self.state or by[1] is not self.asked:
             self._waited_for_by = self.state, self.asked
@@ -97,9 +109,9 @@ class MasterTerm:
         return self._waited_for
 
     def all_vouch_within(self, age_ms: int, now_ms: int) -> bool:
-        """Whether all whose word it takes have followed so lately: nobody else can be elected.
+        """Return whether all required replicas followed so recently that no other can be elected.
 
-        A follower that asks for the mastership hangs up before.
+        A follower closes its connection before it campaigns.
         """
         followers = [self.followers.get(each) for each in self.required - {self.me}]
         return all(
@@ -108,7 +120,7 @@ class MasterTerm:
         )
 
     def unheard(self, age_ms: int, now_ms: int) -> list[Replica]:
-        """Those whose word it takes, and that have not spoken so lately."""
+        """Return the required replicas that have not spoken for *age_ms*."""
         silent = []
         for replica in self._others():
             follower = self.followers.get(replica)
@@ -118,19 +130,19 @@ class MasterTerm:
         return silent
 
     def is_young(self, now_ms: int) -> bool:
-        """Whether replicas that run may still be on their way to this master."""
+        """Return whether running replicas may still be connecting to this master."""
         return now_ms - self._began_at_ms < self._timing.catch_up_ms
 
     def has_floor(self, now_ms: int) -> bool:
-        """Whether enough replicas are in sync and there: what is stored now can be confirmed.
+        """Return whether enough in-sync replicas are connected to confirm new messages.
 
-        The stored set stays as it is when another one of it would be too small.
+        The stored set stays unchanged if a smaller one would fall below the floor.
         """
         there = [each for each in self.state.in_sync if not self._is_gone(each, now_ms)]
         return len(there) >= self.state.min_in_sync
 
     def proposal(self, now_ms: int) -> SetState | None:
-        """The in-sync set as it should be, if it should be another one."""
+        """Return the in-sync set to request, if it has to change."""
         if self.asked:
             return self.asked if not self.is_asking else None
         leaving = next(
@@ -146,17 +158,20 @@ class MasterTerm:
         return self.state.with_floor(self.floor)
 
     def ask(self, state: SetState) -> None:
-        """Count on both sets from now on: the alteration leaves only after this."""
+        """Require the acknowledgements of both sets from now on.
+
+        The request is sent only afterwards.
+        """
         self.asked, self.is_asking = state, True
 
     def answered(self, outcome: Outcome, version: int) -> None:
-        """Take note of an alteration's outcome, and the version that it made."""
+        """Record the outcome of an alteration, and the version it created."""
         self.is_asking = False
         if outcome is Outcome.DONE and self.asked:
             self.saw(self.asked, version)
 
     def saw(self, state: SetState, version: int) -> None:
-        """Take over a state of this term; a newer one tells what became of all that was asked."""
+        """Adopt a state of this term; a newer version settles every pending alteration."""
         if version > self.version:
             self.state, self.version, self.asked = state, version, None
 

@@ -1,8 +1,8 @@
-"""A store that leaves its set: what it takes alone is of a history that the set does not have.
+"""A store that leaves its set: what it then stores alone is not part of the set's history.
 
-Its log stands in no epoch from then on, so that nothing of it is taken for a part of another's, and
-a mark stays until it leads a set or is seeded: back in its set such a replica neither follows nor
-is elected, and nothing is cut.
+Its epoch table is emptied, so that no part of its log counts as a part of another's. A mark stays
+until the store leads a set or is seeded. With this mark, a replica that returns to its set neither
+follows nor is elected, and its log is not truncated.
 """
 
 from pathlib import Path
@@ -16,10 +16,10 @@ log = structlog.get_logger("broker.ha")
 
 
 def serve_alone(directory: Path, *, may_leave: bool) -> None:
-    """See that a store may be served alone; a replica's has its files in *directory*.
+    """Check that a store may be served alone; a replica's state is in *directory*.
 
     Raises:
-        StoreError: it is of a set that it has not left, and *may_leave* is not set.
+        StoreError: the store belongs to a set that it has not left, and *may_leave* is not set.
         OSError: the files cannot be read or written.
     """
     if not (directory / "replica.json").exists():

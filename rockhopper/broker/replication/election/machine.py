@@ -3,16 +3,16 @@
     JOINING -- learnt the state --> FOLLOWING -- the master is gone --> CANDIDATE -- won --> LEADING
     CANDIDATE -- lost --> FOLLOWING        LEADING -- another master, a larger epoch --> FOLLOWING
 
-Safety rests on five rules, and on no clock:
+Safety depends on five rules, and on no clock:
 
-    acknowledge   what is confirmed is held by every in-sync set that may be stored (leading.py)
+    acknowledge   every in-sync set that may be stored holds what is confirmed (leading.py)
     elect         only a clean member of the stored set, by one compare-and-swap (campaigning.py)
-    promise       a candidate stops acknowledging its old master, on disk, before it asks
-    fence         nobody takes anything from a master of a smaller epoch, and tells it
-    prefix        a follower acknowledges once its log is a part of the master's (following.py)
+    vote          a candidate stops acknowledging its old master, on disk, before it campaigns
+    fence         a replica takes nothing from a master of a smaller epoch, and tells it so
+    prefix        a follower acknowledges once its log is a prefix of the master's (following.py)
 
-Every method takes the time of a clock that never goes back, in milliseconds, and leaves what is to
-be done in ``actions``, in order.
+Every method takes the time of a monotonic clock in milliseconds. It appends the work to do to
+``actions``, in order.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ RETRY_MS = 200
 
 
 class Role(Enum):
-    """What a replica is at the moment."""
+    """The current role of a replica."""
 
     JOINING = "joining"
     FOLLOWING = "following"
@@ -86,7 +86,10 @@ class Machine:
         spread: Callable[[], float],
         replicas_after_power_cut: int = 0,
     ) -> None:
-        """Begin as a replica that knows nothing but its own disk; see Campaigning for the last."""
+        """Start as a replica that knows only its own disk.
+
+        Campaigning explains the last parameter.
+        """
         self.standing = standing
         self.actions: list[Action] = []
         self.role = Role.JOINING
@@ -94,7 +97,7 @@ class Machine:
         self.term: MasterTerm | None = None
         self.lease_until_ms = 0
         self.renewed_at_ms = now_ms
-        """When the engine was last asked that said that this replica leads."""
+        """When the last request was sent whose answer confirmed that this replica leads."""
         self.following = Following(standing, timing, self.actions, now_ms)
         self._timing = timing
         self._floor = min_in_sync
@@ -107,30 +110,30 @@ class Machine:
             replicas_after_power_cut=replicas_after_power_cut,
         )
         self._request: Campaign | None = None
-        """Of a candidate: what it asked for, once its promise is on disk."""
+        """A candidate's request, once its vote is on disk."""
         self._is_asked = False
         self._asked_at_ms = now_ms
         self._epoch = 0
-        """Of a candidate: the one that it asks for."""
+        """The epoch that a candidate requests."""
         self._links: dict[int, Replica] = {}
         self._early: dict[int, Hello] = {}
-        """Who greeted a candidate: answered when it leads, or does not."""
+        """The greetings that a candidate received; it answers them once the election is decided."""
         self._read_ms = now_ms - timing.seek_interval_ms
         self._try_at_ms = now_ms
         self._renew_at_ms = now_ms
         self._is_renewing = False
         self._beat_at_ms = now_ms
         self._stuck_since_ms: int | None = None
-        """Since when this master cannot confirm anything for want of a replica that runs."""
+        """Since when this master can confirm nothing because a running replica is missing."""
         self._give_up_ms = timing.give_up_ms
         self._others_first_until_ms = now_ms
         self._ticked_ms = self._ticked_before_ms = now_ms
-        """When it was last seen to run, and once before."""
+        """The times of the last two ticks."""
 
-    # What the engine says.
+    # Events from the engine.
 
     def saw(self, view: View, now_ms: int) -> None:
-        """Take note of the set as the engine has it; an older view than the last is no news."""
+        """Record the set as the engine stores it; ignore a view older than the last."""
         self._read_ms = now_ms
         if self.view and view.version < self.view.version:
             return
@@ -151,9 +154,12 @@ class Machine:
 
     @property
     def is_engine_behind(self) -> bool:
-        """Whether the engine was put back from a backup: nobody is elected or followed by that."""
+        """Whether the engine was restored from a backup.
+
+        Its state neither elects nor names a master.
+        """
         view = self.view
-        if view and self.term:  # Its own changes are known to it before it sees them.
+        if view and self.term:  # The master knows its own changes before it reads them.
             view = replace(view, state=self.term.state)
         return view is not None and view.is_behind(self.standing.sight)
 
@@ -178,7 +184,7 @@ class Machine:
             self._stand_back(now_ms)
 
     def _is_elected(self, view: View) -> bool:
-        """Whether a request of this process won, of which it may have heard nothing."""
+        """Return whether a request of this process won, even if its answer was lost."""
         state, mine = view.state, self.standing
         holds = view.leader is not None and view.leader.incarnation == mine.incarnation
         return (
@@ -186,7 +192,7 @@ class Machine:
         )
 
     def campaigned(self, outcome: Outcome, view: View | None, now_ms: int) -> None:
-        """Take office if the request won; *view* is what it made then."""
+        """Take office if the request won; *view* is then the state it created."""
         self._is_asked = False
         if self.role is not Role.CANDIDATE:
             return
@@ -204,7 +210,7 @@ class Machine:
             self.actions.append(Read())
 
     def altered(self, outcome: Outcome, version: int, now_ms: int) -> None:
-        """Take note of an alteration's outcome; *version* is the one that it made."""
+        """Record the outcome of an alteration; *version* is the one it created."""
         if not self.term:
             return
         self.term.answered(outcome, version)
@@ -216,7 +222,10 @@ class Machine:
         self._confirm(self.term)
 
     def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
-        """Trust the lease for two thirds of it, from when it was asked for."""
+        """Record the outcome of a renewal.
+
+        The lease counts for two thirds of its time from the request on.
+        """
         self._is_renewing = False
         if outcome is Outcome.DONE:
             self.renewed_at_ms = asked_at_ms
@@ -224,10 +233,10 @@ class Machine:
         elif outcome is Outcome.REFUSED:
             self.actions.append(Read())
 
-    # What the disk says.
+    # Events from the disk.
 
     def promised(self, epoch: int, now_ms: int) -> None:
-        """Ask the engine, or begin to follow, now that the promise is on disk."""
+        """Send the request to the engine, or start to follow, now that the vote is on disk."""
         if self.role is not Role.CANDIDATE:
             self.following.promised(epoch)
         elif epoch == self._epoch and self.view:
@@ -237,7 +246,7 @@ class Machine:
                 self._stand_back(now_ms)
 
     def entered(self, now_ms: int) -> None:
-        """Lead, now that the epoch is on disk."""
+        """Start to lead, now that the epoch is on disk."""
         mine, view = self.standing, self.view
         if self.role is not Role.CANDIDATE or not view:
             return
@@ -264,14 +273,18 @@ class Machine:
         self._answer_early(now_ms)
 
     def log_is_cut(self, log_end: int, *, is_awaited: bool = True) -> None:
-        """Begin to hold what the master has, unless another Welcome came since the cut was due."""
+        """Start to acknowledge, unless another Welcome has arrived since the request."""
         self.standing.log_end = log_end
         self.standing.held_offset = log_end
         if is_awaited:
             self.following.log_is_cut()
 
     def noted_clean(self) -> None:
-        """Say so: the mark is gone from the disk. Or enter the epoch that was won without all."""
+        """Continue after the unclean mark was removed from disk.
+
+        A follower acknowledges as a clean replica. A candidate that won although it was unclean
+        enters its epoch.
+        """
         if self.role is Role.CANDIDATE:
             if self.view and self._is_elected(self.view):
                 self.standing.is_clean = True
@@ -281,7 +294,7 @@ class Machine:
             self.following.noted_clean()
 
     def wrote(self, log_end: int, held_offset: int) -> None:
-        """Take note of how long the log is, and up to where it is held."""
+        """Record the end of the log and the offset that this replica may acknowledge."""
         self.standing.log_end, self.standing.held_offset = log_end, held_offset
         if self.term:
             self.term.held_offset = held_offset
@@ -289,24 +302,24 @@ class Machine:
         elif self.following.link is not None:
             self.following.acknowledge()
 
-    # What other replicas say.
+    # Events from other replicas.
 
     def takes(self, link: int, epoch: int) -> bool:
-        """Whether a frame of log from a master may be appended."""
+        """Return whether to append a frame of the log from a master."""
         return self.role is Role.FOLLOWING and self.following.takes(link, epoch)
 
     def hand_over(self, replica_id: int) -> None:
-        """Ask a follower to lead, as the master; ``Resign`` tells that it does.
+        """Ask a follower to take over from this master; the ``Resign`` action shows that it did.
 
         Raises:
-            ValueError: it cannot; the sentence says why.
+            ValueError: the follower cannot; the message gives the reason.
         """
         link = self.successor(replica_id).link
         if link is not None and self.term:
             self._send(link, TakeOver(self.term.epoch))
 
     def best_successor(self) -> int | None:
-        """The id of the follower in sync that holds most, if there is one."""
+        """Return the id of the in-sync follower with the longest log, if there is one."""
         term = self.term
         found = [
             (follower.held_offset, -replica.id)
@@ -316,10 +329,10 @@ class Machine:
         return -max(found)[1] if found else None
 
     def successor(self, replica_id: int) -> Follower:
-        """The follower with that id, which may take over from this master.
+        """Return the follower with that id, which may take over from this master.
 
         Raises:
-            ValueError: it cannot; the sentence says why.
+            ValueError: it cannot; the message gives the reason.
         """
         term = self.term
         if not term:
@@ -331,7 +344,7 @@ class Machine:
                 f"replica {replica_id} cannot take over: in sync besides this one are "
                 f"{', '.join(map(str, others)) or 'none'}"
             )
-        # Of one whose disk was exchanged, both stores may count.
+        # If a replica's disk was exchanged, both stores may count.
         followers = [term.followers.get(each) for each in found]
         connected = [each for each in followers if each and each.link is not None]
         if not connected:
@@ -339,12 +352,12 @@ class Machine:
         return connected[0]
 
     def step_down(self, why: str, now_ms: int) -> None:
-        """Lead no more; whoever may is elected, be it this one again."""
+        """Stop leading; any electable replica may be elected, this one included."""
         if self.term:
             self._resign(why, now_ms)
 
     def yield_to_other(self, now_ms: int) -> None:
-        """Know nothing of the set any more: another process is this replica."""
+        """Forget the set: another process runs as this replica."""
         if term := self.term:
             self._resign("another process is announced as this replica", now_ms)
             self.actions.append(Release(term.epoch))
@@ -353,9 +366,9 @@ class Machine:
         self._answer_early(now_ms)
 
     def lead_by_operator(self, now_ms: int) -> None:
-        """Ask for the mastership though acknowledged messages may be missing here.
+        """Campaign although acknowledged messages may be missing here.
 
-        An unclean replica stays unclean until it has won: what is refused changes nothing.
+        An unclean replica stays unclean until it has won, so a refused request changes nothing.
 
         Raises:
             ValueError: there is a master, or the set is not known.
@@ -388,10 +401,10 @@ class Machine:
         )
 
     def reseed(self) -> None:
-        """Have the master's log instead of this one: it is not compared any more.
+        """Replace this log by the master's, without comparing them.
 
         Raises:
-            ValueError: this log may be the last one that has it all.
+            ValueError: this log may be the last complete one.
         """
         state = self.view.state if self.view else None
         mine = self.standing
@@ -410,7 +423,7 @@ class Machine:
         self.actions.append(GiveUp())
 
     def closed(self, link: int, now_ms: int) -> None:
-        """Take note of a connection that broke, from or to whomever."""
+        """Record that a connection in either direction broke."""
         self._early.pop(link, None)
         replica = self._links.pop(link, None)
         follower = self.term.followers.get(replica) if self.term and replica else None
@@ -419,7 +432,7 @@ class Machine:
         self.following.closed(link, now_ms)
 
     def received(self, link: int, message: Message, now_ms: int) -> None:
-        """Handle what another replica said."""
+        """Handle a message from another replica."""
         if link == self.following.link:
             if isinstance(message, TakeOver):
                 self._take_over(message, now_ms)
@@ -508,7 +521,7 @@ class Machine:
     # Time.
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due; to be called several times in each interval of ``Timing``."""
+        """Do the work that is due; call it several times in each interval of ``Timing``."""
         self._ticked_before_ms, self._ticked_ms = self._ticked_ms, now_ms
         if now_ms - self._read_ms >= self._read_interval_ms():
             self._read_ms = now_ms
@@ -526,32 +539,35 @@ class Machine:
         return self._timing.read_interval_ms if is_settled else self._timing.seek_interval_ms
 
     def takes_sends(self, now_ms: int) -> bool:
-        """Whether new messages may be stored: it leads, and what is stored can be confirmed."""
+        """Return whether new messages may be stored.
+
+        This replica leads, and they can be confirmed.
+        """
         return self.leads_alone(now_ms) and self.term is not None and self.term.has_floor(now_ms)
 
     def leads_alone(self, now_ms: int) -> bool:
-        """Whether it leads, and nobody can have been elected since: not after it stood still."""
+        """Return whether this replica leads and no other can have been elected meanwhile."""
         term = self.term
         return term is not None and (
             now_ms < self.lease_until_ms or term.all_vouch_within(self._timing.silence_ms, now_ms)
         )
 
     def misses_master(self, now_ms: int) -> bool:
-        """Whether this replica follows, and has not heard of its master for a moment."""
+        """Return whether this replica follows a master that has been silent for a moment."""
         following = self.following
         is_silent = now_ms - following.heard_at_ms >= self._timing.silence_ms
         return self.role is Role.FOLLOWING and following.master is not None and is_silent
 
     def is_led(self, now_ms: int) -> bool:
-        """Whether this replica leads, or has heard a master within the time of a lease."""
+        """Return whether this replica leads, or heard a master within the time of a lease."""
         led_at_ms = self.following.led_at_ms
         is_heard = led_at_ms is not None and now_ms - led_at_ms <= self._timing.lease_ms
         return self.term is not None or is_heard
 
     def may_be_replaced(self, now_ms: int) -> bool:
-        """Whether a replica that this master needs and does not hear tells the engine the same.
+        """Return whether a required replica announces that it lost this master.
 
-        It could lead if it were let; one that is dead tells nothing.
+        Such a replica runs and could lead. A dead replica announces nothing.
         """
         if not self.term or not self.view:
             return False
@@ -562,9 +578,9 @@ class Machine:
         )
 
     def _is_to_give_up(self, now_ms: int) -> bool:
-        """Whether another had better lead: this master has not confirmed anything for long.
+        """Return whether another replica should lead: this master has confirmed nothing for long.
 
-        While its lease is renewed nobody else could be elected.
+        While it renews its lease, no other replica can be elected.
         """
         if not self.may_be_replaced(now_ms):
             self._stuck_since_ms = None
@@ -572,7 +588,7 @@ class Machine:
         if self._stuck_since_ms is None:
             self._stuck_since_ms = now_ms
         is_over = now_ms - self._stuck_since_ms >= self._give_up_ms
-        # A renewal on its way might take the lease again.
+        # A renewal in flight might take the lease again.
         return is_over and not self._is_renewing and now_ms < self.lease_until_ms
 
     def _give_up(self, term: MasterTerm, now_ms: int) -> None:
@@ -623,7 +639,7 @@ class Machine:
             self._follow(view, now_ms)
 
     def _follow(self, view: View, now_ms: int) -> None:
-        """Be connected to the master; not while it could only count on bytes that cannot come."""
+        """Connect to the master, unless this replica cannot append the master's log now."""
         mine, state = self.standing, view.state
         is_needed = state is not None and mine.me in state.in_sync
         if state is not None and state.contradicts(mine.sight):
@@ -633,7 +649,7 @@ class Machine:
             return
         if state is None or state.master == mine.me:
             return
-        if state.master.id == mine.me.id:  # Under a store that is gone.
+        if state.master.id == mine.me.id:  # That master has a store that no longer exists.
             self.following.forget_master()
             return
         self.following.follow(state.master, now_ms)
@@ -665,7 +681,7 @@ class Machine:
         if not mine.is_clean:
             self.actions.append(NoteClean())
             return
-        # A log that is in no epoch yet is this one's from its beginning on.
+        # A log without any epoch belongs to this one from its beginning on.
         start_offset = mine.log_end if mine.epochs else mine.log_start
         mine.epochs = entered(mine.epochs, view.state.epoch, start_offset)
         self.actions.append(EnterEpoch(mine.epochs))

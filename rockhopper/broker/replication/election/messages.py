@@ -1,9 +1,9 @@
-"""What replicas say to each other, as values; wire.py has their bytes.
+"""The messages between replicas, as values; wire.py encodes them.
 
 follower -> master   Hello, then an Ack for what it holds and whenever that grows
-master -> follower   Welcome, then from the first Ack on the log, and a Beat where there is none
+master -> follower   Welcome, then the log from the first Ack on, and a Beat while there is none
                      TakeOver: the follower is to lead from now on
-both                 Refused: whoever reads it is not, or no longer, what it took itself for
+both                 Refused: the receiver is not, or no longer, in the role it assumed
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from rockhopper.broker.replication.election.replica_set import Replica
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A follower's first message: who it is and what it has."""
+    """A follower's first message: its identity and the state of its log."""
 
     replica: Replica
     incarnation: str
     promise: int
-    """The largest epoch it has agreed to: it takes nothing from a smaller one."""
+    """The largest epoch it has voted for: it takes nothing from a smaller one."""
     is_clean: bool
     confirmed_offset: int
     log_end: int
@@ -28,34 +28,37 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The master's answer: what to cut, and its table of epochs."""
+    """The master's answer: where to truncate the log, and the master's epoch table."""
 
     epoch: int
     epochs: tuple[Epoch, ...]
     log_start: int
     log_end: int
     whole_offset: int
-    """Who holds so much has all that was ever confirmed. A new master does not know how far that
-    went: no further than its log when it was elected."""
+    """A follower that holds the log up to here has everything that was ever confirmed.
+
+    A new master does not know the exact confirmed offset. It is at most the end of its log when it
+    was elected.
+    """
     common_end: int
-    """Where the follower's log stops being the master's; what is behind is to be cut."""
+    """Where the follower's log diverges from the master's; the follower drops the rest."""
     seed: bool = False
-    """Nothing in common: the follower begins anew at ``log_start``."""
+    """The logs share nothing: the follower starts an empty log at ``log_start``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The head of each frame of log, alone when there is nothing to send."""
+    """The head of each frame of the log; sent alone as a heartbeat."""
 
     epoch: int
     confirmed_offset: int
     sent_at_ms: int = 0
-    """By the master's clock, when it is alone; 0: from an earlier release, or with log."""
+    """The master's time in a heartbeat; 0 from an earlier release, or with log data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What a follower holds, by the promise it makes: written, or flushed."""
+    """The offset that a follower may acknowledge: written (async) or fsynced (sync)."""
 
     epoch: int
     held_offset: int
@@ -64,7 +67,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why there is nothing to talk about; a larger epoch ends the reader's term."""
+    """Why the connection ends; a larger epoch ends the receiver's term."""
 
     promise: int
     why: str
@@ -72,7 +75,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """A master's wish: whoever reads it asks for the mastership at once."""
+    """A master's request that the receiver campaigns at once."""
 
     epoch: int
 

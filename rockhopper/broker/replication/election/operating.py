@@ -1,13 +1,13 @@
-"""What an operator may do with a replica of a set, seen from what the engine tells of it."""
+"""An operator's operations on a replica of a set, checked against the engine's view."""
 
 from rockhopper.broker.replication.election.replica_set import View
 
 
 def forget(view: View | None, replica_id: int) -> None:
-    """Make sure that nothing waits for a replica, so that it may be scrapped.
+    """Check that nothing waits for a replica, so that it may be scrapped.
 
     Raises:
-        ValueError: it may not; the sentence says why.
+        ValueError: it may not; the message gives the reason.
     """
     if not view or not view.state:
         raise ValueError("the engine has told nothing of this set yet")

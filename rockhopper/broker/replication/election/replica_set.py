@@ -1,7 +1,7 @@
-"""What the engine of consensus keeps of a replica set, and the changes of it that are allowed.
+"""The replica set as the consensus engine stores it, and its permitted changes.
 
-The state of a set is one value that is only ever changed by compare-and-swap on its version: epoch,
-master and in-sync set change together. Everything here is a plain value without I/O.
+The state of a set is one value. Only a compare-and-swap on its version changes it, so epoch, master
+and in-sync set change together. Everything here is a plain value without I/O.
 """
 
 import zlib
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 HISTORY_MAX = 8
 STATE_WRITER = 1
-"""What this release knows of a set's state: one that asks for more of its writers is only read."""
+"""The state version of this release: a state that requires a later writer is read-only here."""
 TRAIL_MAX = 16
 
 
 class Replica(NamedTuple):
-    """A member: a machine with an empty or an exchanged disk is another one."""
+    """A member; a machine with an empty or exchanged disk is another member."""
 
     id: int
     store: str
-    """Made at random with the store's directory."""
+    """A random id, created with the store's directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One election, for operators to read."""
+    """One election, for operators."""
 
     epoch: int
     master: Replica
@@ -34,16 +34,23 @@ class Term:
 
 
 class Sight(NamedTuple):
-    """Which state of a set that was: as a replica remembers it longer than its process lives.
+    """Identifies a state of a set; a replica stores it on disk.
 
-    An engine that was put back from a backup has an older one, in which replicas count as in sync
-    that have left since. By itself it looks as good as any.
+    An engine that was restored from a backup has an older state, whose in-sync set may contain
+    replicas that have left since. Such a state looks valid by itself; only a stored sight reveals
+    its age.
     """
 
     changes: int = 0
-    """How often the set was changed by then: each change has a larger number than the last."""
+    """The number of changes to the set so far.
+
+    Each change has a larger number than the one before.
+    """
     mark: int = 0
-    """Of what was changed, this time and before: two changes of one state have different ones."""
+    """A checksum of this change and the ones before.
+
+    Two changes to one state have different marks.
+    """
 
 
 NOTHING_SEEN = Sight()
@@ -53,7 +60,7 @@ NOTHING_SEEN = Sight()
 class SetState:
     """The stored state of a set.
 
-    An answer says OK only when all of ``in_sync`` have the bytes, and only they may lead.
+    The master answers OK only after all of ``in_sync`` hold the bytes, and only these may lead.
     """
 
     epoch: int
@@ -62,35 +69,35 @@ class SetState:
     min_in_sync: int
     history: tuple[Term, ...] = ()
     trail: tuple[Sight, ...] = ()
-    """What this state and some before it are known by; the last is its own."""
+    """The sights of this state and of some before it; the last is its own."""
     writer: int = STATE_WRITER
     """Only a release that knows this version of the state may change it."""
     unknown: tuple[tuple[str, bytes], ...] = ()
-    """Fields of a later release, as they are stored: they are stored again with each change."""
+    """Fields of a later release, in stored form: each change stores them again."""
     unknown_inside: tuple[tuple[str, bytes, tuple[tuple[str, bytes], ...]], ...] = field(
         default=(), compare=False
     )
-    """Those of the objects within it, which are stored again with these."""
+    """Unknown fields of the objects within the state, stored again in the same way."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether this release knows enough of it to change it."""
+        """Whether this release understands the state well enough to change it."""
         return self.writer <= STATE_WRITER
 
     @property
     def sight(self) -> Sight:
-        """What to remember of it."""
+        """The sight to store for this state."""
         return self.trail[-1] if self.trail else NOTHING_SEEN
 
     def contradicts(self, sight: Sight) -> bool:
-        """Whether this is from before a state that was seen, or has forgotten that and gone on."""
+        """Return whether this state is older than *sight*, or its history lacks it."""
         if sight.changes > self.sight.changes:
             return True
         is_kept = bool(self.trail) and sight.changes >= self.trail[0].changes
         return is_kept and sight not in self.trail
 
     def followed_by(self, state: "SetState", number_min: int = 0) -> "SetState":
-        """A state that comes after this one, with what it is known by."""
+        """Return a successor of this state, with its own sight."""
         before = self.sight
         content = f"{before.mark} {state.epoch} {state.master} {sorted(state.in_sync)}"
         sight = Sight(max(before.changes + 1, number_min), zlib.crc32(content.encode()))
@@ -98,15 +105,18 @@ class SetState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether enough replicas are in sync for messages to be acknowledged."""
+        """Whether enough replicas are in sync to acknowledge messages."""
         return len(self.in_sync) >= self.min_in_sync
 
     def elected(
         self, master: Replica, epoch: int, why: str, *, without_old: bool, number_min: int = 0
     ) -> "SetState":
-        """The state under a new master; the old one leaves if asked and the floor allows.
+        """Return the state under a new master.
 
-        *number_min*: this change is to have a larger number than others that are known.
+        The old one leaves if asked, and if the floor allows.
+
+        *number_min*: the smallest change number of the new state, so that it exceeds every known
+        one.
         """
         in_sync = self.in_sync
         if without_old and self.master != master and len(in_sync) > self.min_in_sync:
@@ -118,7 +128,10 @@ class SetState:
     def changed(
         self, *, joining: Replica | None = None, leaving: Replica | None = None
     ) -> "SetState | None":
-        """The state with another set; None if it would be the same, or fall below the floor."""
+        """Return the state with another set.
+
+        None if nothing changes, or the set would be too small.
+        """
         in_sync = self.in_sync - {leaving} if leaving else self.in_sync
         if joining:
             in_sync = in_sync | {joining}
@@ -128,24 +141,24 @@ class SetState:
         return self.followed_by(replace(self, in_sync=in_sync))
 
     def with_floor(self, floor: int) -> "SetState":
-        """The state with another floor, which the set in sync reaches."""
+        """Return the state with another floor, which the in-sync set reaches."""
         return self.followed_by(replace(self, min_in_sync=floor))
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who holds the lease; a process that was started anew has another incarnation."""
+    """The holder of the lease; a restarted process has another incarnation."""
 
     id: int
     incarnation: str
     epoch: int
     unknown: tuple[tuple[str, bytes], ...] = field(default=(), compare=False)
-    """As of a state: of another's lease, which is stored again with what lies beside it."""
+    """Unknown fields of another replica's lease, stored again with its neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a running replica tells of itself, to whom it may concern."""
+    """What a running replica announces about itself to the others."""
 
     replica: Replica
     incarnation: str
@@ -156,34 +169,33 @@ class Announcement:
     is_clean: bool = True
     priority: int = 0
     sight: Sight = NOTHING_SEEN
-    """Of the newest state that it saw."""
+    """The sight of the newest state that it saw."""
     misses_master: bool = False
-    """Whether it follows, and its master has been silent for a moment: it runs, and is cut off."""
+    """Whether it follows a master that has been silent for a moment: it runs and is cut off."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What all replicas should have set alike, as it is set there; empty of an earlier release."""
+    """Its values of the settings that all replicas should share; empty from an earlier release."""
     own_address: str = ""
-    """Where this very replica answers, also where clients have one address for all; empty likewise.
-    """
+    """The replica's own address, even if clients use one address for all; empty likewise."""
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """Larger is the better candidate; any order is safe."""
+        """The candidate's rank: larger is better. Any order is safe."""
         return self.last_epoch, self.log_end, self.priority, -self.replica.id
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All of a set at one moment, as the engine had it; the version of an absent state is 0."""
+    """A consistent view of a set in the engine; the version of an absent state is 0."""
 
     state: SetState | None
     version: int
     leader: Leader | None
     members: Mapping[int, Announcement] = field(default_factory=dict)
     designated: int | None = None
-    """The id of the only replica that an operator lets be elected, 0 of none; None: any may be."""
+    """The id of the only replica that the operator allows to be elected; 0: none; None: any."""
 
     def is_behind(self, sight: Sight) -> bool:
-        """Whether the state is from the past, by what this replica or a running one remembers."""
+        """Return whether this replica or a running one has seen a newer state."""
         state = self.state
         if state is None:
             return False
@@ -194,10 +206,10 @@ class View:
 
 
 class Outcome(Enum):
-    """What became of a compare-and-swap."""
+    """The outcome of a compare-and-swap."""
 
     DONE = "done"
     REFUSED = "refused"
-    """The version was another one: nothing was changed, and never will be by this request."""
+    """The version differed: nothing was changed, and this request will never change anything."""
     UNKNOWN = "unknown"
-    """The answer was lost: it may have happened, or happen yet."""
+    """The answer was lost: the change may have happened, or may still happen."""

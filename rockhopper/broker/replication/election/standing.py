@@ -1,4 +1,4 @@
-"""What a replica knows of itself, and what of that is on its disk."""
+"""A replica's knowledge of itself, and which part of it is on disk."""
 
 from dataclasses import dataclass
 
@@ -8,39 +8,42 @@ from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Rep
 
 @dataclass(slots=True)
 class Standing:
-    """One replica, changed by its machine only.
+    """The state of one replica; only its machine changes it.
 
-    On disk and synced before anything is done that rests on it: ``promise``, ``epochs`` and
-    ``is_clean``. ``confirmed_offset`` may be older after a start.
+    ``promise``, ``epochs`` and ``is_clean`` are on disk and synced before anything depends on them.
+    ``confirmed_offset`` may be older after a start.
     """
 
     me: Replica
     incarnation: str
     promise: int = 0
-    """The largest epoch it has agreed to."""
+    """The largest epoch it has voted for."""
     epochs: tuple[Epoch, ...] = ()
     is_clean: bool = True
-    """Whether it still has all that it ever acknowledged: not after a power cut."""
+    """Whether it still has everything it ever acknowledged; False after a power cut."""
     log_start: int = 0
     log_end: int = 0
     held_offset: int = 0
-    """Up to where the log is by this replica's kind of promise: written, or flushed."""
+    """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
     confirmed_offset: int = 0
-    """Up to where it knows the log to be confirmed."""
+    """The offset up to which it knows the log to be confirmed."""
     is_away: bool = False
-    """Whether a master's bytes cannot be appended for now: the store is being opened anew."""
+    """Whether a master's bytes cannot be appended now because the store is being reopened."""
     is_fenced: bool = False
-    """Whether its log contradicts what was confirmed: it takes no part until a person looks."""
+    """Whether its log contradicts what was confirmed.
+
+    It takes no part until an operator decides.
+    """
     has_left: bool = False
-    """Whether it was served alone since it was in a set: it is fenced, but may begin a new set."""
+    """Whether it was served alone after it was in a set: it is fenced, but may begin a new set."""
     is_failing: bool = False
-    """Whether its disk does not take what it must remember: it is not elected meanwhile."""
+    """Whether its disk rejects writes of its durable state: it is not elected meanwhile."""
     sight: Sight = NOTHING_SEEN
-    """Of the newest state of the set that it saw: on disk soon after."""
+    """The newest state of the set that it saw; on disk soon afterwards."""
     priority: int = 0
-    """haPriority."""
+    """The setting haPriority."""
 
     @property
     def may_lead(self) -> bool:
-        """Whether nothing is wrong here that keeps this replica from being elected."""
+        """Whether no local problem prevents this replica from being elected."""
         return not self.is_fenced and not self.is_failing

@@ -1,4 +1,4 @@
-"""The bytes between replicas of a set, on the HA port. All integers are big-endian.
+"""The wire format between the replicas of a set, on the HA port. All integers are big-endian.
 
     HELLO      "RHHA" · version 2 · flags 2 (0) · size 4 · JSON · nonce 16        follower -> master
     CHALLENGE  1 · 0 · 0 · 0 · nonce 16 · proof 32                                master -> follower
@@ -9,15 +9,14 @@
     REFUSED    6 · 0 · 0 · 0 · size 4 · JSON                                      both
     TAKE OVER  7 · 0 · 0 · 0 · epoch 8                                            master -> follower
 
-A HELLO begins with 0x52; RocketMQ's two dialects begin with 0x00. A DATA of size 0 is a beat, whose
-log offset is the time of the master's clock in ms, or 0. Size
-is that of what follows the fixed part: JSON or log bytes. Those of one DATA lie in one epoch and
-in one log file.
+A HELLO begins with 0x52; RocketMQ's two dialects begin with 0x00. A DATA of size 0 is a heartbeat:
+its log offset is the master's time in ms, or 0. Size is the length of the variable part behind the
+fixed part: JSON or log bytes. The log bytes of one DATA belong to one epoch and one log file.
 
-With a secret, a master answers a HELLO with a CHALLENGE and a follower that with its PROOF, before
-anything else: HMAC-SHA256 under the secret over "master" or "follower", the HELLO, and the master's
-nonce. Each side has added a nonce, so a recorded proof is worth nothing. Without one, both are left
-out.
+With a secret, the master answers a HELLO with a CHALLENGE, and the follower answers that with a
+PROOF, before any other frame. A proof is an HMAC-SHA256 under the secret over "master" or
+"follower", the HELLO, and the master's nonce. Each side contributes a nonce, so a recorded proof is
+useless. Without a secret, both frames are omitted.
 """
 
 import hmac
@@ -60,12 +59,12 @@ _TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, ACK: _ACK, 6: _SIZED, 7
 
 
 class WireError(Exception):
-    """A peer sent what no replica sends; str() says what, and the connection is to be closed."""
+    """A peer sent an invalid frame; str() describes it, and the connection must be closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """A HELLO as it came: what a proof is made over."""
+    """A HELLO with the bytes that a proof signs."""
 
     hello: Hello
     cluster: str
@@ -91,7 +90,10 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A piece of log, whole and checked; its head says what is confirmed, as a beat does."""
+    """A complete and verified piece of the log.
+
+    Its head carries the confirmed offset like a heartbeat.
+    """
 
     beat: Beat
     log_offset: int
@@ -104,7 +106,7 @@ Frame = Greeting | Challenge | Proof | Welcome | Data | Beat | Ack | Refused | T
 def greeting(
     hello: Hello, *, cluster: str, broker: str, log_file_size_bytes: int, nonce: bytes
 ) -> bytes:
-    """A HELLO; *nonce* has NONCE_SIZE_BYTES."""
+    """Encode a HELLO; *nonce* has NONCE_SIZE_BYTES."""
     document = asdict(hello)
     document["cluster"], document["broker"] = cluster, broker
     document["log_file_size_bytes"] = log_file_size_bytes
@@ -113,22 +115,22 @@ def greeting(
 
 
 def challenge(secret: bytes, signed: bytes, nonce: bytes) -> bytes:
-    """The answer to the HELLO *signed*."""
+    """Encode the master's answer to the HELLO *signed*."""
     return _CHALLENGE.pack(1, nonce, prove(secret, b"master", signed, nonce))
 
 
 def proof(secret: bytes, signed: bytes, nonce: bytes) -> bytes:
-    """The answer to a challenge with *nonce*."""
+    """Encode the follower's answer to a challenge with *nonce*."""
     return _PROOF.pack(2, prove(secret, b"follower", signed, nonce))
 
 
 def prove(secret: bytes, who: bytes, signed: bytes, nonce: bytes) -> bytes:
-    """What only who knows the secret can say of this connection."""
+    """Return a proof of the secret for this connection."""
     return hmac.digest(secret, who + signed + nonce, "sha256")
 
 
 def encode(message: Message) -> bytes:
-    """All messages of the machine but a Hello, which takes more than the machine knows."""
+    """Encode any message of the machine except a Hello, which needs more than the machine knows."""
     match message:
         case Ack():
             flags = CLEAN if message.is_clean else 0
@@ -148,32 +150,32 @@ def encode(message: Message) -> bytes:
 
 
 def data_head(beat: Beat, log_offset: int, size_bytes: int, crc: int) -> bytes:
-    """What goes in front of so many log bytes with that CRC-32."""
+    """Encode the head in front of *size_bytes* log bytes with the CRC-32 *crc*."""
     return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.confirmed_offset, crc)
 
 
 class Decoder:
-    """Frames from bytes as they come. Nothing is kept of a frame beyond its stated limits."""
+    """Decodes frames from a stream of bytes; buffers no more of a frame than its size limit."""
 
     def __init__(self, *, is_greeting: bool = False) -> None:
         self._buffer = bytearray()
         self.is_greeting = is_greeting
-        """Whether nothing larger than a greeting may come yet."""
+        """Whether a frame may not yet be larger than a greeting."""
 
     @property
     def held_bytes(self) -> int:
-        """What has come of a frame that is not complete."""
+        """The number of buffered bytes of an incomplete frame."""
         return len(self._buffer)
 
     def forget(self) -> None:
-        """Let go of that; its connection is closed."""
+        """Drop the buffer; the connection is closed."""
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that *data* completes.
+        """Yield the frames that *data* completes.
 
         Raises:
-            WireError: what came is no frame.
+            WireError: the bytes are not a valid frame.
         """
         buffer = self._buffer
         if not buffer and len(data) == _ACK.size and data[0] == ACK:
@@ -201,7 +203,7 @@ class Decoder:
 
 
 def _read_hello(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
-    """The HELLO that begins at *at*, and where it ends; None if that has not come yet."""
+    """Return the HELLO that begins at *at*, and its end; None if it is incomplete."""
     begins = bytes(source[at : at + len(MAGIC)])
     if not MAGIC.startswith(begins):
         raise WireError(f"{begins!r} is not how a replica greets")
@@ -286,7 +288,7 @@ def _document(text: bytes) -> dict[str, Any]:
 
 
 class _Fields:
-    """The fields of a JSON object, each of its type."""
+    """Typed access to the fields of a JSON object."""
 
     def __init__(self, text: bytes) -> None:
         self._document = _document(text)
